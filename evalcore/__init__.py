@@ -1,0 +1,1 @@
+"""evalq's evaluation library: pure, without queues, servers, clocks or sockets."""

@@ -1,0 +1,27 @@
+"""Canonical JSON: one value, one byte string (sorted keys, UTF-8, shortest floats, no NaN)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+__all__ = ["Json", "canonical_json", "digest"]
+
+Json = Any
+"""A JSON value: None, bool, int, float, str, list, or dict with string keys."""
+
+
+def canonical_json(value: Json) -> bytes:
+    """Encode ``value`` the one way evalq ever does, without a newline.
+
+    Raises ValueError for NaN and infinities, which JSON cannot carry. A lone surrogate, which UTF-8
+    cannot carry, stays the escape it came as.
+    """
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 of ``data``, hexadecimal: the digest of chunks and partials."""
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,117 @@
+"""Every error evalq raises on purpose, and the exit code it ends a command with.
+
+    EvalqError                          exit   whose fault
+    |-- UsageError                        2    the command line
+    |-- ConfigError                       2    a configuration file, parameter or environment variable
+    |-- InputError                        2    the data: carries its faults, each with file and line
+    |   `-- InputChanged                  2    an input was altered while a run was reading it
+    |-- NothingEvaluated                  5    the inputs hold no record
+    |-- InfrastructureError               3    the machinery
+    |   |-- BrokerUnreachable             3    no server answers at the broker's or the ledger's address
+    |   |-- WireError                     3    something in the ledger or on the wire is not what evalq wrote
+    |   |-- Divergent                     3    two workers computed different bytes for one chunk
+    |   `-- Incomplete                    3    a run ended before all of its chunks were committed
+    `-- Interrupted                     130    Ctrl-C: the run can be resumed
+
+A message says what was wrong, where (file:line or key path), and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+__all__ = [
+    "BrokerUnreachable",
+    "ConfigError",
+    "Divergent",
+    "EvalqError",
+    "Incomplete",
+    "InfrastructureError",
+    "InputChanged",
+    "InputError",
+    "Interrupted",
+    "NothingEvaluated",
+    "UsageError",
+    "WireError",
+]
+
+SHOWN_FAULTS = 20
+
+
+class EvalqError(Exception):
+    """The root: ``exit_code`` is what a command returns when this ends it."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class UsageError(EvalqError):
+    """The command line asks for something that cannot be done."""
+
+    exit_code = 2
+
+
+class ConfigError(EvalqError):
+    """A parameter or setting is wrong; the message names its file and key path."""
+
+    exit_code = 2
+
+
+class InputError(EvalqError):
+    """The data is not what the evaluator reads.
+
+    ``faults`` holds ("file:line", reason) pairs in input order, ``total`` how many there were in all.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, faults: Sequence[tuple[str, str]] = (), total: int | None = None) -> None:
+        super().__init__(message)
+        self.faults = tuple(faults)
+        self.total = len(self.faults) if total is None else total
+
+    def __str__(self) -> str:
+        shown = [f"{where}: {reason}" for where, reason in self.faults[:SHOWN_FAULTS]]
+        rest = self.total - len(shown)
+        more = [f"... and {rest} more"] if shown and rest > 0 else []
+        return "\n  ".join([super().__str__(), *shown, *more])
+
+
+class InputChanged(InputError):
+    """An input's bytes are no longer those the run was planned on."""
+
+
+class NothingEvaluated(EvalqError):
+    """The inputs hold no record, so there is no result (not even a bad one)."""
+
+    exit_code = 5
+
+
+class InfrastructureError(EvalqError):
+    """The machinery failed; the data may be fine."""
+
+
+class BrokerUnreachable(InfrastructureError):
+    """No server answers at the given address."""
+
+
+class WireError(InfrastructureError):
+    """A message, ledger entry or partial does not have the form evalq writes."""
+
+
+class Divergent(InfrastructureError):
+    """One chunk has two different answers; neither is trusted."""
+
+
+class Incomplete(InfrastructureError):
+    """The run ended (cancelled, expired, or dead records) before every chunk was committed."""
+
+
+class Interrupted(EvalqError):
+    """The user stopped the command; ``how`` is the command that goes on with it."""
+
+    exit_code = 130
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"interrupted; go on with: {how}")
+        self.how = how

@@ -1,0 +1,204 @@
+"""The contract every evaluator keeps, and all that a new one has to write.
+
+An evaluator is one object with a name. evalq reads its inputs, cuts them into chunks, and calls
+`evaluate` on each chunk, anywhere and in any order; the states are merged in input order, `settle` and
+`close` finish each input, and `section` turns what is left into the report. Nothing here knows of
+queues or servers, and nothing may read a clock, a random source or the environment.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, Generic, Literal, Self, TypeVar
+
+import msgspec
+from pydantic import BaseModel, ConfigDict
+
+from evalcore.canonical import Json
+from evalcore.records.batch import Batch
+from evalcore.records.cut import Format
+from evalcore.tally import Tally
+
+__all__ = [
+    "Batch",
+    "Command",
+    "Evaluator",
+    "Export",
+    "InputResult",
+    "Option",
+    "Outcome",
+    "Params",
+    "Request",
+    "State",
+    "Tally",
+]
+
+
+class Params(BaseModel):
+    """What changes an evaluator's answer: strict, frozen, unknown keys are errors that name the key.
+
+    Only hashable field types (tuples, not lists; nested Params, not dicts), so that what an evaluator
+    compiles from its params can be cached on them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class State(msgspec.Struct):
+    """What a chunk adds up to. Every field has a default, and the defaults are the state of no records.
+
+    The wire form is the fields as JSON, typed and checked on the way in, so fields are of types that
+    msgspec can name: no bare ``object``. Floats that are summed are held as ExactSum.
+    """
+
+    @classmethod
+    def zero(cls) -> Self:
+        """The state of no records."""
+        return cls()
+
+    def merge(self, later: Self) -> None:
+        """Take in the state of the records that follow right behind this state's, in place.
+
+        Must be associative to the last bit, and ``zero()`` must change nothing on either side. ``later`` is
+        not used again by the caller. A state of a million records is merged from small ones many times:
+        the cost must depend on the size of ``later``, not on what was gathered before.
+        """
+        raise NotImplementedError
+
+    def to_wire(self) -> bytes:
+        """Canonical JSON of the fields: equal states are equal bytes."""
+        return msgspec.json.encode(self, order="deterministic")
+
+    @classmethod
+    def from_wire(cls, data: bytes) -> Self:
+        """The state in ``data``. Raises msgspec.ValidationError when it is none of this type."""
+        return msgspec.json.decode(data, type=cls)
+
+
+P = TypeVar("P", bound=Params)
+S = TypeVar("S", bound=State)
+
+
+class Outcome(msgspec.Struct, Generic[S]):
+    """What `evaluate` returns for a chunk: its state, one line of records.jsonl a record, and the counts.
+
+    ``lines`` are JSON objects as bytes, without a newline, in input order, each with at least the keys
+    ``record`` ("<source>:<line>"), ``id`` and ``status``; an evaluator whose record is a whole input has none.
+    """
+
+    state: S
+    tally: Tally
+    lines: list[bytes] = []
+
+
+class InputResult(msgspec.Struct, Generic[S]):
+    """One input when all of it is merged: ``name`` (unique in the run), the path as ``given``, and its state."""
+
+    name: str
+    given: str
+    state: S
+    tally: Tally
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A command-line option of an evaluator: ``flags`` such as ("--rules",) or ("--skip-bad-lines",).
+
+    ``kind`` is str, int, float, bool (a switch) or path (an existing file). Where ``param`` names a key path in Params
+    ("rules.speed"), a given value goes there; otherwise it is found in `Request.options` under its name.
+    """
+
+    flags: tuple[str, ...]
+    help: str
+    kind: Literal["str", "int", "float", "bool", "path"] = "str"
+    param: str = ""
+    choices: tuple[str, ...] = ()
+    many: bool = False
+
+    @property
+    def name(self) -> str:
+        """The option's key: its longest flag without dashes, with underscores."""
+        return max(self.flags, key=len).lstrip("-").replace("-", "_")
+
+
+class Request(msgspec.Struct):
+    """What the user asked for: input paths, params as plain data (not yet validated), and the other options."""
+
+    inputs: list[str]
+    params: dict[str, Any]
+    options: dict[str, Any]
+
+
+class Export(msgspec.Struct, frozen=True):
+    """A further file the user asked an evaluator for, outside the run folder."""
+
+    path: Path
+    text: str
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A further command of an evaluator that needs no run: ``call`` gets the options and returns what to print."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...]
+    call: Callable[[Mapping[str, Any]], str]
+
+
+class Evaluator(ABC, Generic[P, S]):
+    """One evaluation; subclass it, and register an instance under the entry-point group ``evalq.evaluators``."""
+
+    name: ClassVar[str]
+    """Its command, its key in metrics and gates: lower-case letters, digits and dashes."""
+    version: ClassVar[str]
+    """Raised whenever any number of its report can change for the same input."""
+    summary: ClassVar[str]
+    """One sentence for ``--help``."""
+    format: ClassVar[Format] = "jsonl"
+    """How its inputs are cut: "jsonl" by lines, "csv" by rows."""
+    columns: ClassVar[tuple[str, ...]] = ()
+    """Columns a CSV must have."""
+    unit: ClassVar[str] = "records"
+    """What the progress bar counts: the lines or rows of the input."""
+    options: ClassVar[tuple[Option, ...]] = ()
+    commands: ClassVar[tuple[Command, ...]] = ()
+    Params: type[P]
+    State: type[S]
+
+    def request(self, asked: Request) -> Request:
+        """Complete what the user asked for, say from a configuration file it names. Raises ConfigError, UsageError."""
+        return asked
+
+    @abstractmethod
+    def evaluate(self, batch: Batch, params: P) -> Outcome[S]:
+        """Evaluate one chunk: pure, and the same for a record whatever chunk it comes in.
+
+        Bad records are faults in the tally, by line; exceptions are bugs.
+        """
+
+    def settle(self, state: S, params: P, reopen: Callable[[], BinaryIO], scratch: Path) -> S:
+        """The final state of one input, once all its chunks are merged. Called once an input, by the finaliser.
+
+        Only an evaluator whose merged state cannot answer (say, a log out of order) overrides it: ``reopen``
+        gives the input's bytes again, ``scratch`` is a folder for temporary files.
+        """
+        return state
+
+    def close(self, result: InputResult[S], params: P) -> list[bytes]:
+        """Lines of records.jsonl that only a whole input can give; may add to ``result.tally``. Usually none."""
+        return []
+
+    @abstractmethod
+    def section(self, results: Sequence[InputResult[S]], params: P) -> dict[str, Json]:
+        """``results`` of report.json: unrounded numbers, plain JSON, in the keys that the specification names."""
+
+    def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+        """The report as a person reads it, from report.json's content alone (and how it was asked for)."""
+        from evalcore.report.markdown import generic
+
+        return generic(report)
+
+    def exports(self, report: Mapping[str, Json], request: Request) -> list[Export]:
+        """Further files that the user asked for, from report.json's content."""
+        return []

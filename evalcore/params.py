@@ -1,0 +1,76 @@
+"""Plain data from YAML, JSON or the command line into an evaluator's params, with errors that name the key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from evalcore.errors import ConfigError
+from evalcore.evaluator import Params
+
+__all__ = ["load_mapping", "merged", "validate"]
+
+P = TypeVar("P", bound=Params)
+
+
+def validate(model: type[P], data: Mapping[str, Any], where: str) -> P:
+    """``data`` as ``model``. Raises ConfigError that gives ``where``, every wrong key's path and what is wrong."""
+    try:
+        # By way of JSON: strict types, and yet a list may fill a tuple.
+        return model.model_validate_json(json.dumps(data), strict=True)
+    except ValidationError as error:
+        lines = [_explain(detail, model) for detail in error.errors(include_url=False)]
+        raise ConfigError("\n  ".join([f"{where}: wrong parameters", *lines])) from None
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: not plain JSON data: {error}") from None
+
+
+def _explain(detail: Any, model: type[Params]) -> str:
+    path = ".".join(str(part) for part in detail["loc"]) or "(top level)"
+    if detail["type"] == "extra_forbidden":
+        return f"{path}: unknown key (known here: {', '.join(_known(model, detail['loc'][:-1]))})"
+    return f"{path}: {detail['msg']}, got {json.dumps(detail['input'], ensure_ascii=False)[:80]}"
+
+
+def _known(model: type[Params], path: tuple[Any, ...]) -> list[str]:
+    for part in path:
+        field = model.model_fields.get(str(part))
+        inner = field.annotation if field else None
+        if not (isinstance(inner, type) and issubclass(inner, Params)):
+            return ["see the documentation"]
+        model = inner
+    return sorted(model.model_fields)
+
+
+def load_mapping(path: str | Path) -> dict[str, Any]:
+    """A YAML or JSON file whose top level is a mapping. Raises ConfigError with file and line."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        data = json.loads(text) if str(path).endswith(".json") else yaml.safe_load(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise ConfigError(f"{path}: the top level must be a mapping of names to values")
+    return data
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the values of ``over`` laid over it, mapping by mapping, key by key."""
+    result = dict(base)
+    for key, value in over.items():
+        old = result.get(key)
+        result[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result

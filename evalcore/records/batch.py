@@ -1,0 +1,84 @@
+"""One chunk's bytes as records: rows of a CSV or lines of a JSONL, each with its line number.
+
+Faults depend on the record alone, never on which chunk it came in: where the fast way over a whole
+chunk fails, each record is decoded by itself.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from evalcore.records.cut import MAX_RECORD_BYTES, record_ends
+
+__all__ = ["Batch"]
+
+Report = Callable[[int, str], None]
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Whole records of one input.
+
+    ``source`` is the input's name in faults, ``first_line`` the 1-based line ``data`` begins on, ``columns``
+    the header of a CSV (empty for JSONL).
+    """
+
+    source: str
+    first_line: int
+    data: bytes
+    columns: tuple[str, ...] = ()
+
+    def rows(self, fault: Report) -> Iterator[tuple[int, list[str]]]:
+        """(line, fields) of each CSV row, as many fields as columns; blank rows are skipped.
+
+        A row that is not UTF-8, not CSV, or of another width is given to ``fault(line, reason)`` instead.
+        """
+        try:
+            rows = list(_parse(self.data.decode(), self.first_line))
+        except (UnicodeDecodeError, csv.Error):
+            rows = list(self._row_by_row(fault))
+        width = len(self.columns)
+        for line, row in rows:
+            if len(row) == width:
+                yield line, row
+            else:
+                fault(line, f"{len(row)} fields where the header has {width}: is the delimiter or the quoting broken?")
+
+    def first_row(self) -> tuple[str, ...]:
+        """The first row's fields, whatever their number: the header of a CSV. Raises UnicodeDecodeError, csv.Error."""
+        return tuple(next(iter(_parse(self.data.decode(), self.first_line)), (0, []))[1])
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """(line, bytes) of each JSONL line that is not blank, without its newline."""
+        for line, data in enumerate(self.data.split(b"\n"), start=self.first_line):
+            if data and not data.isspace():
+                yield line, data
+
+    def _row_by_row(self, fault: Report) -> Iterator[tuple[int, list[str]]]:
+        line, start = self.first_line, 0
+        ends = record_ends(self.data if self.data.endswith(b"\n") else self.data + b"\n", "csv")
+        for end in ends.tolist():
+            record = self.data[start:end]
+            try:
+                yield from _parse(record.decode(), line)
+            except UnicodeDecodeError as error:
+                at = line + record.count(b"\n", 0, error.start)
+                fault(at, f"not UTF-8: byte 0x{record[error.start]:02x} (save the file as UTF-8)")
+            except csv.Error as error:
+                fault(line, f"not CSV: {error}")
+            line += record.count(b"\n")
+            start = end
+
+
+def _parse(text: str, first_line: int) -> Iterator[tuple[int, list[str]]]:
+    # The module's limit of 128 KiB a field is below what an agent's JSON may hold.
+    csv.field_size_limit(MAX_RECORD_BYTES)
+    reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)
+    before = 0
+    for row in reader:
+        if row:
+            yield first_line + before, row
+        before = reader.line_num

@@ -1,0 +1,228 @@
+"""Cutting a file into chunks that begin and end on record boundaries, in constant memory.
+
+JSONL records end at a newline. CSV records end at a newline outside quotes (RFC 4180): a newline is
+outside when an even number of quotes stands before it, which holds for every legal file because an
+escaped quote is two of them. The same counting finds illegal quotes, so broken quoting is an error
+with a line, never a silently misplaced boundary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from evalcore.errors import InputChanged, InputError
+
+__all__ = ["BLOCK_BYTES", "MAX_RECORD_BYTES", "Cutter", "Format", "Span", "read_span", "record_ends"]
+
+Format = Literal["csv", "jsonl"]
+Positions = NDArray[np.int64]
+
+BLOCK_BYTES = 4 << 20
+"""How much is read at once, and the size of a chunk where no record count is asked for."""
+MAX_CHUNK_BYTES = 16 << 20
+"""Where a chunk of a given number of records ends early."""
+MAX_RECORD_BYTES = 64 << 20
+"""A record longer than this is refused: it is nearly always a quote that was never closed."""
+
+BOM = b"\xef\xbb\xbf"
+_QUOTE, _NEWLINE = 0x22, 0x0A
+# What may stand before an opening quote and after a closing one; a quote beside a quote is an escaped one.
+_OPENS_AFTER = np.zeros(256, dtype=bool)
+_OPENS_AFTER[list(b',\n"')] = True
+_CLOSES_BEFORE = np.zeros(256, dtype=bool)
+_CLOSES_BEFORE[list(b',\r\n"')] = True
+
+
+class Span(msgspec.Struct, frozen=True):
+    """One chunk: bytes ``start`` to ``end`` of an input, which begin on line ``first_line`` (1-based).
+
+    ``records`` counts lines (JSONL) or rows (CSV), blank ones included; ``digest`` is the SHA-256 of the bytes.
+    """
+
+    start: int
+    end: int
+    first_line: int
+    records: int
+    digest: str
+
+
+class QuoteFault(ValueError):
+    """Illegal quoting at byte ``position`` of the scanned block."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(reason)
+        self.position = position
+        self.reason = reason
+
+
+def record_ends(block: bytes, fmt: Format) -> Positions:
+    """Positions just after each complete record of ``block``, which begins on a record boundary.
+
+    Raises QuoteFault where a CSV quote before the last complete record's end is illegal.
+    """
+    data = np.frombuffer(block, dtype=np.uint8)
+    newlines = np.flatnonzero(data == _NEWLINE)
+    if fmt == "jsonl":
+        return newlines + 1
+    quotes = np.flatnonzero(data == _QUOTE)
+    if not len(quotes):
+        return newlines + 1
+    outside = (np.searchsorted(quotes, newlines) & 1) == 0
+    ends = newlines[outside] + 1
+    if len(ends):
+        _check_quotes(data, quotes[: np.searchsorted(quotes, ends[-1])])
+    return ends
+
+
+def _check_quotes(data: NDArray[np.uint8], quotes: Positions) -> None:
+    """Raise QuoteFault at the first opening or closing quote with an illegal neighbour."""
+    opening, closing = quotes[0::2], quotes[1::2]
+    before = data[opening - 1]
+    bad_open = opening[~_OPENS_AFTER[before] & (opening > 0)]
+    bad_close = closing[~_CLOSES_BEFORE[data[closing + 1]]] if len(closing) else closing
+    if len(bad_open) and (not len(bad_close) or bad_open[0] < bad_close[0]):
+        raise QuoteFault(int(bad_open[0]), "broken quoting: a quote inside a field that does not begin with one")
+    if len(bad_close):
+        raise QuoteFault(int(bad_close[0]), "broken quoting: text after a closing quote (write a quote inside a field twice)")
+
+
+class Cutter:
+    """Cuts one open file; after the last span, ``sha256`` and ``records`` describe all that was cut.
+
+    ``size`` is the number of records in a chunk, or None for about BLOCK_BYTES a chunk (a chunk never grows far
+    beyond MAX_CHUNK_BYTES); ``limit`` stops after that many records. A cut begun before goes on after its last
+    span by ``resume_after``.
+    """
+
+    def __init__(
+        self, stream: BinaryIO, fmt: Format, name: str, *, size: int | None = None, limit: int | None = None
+    ) -> None:
+        self._stream = stream
+        self._format: Format = fmt
+        self._name = name
+        self._size = size
+        self._limit = limit
+        self._whole = hashlib.sha256()
+        self._block = b""
+        self._at = 0
+        self._ended = False
+        self.position = 0
+        self.line = 1
+        self.records = 0
+        self._skip_bom()
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the input's bytes, BOM and header included, as far as they were cut."""
+        return self._whole.hexdigest()
+
+    def header(self) -> bytes:
+        """Take the first record (CSV) off the file. Raises InputError on broken quoting; empty for an empty file."""
+        while not self._ended:
+            ends = self._ends()
+            if len(ends):
+                return self._take(int(ends[0]), 0)[1]
+            self._fill()
+        ends = self._ends()
+        return self._take(int(ends[0]), 0)[1] if len(ends) else b""
+
+    def resume_after(self, spans: Sequence[Span]) -> None:
+        """Skip what ``spans`` (all earlier chunks of this file, in order) hold. Raises InputChanged where they differ."""
+        for span in spans:
+            while self._left() < span.end - self.position and not self._ended:
+                self._fill()
+            if self._take(span.end - self.position, span.records)[0] != span:
+                where = f"{self._name}:{span.first_line}"
+                raise InputChanged("an input changed since its run began", [(where, "not the bytes that were planned")])
+
+    def spans(self) -> Iterator[Span]:
+        """The chunks from here to the end (or the limit). Raises InputError with file:line on broken quoting."""
+        while self._wanted() > 0:
+            ends = self._ends()
+            wanted = self._wanted()
+            if len(ends) >= wanted:
+                yield from self._groups(ends, wanted)
+            elif len(ends) and (self._ended or self._left() >= self._most_bytes()):
+                yield self._take(int(ends[-1]), len(ends))[0]
+            elif self._ended:
+                return
+            else:
+                self._fill()
+
+    def _wanted(self) -> int:
+        """How many records the next chunk takes at most."""
+        left = None if self._limit is None else self._limit - self.records
+        sizes = [n for n in (self._size, left) if n is not None]
+        return min(sizes) if sizes else 1 << 62
+
+    def _most_bytes(self) -> int:
+        return BLOCK_BYTES if self._size is None else MAX_CHUNK_BYTES
+
+    def _left(self) -> int:
+        return len(self._block) - self._at
+
+    def _groups(self, ends: Positions, wanted: int) -> Iterator[Span]:
+        """As many chunks of ``wanted`` records as the block holds: one scan serves them all."""
+        base, taken = self.position, 0
+        while 0 < wanted <= len(ends) - taken:
+            taken += wanted
+            yield self._take(int(ends[taken - 1]) - (self.position - base), wanted)[0]
+            wanted = self._wanted()
+
+    def _ends(self) -> Positions:
+        """Ends of the records at hand, counted from the next byte; the file's last one may lack its newline."""
+        self._block, self._at = self._block[self._at :], 0
+        closed = self._block
+        if self._ended and closed and not closed.endswith(b"\n"):
+            closed += b"\n"
+        try:
+            ends = record_ends(closed, self._format)
+        except QuoteFault as fault:
+            raise self._fault(fault.position, fault.reason) from None
+        if self._ended and (not len(ends) or ends[-1] < len(closed)) and closed:
+            raise self._fault(int(ends[-1]) if len(ends) else 0, "broken quoting: a quote opened here is never closed")
+        return np.minimum(ends, len(self._block))
+
+    def _fault(self, position: int, reason: str) -> InputError:
+        line = self.line + self._block.count(b"\n", 0, position)
+        return InputError(f"{self._name} is no valid CSV", [(f"{self._name}:{line}", reason)])
+
+    def _take(self, length: int, records: int) -> tuple[Span, bytes]:
+        """Remove ``length`` bytes from the front and account for them."""
+        data = self._block[self._at : self._at + length]
+        self._at += len(data)
+        self._whole.update(data)
+        end = self.position + len(data)
+        span = Span(self.position, end, self.line, records, hashlib.sha256(data).hexdigest())
+        self.position = end
+        self.line += data.count(b"\n")
+        self.records += records
+        return span, data
+
+    def _fill(self) -> None:
+        if self._left() > MAX_RECORD_BYTES:
+            reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a quote never closed?"
+            raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{self.line}", reason)])
+        more = self._stream.read(BLOCK_BYTES)
+        self._ended = not more
+        self._block, self._at = self._block[self._at :] + more, 0
+
+    def _skip_bom(self) -> None:
+        self._fill()
+        if self._block.startswith(BOM):
+            self._whole.update(BOM)
+            self._at = self.position = len(BOM)
+
+
+def read_span(path: str | os.PathLike[str], span: Span) -> bytes:
+    """The bytes of ``span``; fewer if the file has become shorter."""
+    with open(path, "rb") as stream:
+        stream.seek(span.start)
+        return stream.read(span.end - span.start)

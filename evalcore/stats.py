@@ -1,0 +1,81 @@
+"""Exact sums and the statistics several evaluators share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+__all__ = ["ExactSum", "gini", "shannon_bits"]
+
+# Every finite float is an integer multiple of 2**-1074, the smallest subnormal.
+_SCALE = 1074
+
+
+class ExactSum(msgspec.Struct, array_like=True, eq=True):
+    """A sum of floats and integers without rounding, whatever the order and the cuts.
+
+    On the wire it is ``[mantissa, exponent]``: the sum is the hexadecimal mantissa times 2**exponent,
+    the mantissa odd or zero, so that equal sums are equal bytes.
+    """
+
+    mantissa: str = "0"
+    exponent: int = 0
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> ExactSum:
+        """The exact sum of finite numbers. Raises ValueError or OverflowError on NaN or infinity."""
+        total = 0
+        for value in values:
+            if type(value) is int:
+                total += value << _SCALE
+            else:
+                numerator, denominator = value.as_integer_ratio()
+                total += numerator << (_SCALE + 1 - denominator.bit_length())
+        return cls()._set(total)
+
+    def merge(self, other: ExactSum) -> None:
+        """Add ``other`` to this sum, in place."""
+        if other.mantissa != "0":
+            self._set(self._scaled() + other._scaled())
+
+    def value(self) -> float:
+        """The sum, rounded once, to the nearest float."""
+        return self._scaled() / (1 << _SCALE)
+
+    def mean(self, count: int) -> float:
+        """Sum / count, rounded once. Raises ZeroDivisionError for no values."""
+        return self._scaled() / (count << _SCALE)
+
+    def _scaled(self) -> int:
+        return int(self.mantissa, 16) << (self.exponent + _SCALE)
+
+    def _set(self, scaled: int) -> ExactSum:
+        zeros = (scaled & -scaled).bit_length() - 1 if scaled else 0
+        self.mantissa = format(scaled >> zeros, "x")
+        self.exponent = zeros - _SCALE if scaled else 0
+        return self
+
+
+def shannon_bits(counts: Iterable[int]) -> float:
+    """Plug-in Shannon entropy of ``counts``, in bits; 0.0 for one kind or none.
+
+    Terms are summed exactly in ascending order of count, so the order of the kinds cannot matter.
+    """
+    present = sorted(count for count in counts if count)
+    total = sum(present)
+    if len(present) < 2:
+        return 0.0
+    return math.fsum(-(c / total) * math.log2(c / total) for c in present)
+
+
+def gini(values: Iterable[float]) -> float:
+    """Gini coefficient: 2 * sum(i * x_i) / (n * sum x) - (n + 1) / n on ascending x, 1-based i; all zero -> 0.0."""
+    ascending = sorted(values)
+    total = math.fsum(ascending)
+    if not ascending or total == 0:
+        return 0.0
+    n = len(ascending)
+    weighted = math.fsum(i * x for i, x in enumerate(ascending, start=1))
+    return 2 * weighted / (n * total) - (n + 1) / n
