@@ -163,6 +163,8 @@ class Evaluator(ABC, Generic[P, S]):
     """What the progress bar counts: the lines or rows of the input."""
     options: ClassVar[tuple[Option, ...]] = ()
     commands: ClassVar[tuple[Command, ...]] = ()
+    demo_records: ClassVar[int] = 1_000
+    """How many records of `sample` the demo evaluates."""
     Params: type[P]
     State: type[S]
 
@@ -192,6 +194,13 @@ class Evaluator(ABC, Generic[P, S]):
     @abstractmethod
     def section(self, results: Sequence[InputResult[S]], params: P) -> dict[str, Json]:
         """``results`` of report.json: unrounded numbers, plain JSON, in the keys that the specification names."""
+
+    def sample(self, folder: Path, records: int, seed: int) -> Request | None:
+        """Write made-up input of about ``records`` records into ``folder``; returns the request that evaluates it.
+
+        The demo, the benchmarks and the conformance suite live on it. The same arguments give the same bytes.
+        """
+        return None
 
     def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         """The report as a person reads it, from report.json's content alone (and how it was asked for)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,9 +54,7 @@ class Fold:
         self._raise_fatal(inputs)
         results, lines = [], []
         for index, (given, tally) in enumerate(zip(inputs, self._tallies, strict=True)):
-            state = self._evaluator.settle(
-                self._states[index], self._params, lambda index=index: reopen(index), scratch
-            )
+            state = self._evaluator.settle(self._states[index], self._params, partial(reopen, index), scratch)
             result = InputResult(given.name, given.given, state, tally)
             lines.extend(self._evaluator.close(result, self._params))
             results.append(result)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import ConfigError
-from evalcore.evaluator import Evaluator
+
+if TYPE_CHECKING:
+    from evalcore.evaluator import Evaluator
 
 __all__ = ["GROUP", "entries", "get", "names"]
 
 GROUP = "evalq.evaluators"
-
-AnyEvaluator = Evaluator[Any, Any]
 
 
 @cache
@@ -22,7 +22,9 @@ def entries() -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
         if point.name in found and found[point.name].value != point.value:
-            raise ConfigError(f"two packages register an evaluator {point.name!r}: {found[point.name].value}, {point.value}")
+            raise ConfigError(
+                f"two packages register an evaluator {point.name!r}: {found[point.name].value}, {point.value}"
+            )
         found[point.name] = point
     return found
 
@@ -33,8 +35,10 @@ def names() -> list[str]:
 
 
 @cache
-def get(name: str) -> AnyEvaluator:
+def get(name: str) -> Evaluator[Any, Any]:
     """The evaluator registered as ``name``. Raises ConfigError that lists the known names."""
+    from evalcore.evaluator import Evaluator  # not at import: the list of names must come at once
+
     point = entries().get(name)
     if point is None:
         raise ConfigError(f"no evaluator {name!r}; there are: {', '.join(names())}")

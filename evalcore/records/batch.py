@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -36,10 +36,11 @@ class Batch(msgspec.Struct, frozen=True):
 
         A row that is not UTF-8, not CSV, or of another width is given to ``fault(line, reason)`` instead.
         """
+        rows: Iterable[tuple[int, list[str]]]
         try:
             rows = list(_parse(self.data.decode(), self.first_line))
         except (UnicodeDecodeError, csv.Error):
-            rows = list(self._row_by_row(fault))
+            rows = self._row_by_row(fault)  # as it goes, so that rows and faults come in the order of the file
         width = len(self.columns)
         for line, row in rows:
             if len(row) == width:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, NoReturn
 
 import msgspec
 import numpy as np
@@ -69,14 +69,10 @@ def record_ends(block: bytes, fmt: Format) -> Positions:
     """
     data = np.frombuffer(block, dtype=np.uint8)
     newlines = np.flatnonzero(data == _NEWLINE)
-    if fmt == "jsonl":
-        return newlines + 1
-    quotes = np.flatnonzero(data == _QUOTE)
-    if not len(quotes):
-        return newlines + 1
+    quotes = np.flatnonzero(data == _QUOTE) if fmt == "csv" else newlines[:0]
     outside = (np.searchsorted(quotes, newlines) & 1) == 0
-    ends = newlines[outside] + 1
-    if len(ends):
+    ends: Positions = newlines[outside] + 1
+    if len(ends) and len(quotes):
         _check_quotes(data, quotes[: np.searchsorted(quotes, ends[-1])])
     return ends
 
@@ -90,7 +86,17 @@ def _check_quotes(data: NDArray[np.uint8], quotes: Positions) -> None:
     if len(bad_open) and (not len(bad_close) or bad_open[0] < bad_close[0]):
         raise QuoteFault(int(bad_open[0]), "broken quoting: a quote inside a field that does not begin with one")
     if len(bad_close):
-        raise QuoteFault(int(bad_close[0]), "broken quoting: text after a closing quote (write a quote inside a field twice)")
+        raise QuoteFault(
+            int(bad_close[0]), "broken quoting: text after a closing quote (write a quote inside a field twice)"
+        )
+
+
+def _raise_open(block: bytes) -> NoReturn:
+    """Raise QuoteFault for a last record that never ends: at its first illegal quote, else at the one left open."""
+    data = np.frombuffer(block, dtype=np.uint8)
+    quotes = np.flatnonzero(data == _QUOTE)
+    _check_quotes(data, quotes)
+    raise QuoteFault(int(quotes[-1]), "broken quoting: a quote opened here is never closed")
 
 
 class Cutter:
@@ -134,7 +140,7 @@ class Cutter:
         return self._take(int(ends[0]), 0)[1] if len(ends) else b""
 
     def resume_after(self, spans: Sequence[Span]) -> None:
-        """Skip what ``spans`` (all earlier chunks of this file, in order) hold. Raises InputChanged where they differ."""
+        """Skip ``spans``, all earlier chunks of this file in order. Raises InputChanged where the bytes differ."""
         for span in spans:
             while self._left() < span.end - self.position and not self._ended:
                 self._fill()
@@ -184,10 +190,10 @@ class Cutter:
             closed += b"\n"
         try:
             ends = record_ends(closed, self._format)
+            if self._ended and closed and (not len(ends) or ends[-1] < len(closed)):
+                _raise_open(closed)
         except QuoteFault as fault:
             raise self._fault(fault.position, fault.reason) from None
-        if self._ended and (not len(ends) or ends[-1] < len(closed)) and closed:
-            raise self._fault(int(ends[-1]) if len(ends) else 0, "broken quoting: a quote opened here is never closed")
         return np.minimum(ends, len(self._block))
 
     def _fault(self, position: int, reason: str) -> InputError:
@@ -215,7 +221,8 @@ class Cutter:
         self._block, self._at = self._block[self._at :] + more, 0
 
     def _skip_bom(self) -> None:
-        self._fill()
+        while self._left() < len(BOM) and not self._ended:
+            self._fill()
         if self._block.startswith(BOM):
             self._whole.update(BOM)
             self._at = self.position = len(BOM)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import glob
 import gzip
@@ -11,7 +10,7 @@ import shutil
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +23,7 @@ from evalcore.records.cut import BLOCK_BYTES, Format
 __all__ = ["Source", "discover", "spool"]
 
 PACKED = (".gz", ".zst")
+_ZSTD_PIECE = 8 << 10  # what is unpacked of it at once is held in memory, and may be 30,000 times as much
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -42,15 +42,15 @@ def discover(given: Sequence[str], suffixes: Sequence[str]) -> list[Source]:
 
     Raises InputError for a file that does not exist, and for a folder or glob that matches nothing.
     """
-    paths = [path for item in given for path in _expand(item, suffixes)]
-    seen: Counter[str] = Counter()
-    sources = []
-    for path in paths:
-        base = "stdin" if path == "-" else _unpacked_name(Path(path).name)
-        seen[base] += 1
-        name = base if seen[base] == 1 else f"{base}#{seen[base]}"
-        sources.append(Source(name=name, given=path, path=path))
-    return sources
+    sources: dict[str, Source] = {}
+    for path in [path for item in given for path in _expand(item, suffixes)]:
+        base = name = "stdin" if path == "-" else _unpacked_name(Path(path).name)
+        number = 1
+        while name in sources:
+            number += 1
+            name = f"{base}#{number}"
+        sources[name] = Source(name=name, given=path, path=path)
+    return list(sources.values())
 
 
 def _unpacked_name(name: str) -> str:
@@ -91,8 +91,8 @@ def spool(source: Source, folder: Path) -> Source:
     target = folder / source.name
     partial = target.with_name(target.name + ".partial")
     try:
-        with _unpacked(source.path) as stream, partial.open("wb") as out:
-            shutil.copyfileobj(stream, out, BLOCK_BYTES)
+        with partial.open("wb") as out:
+            _unpack(source.path, out)
     except (OSError, EOFError, zlib.error) as error:
         partial.unlink(missing_ok=True)
         raise InputError("an input cannot be unpacked", [(source.given, str(error))]) from error
@@ -100,21 +100,32 @@ def spool(source: Source, folder: Path) -> Source:
     return msgspec.structs.replace(source, path=str(target))
 
 
-@contextlib.contextmanager
-def _unpacked(path: str) -> Iterator[BinaryIO]:
+def _unpack(path: str, out: BinaryIO) -> None:
     if path == "-":
-        yield sys.stdin.buffer
+        shutil.copyfileobj(sys.stdin.buffer, out, BLOCK_BYTES)
     elif path.endswith(".gz"):
         with gzip.open(path, "rb") as stream:
-            yield stream  # type: ignore[misc]  # GzipFile reads like a BinaryIO but is not declared one
+            shutil.copyfileobj(stream, out, BLOCK_BYTES)
     else:
-        import zstandard  # only a packed input pays for it
+        _unpack_zstd(path, out)
 
-        try:
-            with open(path, "rb") as packed, zstandard.ZstdDecompressor().stream_reader(packed) as stream:
-                yield stream
-        except zstandard.ZstdError as error:
-            raise OSError(str(error)) from error
+
+def _unpack_zstd(path: str, out: BinaryIO) -> None:
+    """Frame by frame: the library's own reader takes a file that was cut off for one that ends there."""
+    import zstandard  # only a packed input pays for it
+
+    frame = None
+    with open(path, "rb") as packed:
+        for piece in iter(lambda: packed.read(_ZSTD_PIECE), b""):
+            try:
+                while piece:
+                    frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                    out.write(frame.decompress(piece))
+                    piece, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+            except zstandard.ZstdError as error:
+                raise OSError(str(error)) from error
+    if frame is not None:
+        raise EOFError("compressed file ended before its last frame did")
 
 
 def read_columns(header: bytes, name: str, required: Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,42 @@
+# Everything starts here; each target makes .venv first if it is not there yet.
+PYTHON ?= python3
+BIN := .venv/bin
+PY := $(BIN)/python
+
+.PHONY: setup demo test check bench lock programs clean
+
+setup: .venv/ready
+
+.venv/ready: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evalq needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: setup  ## The main job on sample data, with an embedded server.
+	$(BIN)/evalq demo
+
+programs:  ## Programs from Debian that some tests start; installed when this is root.
+	sh tests/programs.sh
+
+test: setup programs
+	$(PY) -m pytest -q -n 2 --dist loadfile
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(PY) docs/check.py
+
+bench: setup  ## Speed, side by side with its rivals; takes several minutes.
+	$(PY) -m tests.bench
+
+lock: setup  ## Resolve the dependencies again.
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --all-extras --group dev \
+	  --output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf .venv build *.egg-info

@@ -1,0 +1,103 @@
+"""A run on paper: its header, its chunks and its seal, as they stand in the manifest and in the ledger."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from evalcore.canonical import Json, digest
+from evalcore.errors import WireError
+from evalcore.records.cut import Span
+
+__all__ = ["QUEUE_CLASSES", "Chunk", "Header", "PlannedInput", "Seal", "from_wire", "queue_name", "to_wire"]
+
+MANIFEST_SCHEMA = "evalq.manifest/1"
+QUEUE_CLASSES = ("interactive", "bulk")
+"""Queue classes, the first served first."""
+
+
+class PlannedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An input as workers know it: ``path`` is relative to one of their allowed roots."""
+
+    name: str
+    given: str
+    path: str
+    columns: tuple[str, ...] = ()
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything about a run but its chunks. Written before anything else, and never changed."""
+
+    run: str
+    evaluator: str
+    evaluator_version: str
+    code_version: str
+    params: dict[str, Any]
+    inputs: tuple[PlannedInput, ...]
+    suite: str = "default"
+    priority: Literal["interactive", "bulk"] = "bulk"
+    chunk_size: int | None = None
+    limit: int | None = None
+    schema: str = MANIFEST_SCHEMA
+
+    @property
+    def queue(self) -> str:
+        """The queue its messages go to."""
+        return queue_name(self.priority, self.code_version)
+
+
+class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Chunk ``seq`` (from 0, over all inputs) of a run: a span of input number ``input``."""
+
+    seq: int
+    input: int
+    start: int
+    end: int
+    first_line: int
+    records: int
+    digest: str
+
+    @classmethod
+    def of(cls, seq: int, index: int, span: Span) -> Chunk:
+        """Chunk ``seq`` made of ``span`` of input ``index``."""
+        return cls(seq, index, span.start, span.end, span.first_line, span.records, span.digest)
+
+    @property
+    def span(self) -> Span:
+        """The bytes it stands for."""
+        return Span(self.start, self.end, self.first_line, self.records, self.digest)
+
+
+class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The end of a plan: how many chunks there are, and each input's SHA-256."""
+
+    chunks: int
+    sha256: tuple[str, ...]
+
+
+def queue_name(priority: str, code_version: str) -> str:
+    """Queues carry the code version, so that a message never reaches a worker of other code."""
+    return f"evalq.{priority}.{code_version}"
+
+
+T = TypeVar("T", Header, Chunk, Seal)
+
+
+def to_wire(part: Header | Chunk | Seal) -> bytes:
+    """One line of canonical JSON."""
+    return msgspec.json.encode(part, order="sorted")
+
+
+def from_wire(data: bytes, kind: type[T]) -> T:
+    """The part in ``data``, typed and checked. Raises WireError."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise WireError(f"a {kind.__name__.lower()} is not what evalq writes: {error}") from error
+
+
+def spec_digest(header: Header) -> str:
+    """Digest of what is asked for, whoever runs it and whenever: the id of a ``--once`` run is made from it."""
+    asked: Json = {"evaluator": header.evaluator, "version": header.evaluator_version, "params": header.params}
+    return digest(msgspec.json.encode(asked, order="sorted"))

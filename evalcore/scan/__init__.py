@@ -1,0 +1,10 @@
+"""Searching text in time linear in its length, whatever the pattern and whatever the text.
+
+`Scanner` takes several patterns of Python's `re` and gives first matches and counts with `re`'s meaning on str,
+offsets in characters. Patterns that no linear search can run are refused with a reason (`PatternRefused`).
+"""
+
+from evalcore.scan.nodes import PatternRefused
+from evalcore.scan.scanner import Pattern, Scan, Scanner, require_searchable
+
+__all__ = ["Pattern", "PatternRefused", "Scan", "Scanner", "require_searchable"]

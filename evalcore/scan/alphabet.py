@@ -1,0 +1,80 @@
+"""A text in as few kinds of characters as its patterns can tell apart, one byte a character.
+
+The patterns' sets of characters cut Unicode into blocks whose members no pattern distinguishes. Each block is
+a byte, so a text becomes bytes of its own length in characters: offsets need no conversion, case and the
+classes of Python's `re` are settled by the table, and a byte-wise engine is exact on any script. Where a
+pattern asks for word boundaries, blocks of word characters get the bytes that are word characters in ASCII.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Collection
+
+import numpy as np
+
+from evalcore.scan.charset import END, NEWLINE, CharSet, category
+from evalcore.scan.nodes import PatternRefused
+
+__all__ = ["WORD_BYTES", "Alphabet"]
+
+WORD_BYTES = frozenset((string.ascii_letters + string.digits + "_").encode())
+_LINE_END = 10
+_WORDS = bytes(sorted(WORD_BYTES))
+_OTHERS = bytes(byte for byte in range(256) if byte not in WORD_BYTES and byte != _LINE_END)
+_PIECE = 1 << 16
+
+
+class Alphabet:
+    """The common blocks of ``sets``; ``words`` says whether word boundaries must be kept.
+
+    Raises PatternRefused when there are more blocks than bytes.
+    """
+
+    def __init__(self, sets: Collection[CharSet], *, words: bool) -> None:
+        told_apart = [NEWLINE, *sets, *([category("w")] if words else [])]
+        edges = {0, *(edge for chars in told_apart for pair in chars for edge in pair)} - {END}
+        self._starts = np.array(sorted(edges), dtype=np.int64)
+        kinds = np.array([self._inside(chars) for chars in told_apart])
+        _, first, block = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
+        self._bytes = _assign(kinds[:, first], words=words)[block.ravel()]
+        self._table = np.repeat(self._bytes, np.diff(np.append(self._starts, END)))
+        self._ascii = self._table[:256].tobytes()
+
+    def symbols(self, chars: CharSet) -> bytes:
+        """The bytes that stand for the characters in ``chars``, one of the sets the alphabet was made of."""
+        return np.unique(self._bytes[self._inside(chars)]).tobytes()
+
+    def encode(self, text: str) -> bytes:
+        """``text``, a byte a character."""
+        if text.isascii():
+            return text.encode("ascii").translate(self._ascii)
+        # Piece by piece, because mostly plain text stays fast and the wide copies stay in the cache.
+        return b"".join([self._piece(text[at : at + _PIECE]) for at in range(0, len(text), _PIECE)])
+
+    def _piece(self, text: str) -> bytes:
+        if text.isascii():
+            return text.encode("ascii").translate(self._ascii)
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        symbols: bytes = self._table[points].tobytes()
+        return symbols
+
+    def _inside(self, chars: CharSet) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """For each stretch between edges, whether it lies in ``chars``."""
+        flips = np.array([edge for pair in chars for edge in pair], dtype=np.int64)
+        return (np.searchsorted(flips, self._starts, side="right") & 1).astype(np.bool_)
+
+
+def _assign(
+    kinds: np.ndarray[tuple[int, int], np.dtype[np.bool_]], *, words: bool
+) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """A byte for each block (a column of ``kinds``; its first row says newline, its last says word)."""
+    newline, word = kinds[0], kinds[-1] & words
+    given = np.zeros(kinds.shape[1], dtype=np.uint8)
+    given[newline] = _LINE_END
+    for chosen, pool in ((word, _WORDS), (~word & ~newline, _OTHERS if words else _OTHERS + _WORDS)):
+        count = int(chosen.sum())
+        if count > len(pool):
+            raise PatternRefused(f"{count} kinds of characters to tell apart, where there is room for {len(pool)}")
+        given[chosen] = np.frombuffer(pool[:count], dtype=np.uint8)
+    return given

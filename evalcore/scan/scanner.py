@@ -1,0 +1,149 @@
+"""Several patterns against one text: where each is first found, how often it occurs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
+
+from evalcore.scan.alphabet import Alphabet
+from evalcore.scan.charset import Folding
+from evalcore.scan.emit import re2_source
+from evalcore.scan.matchers import Counter, Engine, Finder, Span, Strings, counter, finder
+from evalcore.scan.nodes import Anchor, Choice, Node, PatternRefused, Repeat, charsets
+from evalcore.scan.nodes import Sequence as Row
+from evalcore.scan.parse import parse
+
+__all__ = ["Pattern", "Scan", "Scanner", "require_searchable"]
+
+GATE_FROM = 1 << 15
+"""Texts longer than this are first searched for all plain strings in one pass: most hold none of them."""
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """A regular expression of Python's `re` on str, to be found, or to be ``counted`` too.
+
+    ``folding`` is what ignoring case means: "ascii" (A-Z alone) or "unicode" (as `re.IGNORECASE` on str).
+    """
+
+    source: str
+    ignore_case: bool = False
+    folding: Folding = "unicode"
+    dotall: bool = False
+    counted: bool = False
+
+
+class Scanner:
+    """``patterns``, compiled together. Raises PatternRefused for one that has no linear-time search."""
+
+    def __init__(self, patterns: Sequence[Pattern]) -> None:
+        nodes = {index: _tree(pattern) for index, pattern in enumerate(patterns)}
+        counted = {index for index, pattern in enumerate(patterns) if pattern.counted}
+        kinds = [
+            {index: node for index, node in nodes.items() if _has_boundary(node) == words} for words in (False, True)
+        ]
+        self._groups = [
+            group for words, kind in enumerate(kinds) for group in _groups(kind, counted, words=bool(words))
+        ]
+        self._place = {index: at for at, group in enumerate(self._groups) for index in group.finders}
+        self.size = len(patterns)
+
+    def scan(self, text: str) -> Scan:
+        """Begin to search ``text``; it is read when first asked for."""
+        return Scan(text, self._groups, self._place)
+
+    def firsts(self, text: str) -> list[Span | None]:
+        """For each pattern its first match in ``text``, in characters."""
+        found: list[Span | None] = [None] * self.size
+        for group in self._groups:
+            data = group.alphabet.encode(text)
+            skipped = group.absent(data)
+            for index, pattern in group.finders.items():
+                if index not in skipped:
+                    found[index] = pattern.first(data)
+        return found
+
+
+class Scan:
+    """One text, encoded at most once for each group of patterns."""
+
+    def __init__(self, text: str, groups: Sequence[_Group], place: dict[int, int]) -> None:
+        self._text = text
+        self._groups = groups
+        self._place = place
+        self._data: dict[int, bytes] = {}
+
+    def first(self, index: int) -> Span | None:
+        """The first match of pattern ``index``, in characters."""
+        return self._groups[self._place[index]].finders[index].first(self._encoded(index))
+
+    def count(self, index: int) -> int:
+        """How many non-overlapping matches of pattern ``index`` there are. KeyError when it was not to be counted."""
+        return self._groups[self._place[index]].counters[index].count(self._encoded(index))
+
+    def _encoded(self, index: int) -> bytes:
+        place = self._place[index]
+        if place not in self._data:
+            self._data[place] = self._groups[place].alphabet.encode(self._text)
+        return self._data[place]
+
+
+class _Group:
+    """Patterns that share an alphabet."""
+
+    def __init__(self, nodes: dict[int, Node], counted: set[int], *, words: bool) -> None:
+        self.alphabet = Alphabet(set().union(*map(charsets, nodes.values())), words=words)
+        self.counters: dict[int, Counter] = {
+            index: counter(node, self.alphabet) for index, node in nodes.items() if index in counted
+        }
+        self.finders: dict[int, Finder] = {
+            index: self.counters.get(index) or finder(node, self.alphabet) for index, node in nodes.items()
+        }
+        self._plain = frozenset(index for index, found in self.finders.items() if isinstance(found, Strings))
+        union = Choice(tuple(nodes[index] for index in sorted(self._plain)))
+        self._gate = Engine(re2_source(union, self.alphabet)) if len(self._plain) > 1 else None
+
+    def absent(self, data: bytes) -> frozenset[int]:
+        """Patterns known not to be in ``data``, from one pass over a long text."""
+        if self._gate is None or len(data) < GATE_FROM or self._gate.first(data):
+            return frozenset()
+        return self._plain
+
+
+def _groups(nodes: dict[int, Node], counted: set[int], *, words: bool) -> list[_Group]:
+    """As few groups as hold ``nodes``: halved until the alphabets suffice."""
+    if not nodes:
+        return []
+    try:
+        return [_Group(nodes, counted, words=words)]
+    except PatternRefused:
+        if len(nodes) == 1:
+            raise
+    items = list(nodes.items())
+    halves = dict(items[: len(items) // 2]), dict(items[len(items) // 2 :])
+    return [group for half in halves for group in _groups(half, counted, words=words)]
+
+
+def _tree(pattern: Pattern) -> Node:
+    flags = re.IGNORECASE * pattern.ignore_case | re.DOTALL * pattern.dotall
+    return parse(pattern.source, flags, pattern.folding)
+
+
+def _has_boundary(node: Node) -> bool:
+    match node:
+        case Anchor(place):
+            return place in ("boundary", "inside")
+        case Repeat(inner):
+            return _has_boundary(inner)
+        case Row(parts) | Choice(parts):
+            return any(map(_has_boundary, parts))
+        case _:
+            return False
+
+
+@lru_cache(maxsize=256)
+def require_searchable(pattern: Pattern) -> None:
+    """Raise PatternRefused when ``pattern`` has no search (or, where it is counted, no counting) in linear time."""
+    Scanner([pattern])

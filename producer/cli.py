@@ -1,0 +1,105 @@
+"""The command line. Commands are imported when they are called, so that help comes at once."""
+
+from __future__ import annotations
+
+import ast
+import signal
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalcore.errors import EvalqError
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "demo": ("producer.commands.demo", "Everything on sample data made on the spot."),
+    "list": ("producer.commands.runs", "Runs in ./evalq-runs, and in the ledger with --broker."),
+    "status": ("producer.commands.runs", "How a run stands (the latest, if none is named)."),
+    "watch": ("producer.commands.runs", "Wait for a run and show its report."),
+    "resume": ("producer.commands.runs", "Go on with a run that was interrupted or killed."),
+    "cancel": ("producer.commands.runs", "End a run for good."),
+    "report": ("producer.commands.runs", "Show or write a finished run's report again."),
+    "worker": ("producer.commands.worker", "Serve a broker's queues."),
+    "doctor": ("producer.commands.doctor", "Find what is wrong with an installation or a server."),
+}
+
+
+class _Lazy(click.Group):
+    """Commands by name only; those of evaluators come from the registry."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from evalcore import registry
+
+        return [*registry.names(), *_COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from evalcore import registry
+
+        if cmd_name in _COMMANDS:
+            command: click.Command = import_module(_COMMANDS[cmd_name][0]).COMMANDS[cmd_name]
+            return command
+        if cmd_name in registry.names():
+            return import_module("producer.commands.evaluate").start_command(cmd_name)  # type: ignore[no-any-return]
+        return self._extra(cmd_name)
+
+    def _extra(self, name: str) -> click.Command | None:
+        from evalcore import registry
+
+        owners = [owner for owner in registry.names() if name.startswith(f"{owner}-")]
+        for command in [command for owner in owners for command in registry.get(owner).commands]:
+            if command.name == name:
+                return import_module("producer.commands.evaluate").extra_command(command)  # type: ignore[no-any-return]
+        return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from evalcore import registry
+
+        rows = [(name, _first_line(point.module)) for name, point in registry.entries().items()]
+        with formatter.section("Evaluations"):
+            formatter.write_dl(rows)
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+def _first_line(module: str) -> str:
+    """The first line of a module's docstring, without importing it."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        return "(cannot be imported)"
+    return (ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or "").partition("\n")[0]
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="evalq")
+def cli() -> None:
+    """Evaluate agents, on a laptop or on a fleet, with the same bytes as the answer."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; returns its exit code (see evalcore.errors)."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
+    except EvalqError as error:
+        click.echo(f"evalq: {error}", err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    """SIGTERM (a cancelled CI job) is answered like Ctrl-C: what is computed is kept, and can be gone on with."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Collecting answers in chunk order: safely into the run folder first, then into the fold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO
+
+from evalcore.canonical import Json
+from evalcore.fold import Fold, InputSummary
+from evalcore.partial import Partial, decode
+from evalcore.plan import Chunk, Seal
+from producer.folder import RECORDS, Journal
+from producer.job import Job
+
+__all__ = ["Collector"]
+
+
+class Collector:
+    """Takes each chunk's answer exactly once, in order; ``next`` is the chunk it waits for."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._fold = Fold(job.evaluator, job.params, len(job.sources))
+        self._journal = Journal(job.folder)
+        self._records = (job.folder.path / (RECORDS + ".partial")).open("wb")
+        self.next = 0
+        self.held: list[tuple[int, str, int]] = []
+        """(seq, digest, records) of every answer in the journal."""
+        for partial in self._journal.replay():
+            self._take(job.manifest.chunks[self.next], partial)
+
+    def add(self, chunk: Chunk, partial: Partial) -> None:
+        """The answer of the next chunk. Raises WireError when it is damaged; nothing is kept then."""
+        self._take(chunk, partial)
+        self._journal.add(chunk.seq, partial)
+
+    def sync(self) -> None:
+        """Make all answers so far safe against a crash of this machine."""
+        self._journal.sync()
+
+    def finish(self, seal: Seal) -> dict[str, Json]:
+        """The report's content; records.jsonl is in its place after this.
+
+        Raises InputError for fatal faults, NothingEvaluated, InputChanged.
+        """
+        job = self._job
+        summaries = [
+            InputSummary(source.name, source.given, sha256)
+            for source, sha256 in zip(job.sources, seal.sha256, strict=True)
+        ]
+        with TemporaryDirectory(prefix="scratch-", dir=job.folder.path) as scratch:
+            report, lines = self._fold.finish(summaries, self._reopen, Path(scratch))
+        self._write(lines)
+        self._records.close()
+        Path(self._records.name).replace(job.folder.records)
+        self._journal.close()
+        return report
+
+    def close(self) -> None:
+        """Let go of the files of an unfinished run; the journal stays."""
+        self._journal.close()
+        self._records.close()
+
+    def _reopen(self, index: int) -> BinaryIO:
+        return Path(self._job.sources[index].path).open("rb")
+
+    def _take(self, chunk: Chunk, partial: Partial) -> None:
+        outcome = decode(partial, self._job.evaluator)
+        self._fold.add(chunk.input, outcome)
+        self._write(outcome.lines)
+        self.held.append((chunk.seq, partial.digest, chunk.records))
+        self.next += 1
+
+    def _write(self, lines: list[bytes]) -> None:
+        if lines:
+            self._records.write(b"\n".join(lines) + b"\n")

@@ -1,0 +1,94 @@
+"""`evalq demo`: every evaluation on sample data made on the spot, through an embedded server and local workers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalcore import registry
+from evalcore.errors import UsageError
+from evalcore.evaluator import Evaluator, Request
+
+__all__ = ["COMMANDS"]
+
+_SEED = 20260224
+
+
+@click.command("demo")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("evalq-demo"),
+    show_default=True,
+    help="Folder for data and reports; what an earlier demo left there is replaced.",
+)
+@click.option("--only", multiple=True, metavar="NAME", help="Only this evaluation. Repeatable.")
+@click.option("--records", type=click.IntRange(1), help="Records for each evaluation, instead of its own number.")
+@click.option("--data-only", is_flag=True, help="Make the data and stop.")
+@click.option("--workers", envvar="EVALQ_WORKERS", type=click.IntRange(1, 1024), help="Worker processes [one a core].")
+def _demo(out: Path, only: tuple[str, ...], records: int | None, data_only: bool, workers: int | None) -> None:  # fmt: skip
+    """Every evaluation on sample data made on the spot, through real workers on an embedded server."""
+    from producer.progress import Reporter
+
+    began = time.monotonic()
+    samples = _samples(out, only, records)
+    if data_only:
+        return
+    reporter = Reporter("records", quiet=False, bar=True, json_lines=False)
+    folders = _evaluate(samples, out, workers or os.cpu_count() or 1, reporter)
+    click.echo(f"\n{len(folders)} evaluations in {time.monotonic() - began:.1f} s. Look at them:\n")
+    for folder in folders:
+        click.echo(f"  less {folder}/report.md")
+    click.echo(f"  evalq report {folders[0]} -o rows.csv\n  evalq status {folders[0]}")
+
+
+def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tuple[Evaluator[Any, Any], Request]]:
+    unknown = set(only) - set(registry.names())
+    if unknown:
+        raise UsageError(f"--only {min(unknown)}: there are {', '.join(registry.names())}")
+    found = []
+    for name in only or registry.names():
+        evaluator = registry.get(name)
+        folder = out / "data" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        request = evaluator.sample(folder, records or evaluator.demo_records, _SEED)
+        if request is not None:
+            found.append((evaluator, request))
+            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+            click.echo(f"{name:<14} {records or evaluator.demo_records:>9,} {evaluator.unit} made, {size / 1e6:.0f} MB")
+    return found
+
+
+def _evaluate(samples: list[tuple[Evaluator[Any, Any], Request]], out: Path, workers: int, reporter: Any) -> list[Path]:
+    import shutil
+
+    from producer.embedded import embedded_server, local_workers
+    from producer.job import Asked, Job
+    from producer.session import Place, carry_out
+    from workers.settings import load_settings
+
+    folders = []
+    with contextlib.ExitStack() as stack:
+        data = [(out / "data" / evaluator.name).resolve() for evaluator, _ in samples]
+        settings = load_settings(broker=stack.enter_context(embedded_server()), ledger="")
+        stack.enter_context(local_workers(settings, workers, [Path.cwd(), *data]))
+        for evaluator, request in samples:
+            folder = out / evaluator.name
+            if (folder / "run.json").is_file():
+                shutil.rmtree(folder)
+            began = time.monotonic()
+            job = Job.start(evaluator, request, Asked(out=folder, suite="demo"))
+            report = carry_out(job, Place(settings), reporter)
+            seconds = time.monotonic() - began
+            total = report["records"]["total"]
+            click.echo(f"{evaluator.name:<14} {total:>9,} records evaluated in {seconds:.1f} s")
+            folders.append(folder)
+    return folders
+
+
+COMMANDS = {"demo": _demo}

@@ -1,0 +1,110 @@
+"""`evalq <evaluator>`: start a run and, unless detached, see it through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from evalcore import registry
+from evalcore.canonical import Json
+from evalcore.errors import EvalqError, UsageError
+from evalcore.evaluator import Command, Evaluator, Request
+from producer.commands import options as shared
+
+__all__ = ["extra_command", "show", "start_command"]
+
+
+def start_command(name: str) -> click.Command:
+    """The command of the evaluator registered as ``name``."""
+    evaluator = registry.get(name)
+    common = [*shared.run_options(), *shared.place_options(), *shared.output_options()]
+    own = [shared.click_option(option) for option in evaluator.options]
+    inputs = click.Argument(["inputs"], nargs=-1)
+
+    def call(**given: Any) -> None:
+        _start(evaluator, given)
+
+    params: list[click.Parameter] = [inputs, *own, *shared.without(common, evaluator.options)]
+    return click.Command(name, callback=call, params=params, help=evaluator.summary)
+
+
+def extra_command(command: Command) -> click.Command:
+    """A further command of an evaluator, which needs no run."""
+
+    def call(**given: Any) -> None:
+        click.echo(command.call({key.removeprefix("own_"): value for key, value in given.items()}))
+
+    params: list[click.Parameter] = [shared.click_option(option) for option in command.options]
+    return click.Command(command.name, callback=call, params=params, help=command.help)
+
+
+def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> None:
+    from producer.job import Asked, Job
+    from producer.outputs import check_output
+    from producer.session import Place, carry_out, launch
+
+    own = {option.name: given.pop(f"own_{option.name}") for option in evaluator.options}
+    for path in given["outputs"]:
+        check_output(path)
+    reporter = reporter_for(evaluator.unit, given)
+    request = Request(list(given["inputs"]), shared.params_from(given.get("params"), evaluator.options, own), own)
+    asked = Asked(
+        out=given.get("out"),
+        chunk_size=given["chunk_size"],
+        limit=given["limit"],
+        suite=given["suite"],
+        priority=given["priority"],
+        tags=shared.tags_from(given["tags"]),
+        once=given["once"] or "",
+    )
+    place = Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
+    if given["detach"] and not place.settings.broker:
+        raise UsageError("--detach needs --broker: an embedded server ends with this command")
+    try:
+        job = Job.start(evaluator, request, asked)
+        if given["dry_run"]:
+            _dry_run(job, reporter)
+            return
+        reporter.event("launch", run=job.run, folder=str(job.folder.path))
+        if given["detach"]:
+            launch(job, place)
+            click.echo(job.run)
+            return
+        report = carry_out(job, place, reporter)
+        show(job.folder, evaluator, report, own, given)
+        reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
+        reporter.say(f"run {job.run}: {job.folder.path}")
+    except EvalqError as error:
+        reporter.event("error", message=str(error), exit_code=error.exit_code)
+        raise
+
+
+def reporter_for(unit: str, given: dict[str, Any]) -> Any:
+    """How a command with the output options tells its progress."""
+    from producer.progress import Reporter
+
+    return Reporter(unit, quiet=given["quiet"], bar=not given["no_progress"], json_lines=given["json_lines"])
+
+
+def show(folder: Any, evaluator: Any, report: dict[str, Json], options: dict[str, Any], given: dict[str, Any]) -> None:
+    """The finished report on standard output and in the files asked for."""
+    from producer.outputs import render, write_output
+
+    for path in given["outputs"]:
+        write_output(path, folder, evaluator, options)
+    if not given["json_lines"]:
+        click.echo(render(given["fmt"], evaluator, report, options), nl=False)
+    for fault in report["faults"][:20] if not given["quiet"] else []:
+        click.echo(f"fault: {fault['where']}: {fault['reason']}", err=True)
+
+
+def _dry_run(job: Any, reporter: Any) -> None:
+    from producer.planner import Planner
+
+    try:
+        chunks = list(Planner(job).chunks())
+        records = sum(chunk.records for chunk in chunks)
+        click.echo(f"{len(job.sources)} input(s), {records} {job.evaluator.unit}, {len(chunks)} chunk(s)")
+    finally:
+        job.folder.discard()

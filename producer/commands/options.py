@@ -1,0 +1,116 @@
+"""Options that several commands share, and how an evaluator's own are added to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalcore.errors import ConfigError, UsageError
+from evalcore.evaluator import Option
+from evalcore.params import load_mapping, merged
+
+__all__ = ["click_option", "output_options", "params_from", "place_options", "settings_from", "tags_from", "without"]
+
+
+def _option(*flags: str, **attrs: Any) -> click.Option:
+    name = max((f for f in flags if f.startswith("-")), key=len).lstrip("-").replace("-", "_").upper()
+    return click.Option(list(flags), envvar=f"EVALQ_{name}", **attrs)
+
+
+def place_options() -> list[click.Option]:
+    """Where to compute."""
+    return [
+        _option("--broker", metavar="URL", help="Redis, Valkey or RabbitMQ to use; without it, an embedded server."),
+        _option("--ledger", metavar="URL", help="Redis or Valkey for the ledger, where the broker is another server."),
+        _option("--workers", type=click.IntRange(1, 1024), help="Local worker processes to start."),
+        _option("--inline", is_flag=True, help="No queue: evaluate in this process."),
+        _option("--settings", type=click.Path(dir_okay=False), help="A YAML file of settings."),
+    ]
+
+
+def output_options() -> list[click.Option]:
+    """What to tell and what to write."""
+    return [
+        _option("--format", "fmt", type=click.Choice(["markdown", "json", "yaml", "none"]), default="markdown",
+                show_default=True, help="What standard output shows."),
+        _option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+                help="Also write FILE: .json .yaml .md the report; .jsonl .csv .parquet the records. Repeatable."),
+        _option("--json", "json_lines", is_flag=True, help="Standard output carries JSON lines only."),
+        _option("--no-progress", is_flag=True, help="No progress bar."),
+        _option("-q", "--quiet", is_flag=True, help="Nothing on standard error but errors."),
+        _option("-v", "--verbose", is_flag=True, help="What happened, in more detail."),
+    ]  # fmt: skip
+
+
+def run_options() -> list[click.Option]:
+    """What to run."""
+    return [
+        _option("--params", type=click.Path(exists=True, dir_okay=False), help="Parameters: a YAML or JSON file."),
+        _option("--out", "--run-dir", "out", type=click.Path(path_type=Path), metavar="DIR",
+                help="Run folder [evalq-runs/<run id>]."),
+        _option("--chunk-size", type=click.IntRange(1), help="Records in a chunk [about 4 MiB]."),
+        _option("--limit", type=click.IntRange(1), help="Stop after so many records."),
+        _option("--suite", default="default", show_default=True, help="Name under which runs are compared."),
+        _option("--tag", "tags", multiple=True, metavar="K=V", help="A note kept with the run. Repeatable."),
+        _option("--priority", type=click.Choice(["interactive", "bulk"]), default="bulk", show_default=True,
+                help="Queue class: interactive runs are served first."),
+        _option("--once", metavar="KEY", help="The same key, parameters and input are one run."),
+        _option("--detach", is_flag=True, help="Publish, print the run id and leave (needs --broker)."),
+        _option("--dry-run", is_flag=True, help="Read and plan only: say what would be evaluated."),
+    ]  # fmt: skip
+
+
+def without(options: Iterable[click.Option], taken: Iterable[Option]) -> list[click.Option]:
+    """``options`` without the flags an evaluator uses itself; one that has no flag left is not there."""
+    flags = {flag for option in taken for flag in option.flags}
+    kept = []
+    for option in options:
+        option.opts = [flag for flag in option.opts if flag not in flags]
+        kept += [option] if option.opts else []
+    return kept
+
+
+def click_option(option: Option) -> click.Option:
+    """An evaluator's option for the command line."""
+    kinds: dict[str, Any] = {"str": str, "int": int, "float": float, "path": click.Path(exists=True), "bool": None}
+    attrs: dict[str, Any] = {"help": option.help}
+    if option.kind == "bool":
+        attrs |= {"is_flag": True, "default": None}
+    else:
+        attrs |= {"type": click.Choice(option.choices) if option.choices else kinds[option.kind]}
+        attrs |= {"multiple": option.many}
+    return click.Option([*option.flags, f"own_{option.name}"], **attrs)
+
+
+def params_from(file: str | None, options: Iterable[Option], given: dict[str, Any]) -> dict[str, Any]:
+    """Parameters from a file with the options that name one laid over it. Raises ConfigError."""
+    params = load_mapping(file) if file else {}
+    for option in options:
+        value = given.get(option.name)
+        if option.param and value is not None and value != ():
+            nested: Any = list(value) if option.many else value
+            for key in reversed(option.param.split(".")):
+                nested = {key: nested}
+            params = merged(params, nested)
+    return params
+
+
+def tags_from(tags: Iterable[str]) -> dict[str, str]:
+    """{key: value} of K=V notes. Raises UsageError."""
+    pairs = [tag.partition("=") for tag in tags]
+    for (key, sign, _), tag in zip(pairs, tags, strict=True):
+        if not key or not sign:
+            raise UsageError(f"--tag {tag}: write it as key=value")
+    return {key: value for key, _, value in pairs}
+
+
+def settings_from(given: dict[str, Any]) -> Any:
+    """Settings from the command line, the environment and a file."""
+    from workers.settings import load_settings
+
+    if given.get("inline") and given.get("broker"):
+        raise ConfigError("--inline uses no broker: leave --broker (or EVALQ_BROKER) away")
+    return load_settings(given.get("settings"), broker=given.get("broker"), ledger=given.get("ledger"))

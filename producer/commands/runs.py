@@ -1,0 +1,165 @@
+"""Commands about runs that exist: list, status, watch, resume, cancel, report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalcore import registry
+from evalcore.canonical import Json, canonical_json
+from evalcore.errors import UsageError
+from producer.commands import options as shared
+from producer.commands.evaluate import reporter_for, show
+from producer.folder import RunFolder
+
+__all__ = ["COMMANDS"]
+
+RUNS = Path("evalq-runs")
+_POLL_SECONDS = 0.2
+
+
+def _command(name: str, text: str, call: Callable[..., None], *options: click.Parameter) -> click.Command:
+    return click.Command(name, callback=call, help=text, params=list(options))
+
+
+def _folders() -> list[Path]:
+    """Run folders under ./evalq-runs, the latest begun last."""
+    found = [path.parent for path in RUNS.glob("*/run.json")]
+    return sorted(found, key=lambda path: path.stat().st_ctime)
+
+
+def _find(run: str | None) -> RunFolder:
+    """The folder of RUN: a path, an id, or without either the latest. Raises UsageError."""
+    if run is None:
+        latest = _folders()
+        if not latest:
+            raise UsageError(f"no run in {RUNS}: name a run folder")
+        return RunFolder(latest[-1])
+    path = Path(run)
+    return RunFolder.existing(path if path.is_dir() else RUNS / run)
+
+
+def _ledger(given: dict[str, Any]) -> Any:
+    from workers.connect import connect
+    from workers.ledger import Ledger
+
+    settings = shared.settings_from(given)
+    return Ledger(connect(settings.ledger_url, settings), settings) if settings.broker else None
+
+
+def _row(info: dict[str, Json]) -> str:
+    progress = info.get("progress") or {}
+    records = progress.get("records", "")
+    return f"{info['run']:<28} {info['state']:<12} {info['evaluator']:<14} {info['suite']:<12} {records}"
+
+
+def _list(**given: Any) -> None:
+    rows = [RunFolder(path).info() for path in _folders()]
+    if given["as_json"]:
+        click.echo(canonical_json(rows))
+        return
+    for info in rows:
+        click.echo(_row(info))
+    ledger = _ledger(given)
+    known = {info["run"] for info in rows}
+    for run in sorted(set(ledger.runs()) - known) if ledger else []:
+        progress = ledger.look(run).progress
+        click.echo(f"{run:<28} {progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks")
+
+
+def _status(run: str | None, **given: Any) -> None:
+    folder = _find(run)
+    info = folder.info()
+    ledger = _ledger(given)
+    if ledger is not None and ledger.header(info["run"]) is not None:
+        import msgspec
+
+        look = ledger.look(info["run"])
+        info |= {"progress": msgspec.to_builtins(look.progress), "suspect": len(look.suspect), "leases": look.leases}
+        info["workers"] = len(ledger.workers())
+        info["notes"] = ledger.notes(info["run"])
+    if given["as_json"]:
+        click.echo(canonical_json(info))
+        return
+    click.echo(f"run       {info['run']}\nstate     {info['state']}\nfolder    {folder.path}")
+    for key, value in (info.get("progress") or {}).items():
+        click.echo(f"{key:<9} {value}")
+    for key in ("suspect", "leases", "workers", "seconds"):
+        if key in info:
+            click.echo(f"{key:<9} {info[key]}")
+
+
+def _resume(run: str | None, **given: Any) -> None:
+    from producer.job import Job
+    from producer.session import Place, carry_out
+
+    folder = _find(run)
+    if folder.info()["state"] == "done":
+        raise UsageError(f"{folder.path}: this run is done; see it with: evalq report {folder.path}")
+    job = Job.load(folder)
+    reporter = reporter_for(job.evaluator.unit, given)
+    reporter.event("launch", run=job.run, folder=str(folder.path))
+    place = Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
+    result = carry_out(job, place, reporter)
+    show(folder, job.evaluator, result, job.request.options, given)
+    reporter.event("done", run=job.run, folder=str(folder.path), records=result["records"])
+
+
+def _watch(run: str | None, **given: Any) -> None:
+    folder = _find(run)
+    while folder.info()["state"] != "done":
+        with folder.driving() as free:
+            pass
+        if free:
+            _resume(str(folder.path), **given)
+            return
+        time.sleep(_POLL_SECONDS)
+    _report(str(folder.path), **given)
+
+
+def _report(run: str | None, **given: Any) -> None:
+    folder = _find(run)
+    info, result = folder.info(), folder.report()
+    evaluator = registry.get(result["evaluator"])
+    show(folder, evaluator, result, info["request"]["options"], {"quiet": True, "json_lines": False, **given})
+
+
+def _cancel(run: str, **given: Any) -> None:
+    folder = _find(run)
+    info = folder.info()
+    ledger = _ledger(given)
+    if ledger is not None:
+        state = ledger.close(info["run"], "cancelled", "by evalq cancel")
+        click.echo(f"{info['run']}: {state}", err=True)
+    with folder.driving() as free:
+        if not free:
+            if ledger is None:
+                raise UsageError(f"{folder.path}: being driven by another process; end that one, or give --broker")
+            return
+        if info["state"] == "done":
+            raise UsageError(f"{folder.path}: this run is done")
+        folder.note(state="cancelled")
+
+
+_run = click.Argument(["run"], required=False)
+_json = click.Option(["--json", "as_json"], is_flag=True, help="As JSON.")
+_where = shared.place_options()
+_servers = [option for option in _where if option.name in ("broker", "ledger", "settings")]
+_what = shared.output_options()
+_shown = [option for option in _what if option.name in ("fmt", "outputs")]
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        _command("list", "Runs in ./evalq-runs, and in the ledger with --broker.", _list, _json, *_servers),
+        _command("status", "How RUN (the latest) stands.", _status, _run, _json, *_servers),
+        _command("watch", "Wait for RUN (the latest) and show its report.", _watch, _run, *_where, *_what),
+        _command("resume", "Go on with RUN (the latest).", _resume, _run, *_where, *_what),
+        _command("report", "Show or write the report of RUN (the latest) again.", _report, _run, *_shown),
+        _command("cancel", "End RUN for good.", _cancel, click.Argument(["run"]), *_servers),
+    )
+}

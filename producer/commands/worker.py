@@ -1,0 +1,48 @@
+"""`evalq worker`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalcore.errors import ConfigError
+
+__all__ = ["COMMANDS"]
+
+
+@click.command("worker")
+@click.option("--broker", envvar="EVALQ_BROKER", metavar="URL", help="Redis, Valkey or RabbitMQ to serve.")
+@click.option("--ledger", envvar="EVALQ_LEDGER", metavar="URL", help="Redis or Valkey of the ledger [the broker].")
+@click.option("--concurrency", envvar="EVALQ_CONCURRENCY", type=int, help="Pool processes [one a core].")
+@click.option(
+    "--root",
+    "roots",
+    envvar="EVALQ_ROOT",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False),
+    help="A folder inputs may be read from [the current one]. Repeatable.",
+)
+@click.option("--settings", envvar="EVALQ_SETTINGS", type=click.Path(dir_okay=False), help="A YAML file of settings.")
+@click.option(
+    "--loglevel",
+    default="WARNING",
+    show_default=True,
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+)
+def _worker(roots: tuple[str, ...], settings: str | None, loglevel: str, **given: Any) -> int:  # fmt: skip
+    """Compute chunks for every run of this version on a broker, until SIGTERM."""
+    # billiard reads it when it is imported: SIGTERM then lets running chunks end and gives the others back.
+    os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+    from workers.main import run_worker
+    from workers.settings import load_settings
+
+    chosen = load_settings(settings, roots=tuple(Path(root) for root in roots) or None, **given)
+    if not chosen.broker:
+        raise ConfigError("a worker needs a broker: --broker URL, EVALQ_BROKER, or broker: in the settings file")
+    return run_worker(chosen, loglevel.upper())
+
+
+COMMANDS = {"worker": _worker}

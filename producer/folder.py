@@ -1,0 +1,217 @@
+"""The run folder: everything a run can be gone on with, and at its end everything that is shown of it.
+
+While a run goes: `run.json` (what was asked, how it stands), `manifest.jsonl` (header, chunks, seal, a line each),
+`parts.journal` (answers in chunk order) and `records.jsonl.partial`. When it is done these become manifest.json,
+report.json, results.yaml, report.md and records.jsonl, each written under another name first and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from evalcore.canonical import Json, canonical_json
+from evalcore.errors import UsageError, WireError
+from evalcore.partial import Partial
+from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
+
+__all__ = ["Journal", "Manifest", "RunFolder", "write_atomic"]
+
+MANIFEST = "manifest.jsonl"
+JOURNAL = "parts.journal"
+RECORDS = "records.jsonl"
+_FRAME = struct.Struct(">QQ64s")
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a whole file or nothing: to another name in the same folder, synced, then renamed."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    partial.replace(path)
+
+
+class RunFolder:
+    """A run's folder at ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path) -> RunFolder:
+        """A new, empty folder. Raises UsageError when there is something in it already, or it cannot be made."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise UsageError(f"{path}: the folder is not empty; name another with --out, or resume the run in it")
+        except OSError as error:
+            raise UsageError(f"{path}: the run folder cannot be made: {error.strerror}") from error
+        return cls(path)
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        """A folder some run was started in. Raises UsageError when it is none."""
+        if not (path / "run.json").is_file():
+            raise UsageError(f"{path}: no run folder (it has no run.json)")
+        return cls(path)
+
+    @contextlib.contextmanager
+    def driving(self) -> Iterator[bool]:
+        """Whether this process may drive the run: False while another one does. A killed one's claim ends with it."""
+        with (self.path / "run.lock").open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield False
+                return
+            yield True
+
+    @property
+    def spool(self) -> Path:
+        """Where unpacked inputs lie."""
+        return self.path / "spool"
+
+    @property
+    def records(self) -> Path:
+        """records.jsonl."""
+        return self.path / RECORDS
+
+    def info(self) -> dict[str, Json]:
+        """run.json. Raises WireError when it is damaged."""
+        try:
+            info: dict[str, Json] = msgspec.json.decode((self.path / "run.json").read_bytes(), type=dict)
+        except msgspec.DecodeError as error:
+            raise WireError(f"{self.path / 'run.json'} is damaged: {error}") from error
+        return info
+
+    def report(self) -> dict[str, Json]:
+        """report.json. Raises UsageError when the run has none (yet)."""
+        path = self.path / "report.json"
+        if not path.is_file():
+            raise UsageError(f"{self.path}: this run has no report (it is {self.info().get('state', 'unknown')})")
+        report: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
+        return report
+
+    def note(self, **facts: Json) -> None:
+        """Set keys of run.json."""
+        path = self.path / "run.json"
+        info = self.info() if path.is_file() else {}
+        write_atomic(path, msgspec.json.format(canonical_json({**info, **facts}), indent=2) + b"\n")
+
+    def write(self, name: str, data: bytes) -> None:
+        """One of the run's final files, whole or not at all."""
+        write_atomic(self.path / name, data)
+
+    def drop_working_files(self) -> None:
+        """Remove what only an unfinished run needs."""
+        for name in (MANIFEST, JOURNAL, "run.lock"):
+            (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.spool, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Remove all that a run wrote; the folder too, when nothing else is in it."""
+        self.drop_working_files()
+        for name in ("run.json", RECORDS + ".partial"):
+            (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+            self.path.parent.rmdir()
+
+
+class Manifest:
+    """The plan of a run in its folder, appended to before the ledger hears of it."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._path = folder.path / MANIFEST
+        self.chunks: list[Chunk] = []
+        self.seal: Seal | None = None
+        self._out: BinaryIO | None = None
+
+    def start(self, header: Header) -> None:
+        """Begin with ``header``."""
+        self._append([b'{"header":' + to_wire(header) + b"}"])
+
+    def load(self) -> Header:
+        """Read back what was written; a torn last line is cut off. Raises WireError."""
+        whole, _, _ = self._path.read_bytes().rpartition(b"\n")
+        os.truncate(self._path, len(whole) + 1)
+        first, *lines = [msgspec.json.decode(line, type=dict[str, msgspec.Raw]) for line in whole.split(b"\n")]
+        for line in lines:
+            if "chunk" in line:
+                self.chunks.append(from_wire(bytes(line["chunk"]), Chunk))
+            else:
+                self.seal = from_wire(bytes(line["seal"]), Seal)
+        return from_wire(bytes(first["header"]), Header)
+
+    def extend(self, chunks: Sequence[Chunk]) -> None:
+        """Add chunks, safely on disk when this returns."""
+        self._append([b'{"chunk":' + to_wire(chunk) + b"}" for chunk in chunks])
+        self.chunks.extend(chunks)
+
+    def close(self, seal: Seal) -> None:
+        """The end of the plan."""
+        self._append([b'{"seal":' + to_wire(seal) + b"}"])
+        self.seal = seal
+
+    def document(self, header: Header) -> bytes:
+        """manifest.json: the whole plan as one canonical JSON document."""
+        parts = {"header": header, "chunks": self.chunks, "seal": self.seal}
+        return canonical_json(msgspec.to_builtins(parts)) + b"\n"
+
+    def _append(self, lines: list[bytes]) -> None:
+        if self._out is None:
+            self._out = self._path.open("ab")
+        self._out.write(b"".join(line + b"\n" for line in lines))
+        self._out.flush()
+        os.fsync(self._out.fileno())
+
+
+class Journal:
+    """Answers in chunk order, as they were committed: what is in it is never computed again."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._path = folder.path / JOURNAL
+        self._out = self._path.open("ab")
+
+    def replay(self) -> Iterator[Partial]:
+        """The answers so far, in order from chunk 0; a torn last one is cut off."""
+        good = 0
+        with self._path.open("rb") as stream:
+            for seq in range(1 << 62):
+                head = stream.read(_FRAME.size)
+                if len(head) < _FRAME.size:
+                    break
+                number, length, digest = _FRAME.unpack(head)
+                data = stream.read(length)
+                if number != seq or len(data) < length:
+                    break
+                good = stream.tell()
+                yield Partial(digest.decode(), data)
+        os.truncate(self._path, good)
+
+    def add(self, seq: int, partial: Partial) -> None:
+        """Append the answer of chunk ``seq``; `sync` makes it safe."""
+        self._out.write(_FRAME.pack(seq, len(partial.data), partial.digest.encode()) + partial.data)
+
+    def sync(self) -> None:
+        """All that was added is on disk when this returns."""
+        self._out.flush()
+        os.fsync(self._out.fileno())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._out.close()

@@ -1,0 +1,171 @@
+"""A job: one evaluation somebody asked for, from its request to a run folder and back."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore import registry
+from evalcore.canonical import digest
+from evalcore.errors import ConfigError, InputError
+from evalcore.evaluator import Evaluator, Params, Request
+from evalcore.params import validate
+from evalcore.plan import Header, PlannedInput, spec_digest
+from evalcore.records.cut import Cutter
+from evalcore.records.inputs import Source, discover, format_suffixes, read_columns, spool
+from evalcore.version import code_version
+from producer.folder import Manifest, RunFolder
+
+__all__ = ["Asked", "Job"]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a command was asked for, apart from the evaluator's own request."""
+
+    out: Path | None = None
+    chunk_size: int | None = None
+    limit: int | None = None
+    suite: str = "default"
+    priority: str = "bulk"
+    tags: dict[str, str] = {}
+    once: str = ""
+
+
+class Job:
+    """Everything needed to start a run or go on with it."""
+
+    def __init__(
+        self, header: Header, folder: RunFolder, sources: list[Source], request: Request, manifest: Manifest
+    ) -> None:
+        self.header = header
+        self.folder = folder
+        self.sources = sources
+        self.request = request
+        self.manifest = manifest
+        self.evaluator: Evaluator[Any, Any] = registry.get(header.evaluator)
+        self.params: Params = validate(self.evaluator.Params, header.params, str(folder.path / "manifest"))
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self.header.run
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all inputs."""
+        return sum(Path(source.path).stat().st_size for source in self.sources)
+
+    @property
+    def roots(self) -> list[Path]:
+        """Folders a worker needs to be allowed to read, for the planned paths to be found."""
+        return [Path(root) for root in self.folder.info()["roots"]]
+
+    @classmethod
+    def start(cls, evaluator: Evaluator[Any, Any], request: Request, asked: Asked) -> Job:
+        """A new run: inputs found and unpacked, columns checked, header and run.json written.
+
+        Raises InputError, ConfigError or UsageError, and leaves no folder behind then.
+        """
+        request = evaluator.request(request)
+        params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
+        if not request.inputs:
+            raise InputError("no input given: name files, folders, globs or - for standard input")
+        sources = discover(request.inputs, format_suffixes(evaluator.format))
+        run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
+        folder = RunFolder.create(asked.out or Path("evalq-runs") / run)
+        try:
+            sources = [_absolute(spool(source, folder.spool)) for source in sources]
+            header = _header(run, evaluator, params, sources, asked)
+            folder.note(
+                run=run,
+                evaluator=evaluator.name,
+                state="open",
+                epoch=0,
+                tags=asked.tags,
+                suite=asked.suite,
+                sources=msgspec.to_builtins(sources),
+                roots=list(dict.fromkeys(str(_root(source)) for source in sources)),
+                request=msgspec.to_builtins(request),
+            )
+            manifest = Manifest(folder)
+            manifest.start(header)
+        except BaseException:
+            folder.discard()
+            raise
+        return cls(header, folder, sources, request, manifest)
+
+    @classmethod
+    def load(cls, folder: RunFolder) -> Job:
+        """The run begun in ``folder``. Raises ConfigError when this code is not the one it was begun with."""
+        manifest = Manifest(folder)
+        header = manifest.load()
+        if header.code_version != code_version():
+            raise ConfigError(
+                f"{folder.path}: the run was begun by evalq code {header.code_version}, this is {code_version()}; "
+                "answers of different code are never mixed: resume with that version, or start a new run"
+            )
+        info = folder.info()
+        sources = msgspec.convert(info["sources"], list[Source])
+        return cls(header, folder, sources, msgspec.convert(info["request"], Request), manifest)
+
+
+def _header(run: str, evaluator: Evaluator[Any, Any], params: Params, sources: list[Source], asked: Asked) -> Header:
+    planned = []
+    for source in sources:
+        columns = _columns(source, evaluator)
+        path = os.path.relpath(os.path.realpath(source.path), _root(source))
+        planned.append(PlannedInput(name=source.name, given=source.given, path=path, columns=columns))
+    return Header(
+        run=run,
+        evaluator=evaluator.name,
+        evaluator_version=evaluator.version,
+        code_version=code_version(),
+        params=params.model_dump(mode="json"),
+        inputs=tuple(planned),
+        suite=asked.suite,
+        priority="interactive" if asked.priority == "interactive" else "bulk",
+        chunk_size=asked.chunk_size,
+        limit=asked.limit,
+    )
+
+
+def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
+    if evaluator.format != "csv":
+        return ()
+    with open(source.path, "rb") as stream:
+        header = Cutter(stream, "csv", source.name).header()
+    return read_columns(header, source.name, evaluator.columns) if header.strip() else ()
+
+
+def _absolute(source: Source) -> Source:
+    return msgspec.structs.replace(source, path=str(Path(source.path).absolute()))
+
+
+def _root(source: Source) -> Path:
+    """The folder a planned path is relative to: the current one, or the input's own where it lies elsewhere."""
+    real, here = Path(os.path.realpath(source.path)), Path.cwd().resolve()
+    return here if real.is_relative_to(here) else real.parent
+
+
+def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Source], asked: Asked) -> str:
+    """The same id for the same key, parameters and input content; empty without a key."""
+    if not asked.once:
+        return ""
+    if any(source.path == "-" for source in sources):
+        raise ConfigError("--once needs inputs that can be read twice, not standard input")
+    header = Header("", evaluator.name, evaluator.version, "", params.model_dump(mode="json"), ())
+    parts = [asked.once, spec_digest(header), str(asked.limit)]
+    for source in sources:
+        with open(source.path, "rb") as stream:
+            parts += [source.name, _file_digest(stream)]
+    return f"{evaluator.name}-{digest(chr(0).join(parts).encode())[:16]}"
+
+
+def _file_digest(stream: Any) -> str:
+    import hashlib
+
+    return hashlib.file_digest(stream, "sha256").hexdigest()

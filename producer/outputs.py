@@ -1,0 +1,159 @@
+"""Writing what a finished run shows: the files of its folder, and those asked for with -o, by their suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from evalcore.canonical import Json, canonical_json
+from evalcore.errors import UsageError
+from evalcore.evaluator import Evaluator
+from producer.folder import RunFolder, write_atomic
+from producer.job import Job
+
+__all__ = ["FORMATS", "check_output", "render", "write_final", "write_output"]
+
+FORMATS = ("markdown", "json", "yaml", "none")
+_ROWS_AT_ONCE = 20_000
+
+
+def render(fmt: str, evaluator: Evaluator[Any, Any], report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+    """The report as text: markdown, json or yaml; empty for none."""
+    if fmt == "markdown":
+        return evaluator.markdown(report, options)
+    if fmt == "json":
+        return canonical_json(report).decode() + "\n"
+    if fmt == "yaml":
+        return yaml.safe_dump(dict(report), allow_unicode=True, sort_keys=True)
+    return ""
+
+
+def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) -> None:
+    """All final files of the run folder; report.json is the last but run.json."""
+    folder, options = job.folder, job.request.options
+    folder.write("manifest.json", job.manifest.document(job.header))
+    folder.write("results.yaml", render("yaml", job.evaluator, report, options).encode())
+    folder.write("report.md", render("markdown", job.evaluator, report, options).encode())
+    for export in job.evaluator.exports(report, job.request):
+        export.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(export.path, export.text.encode())
+    folder.write("report.json", canonical_json(report) + b"\n")
+    folder.note(state="done", **facts)
+    folder.drop_working_files()
+
+
+def check_output(path: Path) -> None:
+    """Raise UsageError for a suffix that cannot be written, before anything is computed."""
+    if path.suffix not in _WRITERS:
+        raise UsageError(f"-o {path}: unknown suffix {path.suffix!r}; there are {', '.join(sorted(_WRITERS))}")
+
+
+def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
+    """One file asked for with -o, made from the run folder."""
+    check_output(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _WRITERS[path.suffix](path, folder, evaluator, options)
+
+
+def _text_writer(fmt: str) -> _Writer:
+    def write(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
+        write_atomic(path, render(fmt, evaluator, folder.report(), options).encode())
+
+    return write
+
+
+def _records_copy(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
+    import shutil
+
+    partial = path.with_name(path.name + ".partial")
+    shutil.copyfile(folder.records, partial)
+    partial.replace(path)
+
+
+def _csv(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
+    import pandas as pd
+
+    partial = path.with_name(path.name + ".partial")
+    columns = _columns(folder)
+    with partial.open("w", encoding="utf-8", newline="") as out:
+        for number, rows in enumerate(_flat_rows(folder)):
+            frame = pd.DataFrame(rows, columns=columns).map(_unformula)
+            frame.to_csv(out, index=False, header=number == 0, lineterminator="\n")
+    partial.replace(path)
+
+
+def _parquet(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise UsageError(f"-o {path}: Parquet needs pyarrow: pip install 'evalq[parquet]'") from None
+    import pandas as pd
+
+    partial = path.with_name(path.name + ".partial")
+    schema: Any = _arrow_schema(folder)
+    with pq.ParquetWriter(partial, schema) as writer:
+        for rows in _flat_rows(folder):
+            frame = pd.DataFrame(rows, columns=schema.names)
+            writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
+    partial.replace(path)
+
+
+def _arrow_schema(folder: RunFolder) -> Any:
+    """One type a column over all records: what the first block leaves open, a later one may decide."""
+    import pyarrow as pa
+
+    kinds: dict[str, set[type]] = {name: set() for name in _columns(folder)}
+    for rows in _flat_rows(folder):
+        for row in rows:
+            for name, value in row.items():
+                kinds[name].add(type(value))
+    arrow: dict[frozenset[type], Any] = {
+        frozenset({bool}): pa.bool_(),
+        frozenset({int}): pa.int64(),
+        frozenset({float}): pa.float64(),
+        frozenset({int, float}): pa.float64(),
+    }
+    fields = [(name, arrow.get(frozenset(kind - {type(None)}), pa.string())) for name, kind in kinds.items()]
+    return pa.schema(fields)
+
+
+def _columns(folder: RunFolder) -> list[str]:
+    """Every key of every record, in the order they are first seen."""
+    return list(dict.fromkeys(key for rows in _flat_rows(folder) for row in rows for key in row))
+
+
+def _flat_rows(folder: RunFolder) -> Iterator[list[dict[str, Any]]]:
+    """Records in blocks, nested values as JSON text."""
+    with folder.records.open("rb") as stream:
+        lines = iter(stream)
+        while block := list(islice(lines, _ROWS_AT_ONCE)):
+            yield [_flat(msgspec.json.decode(line)) for line in block]
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: canonical_json(value).decode() if isinstance(value, dict | list) else value
+        for key, value in record.items()
+    }
+
+
+def _unformula(value: Any) -> Any:
+    """Text that a spreadsheet would run gets an apostrophe before it."""
+    return "'" + value if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+_Writer = Callable[[Path, RunFolder, Any, Mapping[str, Any]], None]
+_WRITERS: dict[str, _Writer] = {
+    ".json": _text_writer("json"),
+    ".yaml": _text_writer("yaml"),
+    ".md": _text_writer("markdown"),
+    ".jsonl": _records_copy,
+    ".csv": _csv,
+    ".parquet": _parquet,
+}

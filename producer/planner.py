@@ -1,0 +1,49 @@
+"""Planning: cutting the inputs of a job into chunks, one after another, from where an earlier plan ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evalcore.errors import InputChanged
+from evalcore.plan import Chunk, Seal
+from evalcore.records.cut import Cutter
+from evalcore.records.inputs import read_columns
+from producer.job import Job
+
+__all__ = ["Planner"]
+
+
+class Planner:
+    """Yields a job's chunks; when it is exhausted, ``seal`` is set and ``sha256`` holds each input's digest."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._sha256: list[str] = []
+        self.seal: Seal | None = None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All chunks that the manifest does not have yet. Raises InputError, InputChanged."""
+        job, seq, left = self._job, 0, self._job.header.limit
+        for index in range(len(job.sources)):
+            old = [chunk for chunk in job.manifest.chunks if chunk.input == index]
+            with open(job.sources[index].path, "rb") as stream:
+                cutter = self._cutter(index, stream, left)
+                cutter.resume_after([chunk.span for chunk in old])
+                seq += len(old)
+                for span in cutter.spans():
+                    yield Chunk.of(seq, index, span)
+                    seq += 1
+            self._sha256.append(cutter.sha256)
+            left = None if left is None else left - cutter.records
+        self.seal = Seal(seq, tuple(self._sha256))
+
+    def _cutter(self, index: int, stream: object, left: int | None) -> Cutter:
+        job, source = self._job, self._job.sources[index]
+        fmt, header = job.evaluator.format, job.header
+        cutter = Cutter(stream, fmt, source.name, size=header.chunk_size, limit=left)  # type: ignore[arg-type]
+        if fmt == "csv":
+            first = cutter.header()
+            columns = read_columns(first, source.name, job.evaluator.columns) if first.strip() else ()
+            if columns != header.inputs[index].columns:
+                raise InputChanged("an input changed since its run began", [(f"{source.name}:1", "another header")])
+        return cutter

@@ -1,0 +1,136 @@
+"""Carrying a job out: on an embedded server, a given one, or here; and leaving its folder as it should be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from evalcore.canonical import Json
+from evalcore.errors import InputError, Interrupted, NothingEvaluated, UsageError
+from evalcore.plan import Seal
+from producer.collect import Collector
+from producer.drive import Driver, Standing, drive_inline
+from producer.job import Job
+from producer.outputs import write_final
+from producer.progress import Reporter
+from workers.settings import Settings
+
+__all__ = ["Place", "carry_out", "launch"]
+
+
+PATIENT_LOOKS = 5
+"""Looks without a worker before the user is told."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a job is computed: here (``inline``), or over ``settings.broker``, embedded when that is empty.
+
+    ``workers`` local pool processes are started; None means one a core with an embedded server, none otherwise.
+    """
+
+    settings: Settings
+    inline: bool = False
+    workers: int | None = None
+
+    @property
+    def resume_flags(self) -> str:
+        """What the user has to add to a resume command to come to the same place."""
+        broker = " --broker URL" if self.settings.broker else ""
+        return broker + (" --inline" if self.inline else "")
+
+
+def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
+    """Drive a job to its report and write all of its files. Returns the report.
+
+    Raises what driving raises. Faulty input leaves no folder behind; anything else leaves one that can be resumed.
+    """
+    with job.folder.driving() as mine:
+        if not mine:
+            raise UsageError(f"{job.folder.path}: another evalq process is driving this run; see it with: evalq watch")
+        began = time.monotonic()
+        collector = Collector(job)
+        try:
+            standing = _compute(job, collector, place, reporter)
+            report = collector.finish(_sealed(job))
+            seconds = round(time.monotonic() - began, 3)
+            write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
+        except (InputError, NothingEvaluated):
+            collector.close()
+            job.folder.discard()
+            raise
+        except KeyboardInterrupt:
+            collector.close()
+            job.folder.note(state="interrupted")
+            raise Interrupted(f"evalq resume {job.folder.path}{place.resume_flags}") from None
+        except BaseException:
+            collector.close()
+            job.folder.note(state="stopped")
+            raise
+    return report
+
+
+def launch(job: Job, place: Place) -> None:
+    """Plan and publish a job on a given server, and leave it to the workers."""
+    with _driver(job, Collector(job), place) as driver:
+        driver.launch()
+    job.folder.note(state="detached")
+
+
+def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -> Standing:
+    """Drive the job with its progress shown; returns the last standing."""
+    last = Standing(0, 0, job.total_bytes)
+    alone = 0
+    with reporter.watching() as watch:
+
+        def seen(standing: Standing) -> None:
+            nonlocal last, alone
+            last = standing
+            alone = alone + 1 if standing.workers == 0 else 0
+            if alone == PATIENT_LOOKS:
+                reporter.say(f"waiting: no worker serves {job.header.queue} yet (start one: evalq worker --broker URL)")
+            watch(standing)
+
+        if place.inline:
+            drive_inline(job, collector, seen)
+        else:
+            with _driver(job, collector, place) as driver:
+                driver.drive(seen)
+                last = driver.standing
+    return last
+
+
+@contextlib.contextmanager
+def _driver(job: Job, collector: Collector, place: Place) -> Iterator[Driver]:
+    """A driver over the servers and local workers of ``place``; what was started here ends with it."""
+    from producer.embedded import embedded_server, local_workers
+    from workers.broker import Broker
+    from workers.connect import connect
+    from workers.ledger import Ledger
+
+    with contextlib.ExitStack() as stack:
+        settings, count = place.settings, place.workers
+        if not settings.broker:
+            settings = settings.model_copy(update={"broker": stack.enter_context(embedded_server()), "ledger": ""})
+            count = count or os.cpu_count() or 1
+        if count:
+            stack.enter_context(local_workers(settings, count, job.roots))
+        ledger = Ledger(connect(settings.ledger_url, settings), settings)
+        broker = Broker(settings)
+        stack.callback(broker.close)
+        try:
+            yield Driver(job, collector, ledger, broker, settings)
+        except (InputError, KeyboardInterrupt) as error:
+            # Nobody shall publish or compute on: a resume reopens the run.
+            state = "failed" if isinstance(error, InputError) else "paused"
+            ledger.close(job.run, state, str(error).partition("\n")[0])
+            raise
+
+
+def _sealed(job: Job) -> Seal:
+    if job.manifest.seal is None:
+        raise AssertionError("a driven job has its seal")
+    return job.manifest.seal

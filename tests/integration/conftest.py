@@ -1,0 +1,61 @@
+"""Fixtures of the integration tests: a server, a fleet, and data made once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalcore import registry
+from tests.integration.harness import Fleet, Server, running_fleet, running_server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of this test's own."""
+    with running_server(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def fleet(server: Server, data: Path) -> Iterator[Fleet]:
+    """No workers yet, on `server`; they may read the folder of `data`."""
+    with running_fleet(server.url, data) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with made inputs: rows.csv, small.csv, log.jsonl, shuffled.jsonl."""
+    from evalcore.evaluators.cooperation.sample import write_events
+    from evalcore.evaluators.planagent.sample import write_rows
+
+    assert {"planagent", "cooperation"} <= set(registry.names())
+    folder = tmp_path_factory.mktemp("data")
+    for name, rows in (("rows.csv", 100_000), ("small.csv", 2_000)):
+        with (folder / name).open("w", encoding="utf-8", newline="") as out:
+            write_rows(out, rows, seed=7)
+    for name, shuffled in (("log.jsonl", False), ("shuffled.jsonl", True)):
+        with (folder / name).open("wb") as stream:
+            write_events(stream, 100_000, seed=7, shuffled=shuffled)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def calm(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run folders of undisturbed inline runs over `data`: rows, small, log, shuffled."""
+    from tests.integration.harness import evalq
+
+    folder = tmp_path_factory.mktemp("calm")
+    for name, command in (
+        ("rows.csv", "planagent"),
+        ("small.csv", "planagent"),
+        ("log.jsonl", "cooperation"),
+        ("shuffled.jsonl", "cooperation"),
+    ):
+        out = folder / name.partition(".")[0]
+        flag = "--out" if command == "planagent" else "--run-folder"
+        done = evalq(command, name, "--inline", flag, out, cwd=data)
+        assert done.returncode == 0, done.stderr
+    return folder

@@ -1,0 +1,184 @@
+"""Real servers, real workers, real commands: what integration tests are made of."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from producer.embedded import server_program
+
+EVALQ = (sys.executable, "-m", "producer.cli")
+
+
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+    """Poll ``condition`` until it is true and return its value; after ``seconds``, fail naming ``what``."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
+        time.sleep(0.01)
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """A Redis or Valkey of a test's own, on loopback TCP; can be stopped and started again."""
+
+    def __init__(self, folder: Path, program: str | None = None, *options: str) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._command = [program or server_program(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        self._command += ["--dir", str(folder), *options]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.client: Any = redis.Redis.from_url(self.url)
+
+    def start(self) -> None:
+        """Start and wait until it answers."""
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        wait_until(self._answers, "the server answers")
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(redis.RedisError):
+            return bool(self.client.ping())
+        return False
+
+
+@contextlib.contextmanager
+def running_server(folder: Path, program: str | None = None, *options: str) -> Iterator[Server]:
+    """A server for the length of a block."""
+    server = Server(folder, program, *options)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+class Fleet:
+    """Worker processes, each in a process group of its own."""
+
+    def __init__(self, broker: str, cwd: Path, environment: dict[str, str] | None = None) -> None:
+        self._broker = broker
+        self._cwd = cwd
+        self._environment = clean_environment(**(environment or {}))
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def add(self, concurrency: int = 2, *options: str) -> subprocess.Popen[bytes]:
+        """Start a worker; it serves when it serves."""
+        command = [*EVALQ, "worker", "--broker", self._broker, "--concurrency", str(concurrency), *options]
+        process = subprocess.Popen(command, cwd=self._cwd, env=self._environment, start_new_session=True)
+        self.processes.append(process)
+        return process
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """SIGKILL to a worker's whole group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def close(self) -> None:
+        """End what still runs."""
+        for process in self.processes:
+            self.kill(process)
+
+
+@contextlib.contextmanager
+def running_fleet(broker: str, cwd: Path, **environment: str) -> Iterator[Fleet]:
+    """Workers for the length of a block."""
+    fleet = Fleet(broker, cwd, environment)
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    """This environment without evalq's variables, and with ``extra``."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("EVALQ_")} | extra
+
+
+def evalq(*args: str | Path, cwd: Path, seconds: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, as a user would."""
+    return subprocess.run(
+        [*EVALQ, *map(str, args)],
+        cwd=cwd,
+        env=clean_environment(**environment),
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+def start_evalq(*args: str | Path, cwd: Path, **environment: str) -> subprocess.Popen[str]:
+    """Start a command, in a process group of its own."""
+    return subprocess.Popen(
+        [*EVALQ, *map(str, args)],
+        cwd=cwd,
+        env=clean_environment(**environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def info(folder: Path) -> dict[str, Any]:
+    """A run folder's run.json; empty while there is none."""
+    path = folder / "run.json"
+    result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return result
+
+
+def committed(server: Server, folder: Path) -> int:
+    """Chunks the ledger holds of the run in ``folder``."""
+    run = info(folder).get("run")
+    return int(server.client.hget(f"evalq:run:{{{run}}}:meta", "committed") or 0) if run else 0
+
+
+def same_answer(one: Path, other: Path) -> None:
+    """Assert that two run folders hold the same report and the same records, byte for byte."""
+    for name in ("report.json", "records.jsonl"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), f"{name} of {one} and {other} differ"
+
+
+def children_of(pid: int) -> Sequence[int]:
+    """Direct children of a process (Linux)."""
+    listed = subprocess.run(["ps", "--ppid", str(pid), "-o", "pid="], capture_output=True, text=True, check=False)
+    return [int(line) for line in listed.stdout.split()]
+
+
+def short_folder() -> Path:
+    """A temporary folder whose path is short enough for sockets; the caller removes it."""
+    return Path(tempfile.mkdtemp(prefix="eq-"))
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder with all in it."""
+    shutil.rmtree(folder, ignore_errors=True)

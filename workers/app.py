@@ -1,0 +1,72 @@
+"""The Celery application: exactly one task, settings that lose nothing quietly, and queues by code version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+from kombu.entity import Queue
+
+from evalcore.plan import QUEUE_CLASSES, queue_name
+from evalcore.version import code_version
+from workers.connect import celery_url, is_redis
+from workers.settings import Settings
+
+__all__ = ["TASK", "make_app"]
+
+TASK = "evalq.evaluate"
+
+
+def make_app(settings: Settings) -> Celery:
+    """A Celery application for these settings, without any task: a producer only sends to TASK."""
+    app = Celery("evalq", set_as_current=False)
+    app.conf.update(_configuration(settings))
+    return app
+
+
+def _configuration(settings: Settings) -> dict[str, Any]:
+    queues = [
+        Queue(queue_name(name, code_version()), routing_key=queue_name(name, code_version())) for name in QUEUE_CLASSES
+    ]
+    return {
+        "broker_url": celery_url(settings.broker),
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "broker_connection_timeout": settings.connect_seconds,
+        "broker_transport_options": _transport(settings) if is_redis(settings.broker) else {},
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "result_accept_content": ["json"],
+        "task_ignore_result": True,
+        "task_store_errors_even_if_ignored": False,
+        "result_backend": None,
+        "task_queues": queues,
+        "task_default_queue": queues[-1].name,
+        "task_create_missing_queues": False,
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": True,
+        "worker_prefetch_multiplier": 1,
+        "worker_disable_prefetch": True,
+        "worker_max_tasks_per_child": settings.tasks_per_child,
+        "worker_soft_shutdown_timeout": settings.soft_shutdown_seconds,
+        "worker_enable_remote_control": False,
+        "worker_send_task_events": False,
+        "task_send_sent_event": False,
+        "worker_hijack_root_logger": False,
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+    }
+
+
+def _transport(settings: Settings) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "socket_timeout": 30,
+        "socket_connect_timeout": settings.connect_seconds,
+        "health_check_interval": 10,
+        "visibility_timeout": 300,
+        "unacked_restore_interval": 5,
+        "unacked_restore_throttle": 1,
+        "queue_order_strategy": "priority",
+    }
+    if not celery_url(settings.broker).startswith("redis+socket"):
+        options["socket_keepalive"] = True
+    return options

@@ -1,0 +1,70 @@
+"""The producer's side of the broker: sending hints, and seeing what still lies in a queue."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+from kombu.exceptions import OperationalError
+
+from evalcore.errors import BrokerUnreachable
+from workers.app import TASK, make_app
+from workers.connect import connect, is_redis, redacted
+from workers.settings import Settings
+
+__all__ = ["Broker"]
+
+
+class Broker:
+    """Sends messages of the form (run, seq, epoch); holds one connection."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._app = make_app(settings)
+        self._redis: Any = None
+        if is_redis(settings.broker):
+            self._redis = connect(settings.broker, settings)
+
+    def publish(self, queue: str, run: str, epoch: int, seqs: Sequence[int]) -> None:
+        """Send a message for each chunk, in one batch. Raises BrokerUnreachable; what was sent then is uncertain."""
+        if not seqs:
+            return
+        try:
+            with self._app.producer_pool.acquire(block=True) as producer, producer.batch(max_size=256):
+                for seq in seqs:
+                    # The id tells what a message is for without opening it, and differs each time it is sent.
+                    task_id = f"{run}/{seq}/{epoch}/{secrets.token_hex(4)}"
+                    self._app.send_task(
+                        TASK, args=(run, seq, epoch), task_id=task_id, producer=producer, queue=queue, retry=False
+                    )
+        except (OperationalError, redis.RedisError, OSError) as error:
+            raise BrokerUnreachable(f"the broker at {redacted(self._settings.broker)} is lost: {error}") from error
+
+    def waiting(self, queue: str, run: str) -> set[int] | int:
+        """Chunks of ``run`` whose messages lie unread in ``queue``.
+
+        A broker that can't be looked into (not Redis) gives the number of all unread messages instead.
+        """
+        if self._redis is not None:
+            messages = self._redis.lrange(queue, 0, -1)
+            return {seq for seq in (_seq_of(message, run) for message in messages) if seq is not None}
+        with self._app.connection_for_read() as connection, contextlib.closing(connection.channel()) as channel:
+            return int(channel.queue_declare(queue, passive=True).message_count)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._app.close()
+        if self._redis is not None:
+            self._redis.close()
+
+
+def _seq_of(message: bytes, run: str) -> int | None:
+    try:
+        name, seq, *_ = json.loads(message)["headers"]["id"].split("/")
+        return int(seq) if name == run else None
+    except (ValueError, KeyError, TypeError):
+        return None

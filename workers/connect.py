@@ -1,0 +1,63 @@
+"""Reaching servers by URL: one spelling for people, the one each library wants, and secrets kept out of messages."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import redis
+
+from evalcore.errors import BrokerUnreachable, ConfigError
+from workers.settings import Settings
+
+__all__ = ["celery_url", "connect", "is_redis", "redacted"]
+
+_REDIS = ("redis", "rediss", "unix", "redis+socket", "valkey", "valkeys")
+_OTHER = ("amqp", "amqps", "pyamqp")
+
+
+def is_redis(url: str) -> bool:
+    """Whether the server at ``url`` speaks the Redis protocol. Raises ConfigError for a scheme evalq does not know."""
+    scheme = urlsplit(url).scheme
+    if scheme not in _REDIS + _OTHER:
+        raise ConfigError(f"{redacted(url)!r}: unknown kind of URL; use redis://, rediss://, unix:///path or amqp://")
+    return scheme in _REDIS
+
+
+def celery_url(url: str) -> str:
+    """``url`` in Celery's spelling."""
+    return _respelled(url, {"unix": "redis+socket", "valkey": "redis", "valkeys": "rediss"})
+
+
+def connect(url: str, settings: Settings) -> redis.Redis:
+    """A client of the Redis or Valkey at ``url`` that has answered once.
+
+    Raises BrokerUnreachable when nothing answers within ``connect_seconds``, ConfigError for a URL of another kind.
+    """
+    if not is_redis(url):
+        raise ConfigError(f"{redacted(url)}: the ledger needs Redis or Valkey; with another broker give --ledger too")
+    plain = _respelled(url, {"redis+socket": "unix", "valkey": "redis", "valkeys": "rediss"})
+    client = redis.Redis.from_url(
+        plain,
+        socket_timeout=30,
+        socket_connect_timeout=settings.connect_seconds,
+        health_check_interval=10,
+        **({} if plain.startswith("unix") else {"socket_keepalive": True}),
+    )
+    try:
+        client.ping()
+    except (redis.RedisError, OSError) as error:
+        raise BrokerUnreachable(f"no server answers at {redacted(url)}: {error}") from error
+    return client
+
+
+def redacted(url: str) -> str:
+    """``url`` without its password, for messages and files."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return url.replace(f":{parts.password}@", ":***@", 1)
+
+
+def _respelled(url: str, schemes: dict[str, str]) -> str:
+    scheme, sep, rest = url.partition("://")
+    return schemes.get(scheme, scheme) + sep + rest

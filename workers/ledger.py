@@ -1,0 +1,279 @@
+"""The ledger: what of each run is planned, in flight and committed. One Lua script a step, so each step is atomic.
+
+The digest stored for a chunk is the authority on its answer. Messages, leases and parts may be lost or doubled
+without changing a report. Every key that holds a run id expires, and every step prolongs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import redis
+
+from evalcore.errors import Incomplete
+from evalcore.partial import Partial
+from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
+from workers.settings import Settings
+
+__all__ = ["Lease", "Ledger", "Look", "Progress"]
+
+PREFIX = "evalq:"
+WORKERS = PREFIX + "worker:"
+FLEET = PREFIX + "workers"
+TOTALS = PREFIX + "totals"
+RUNS = PREFIX + "runs"
+_PARTS = ("meta", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside")
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The answer to a claim: ``status`` is leased, held, committed, closed, stale or gone."""
+
+    status: str
+    chunk: Chunk | None = None
+    header: Header | None = None
+    blob: bytes | None = None
+    holder: str = ""
+    holder_pid: int = 0
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """A run's counters as the ledger has them."""
+
+    state: str
+    reason: str = ""
+    epoch: int = 0
+    chunks: int = 0
+    sealed: bool = False
+    committed: int = 0
+    computed: int = 0
+    records: int = 0
+    duplicates: int = 0
+    divergent: int = 0
+    skipped: int = 0
+    stale: int = 0
+    reconciled: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Every chunk of a sealed plan is committed."""
+        return self.sealed and self.committed >= self.chunks
+
+
+class Look(msgspec.Struct, frozen=True):
+    """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones."""
+
+    progress: Progress
+    suspect: dict[int, str]
+    refused: dict[int, str]
+    leases: int
+
+
+@cache
+def _script(name: str) -> str:
+    lua = files("workers") / "lua"
+    prelude, body, epilogue = (lua.joinpath(f"{n}.lua").read_text() for n in ("prelude", name, "epilogue"))
+    return f"{prelude}\nlocal function body()\n{body}\nend\n{epilogue}"
+
+
+class Ledger:
+    """All that evalq keeps in Redis or Valkey, over one client (which returns bytes)."""
+
+    def __init__(self, client: redis.Redis, settings: Settings) -> None:
+        self.client: Any = client  # redis-py types each answer as bytes or text; this client gives bytes
+        self._settings = settings
+        self._scripts: dict[str, Any] = {}
+
+    def _run(self, script: str, run: str, *args: Any) -> Any:
+        if script not in self._scripts:
+            self._scripts[script] = self.client.register_script(_script(script))
+        return self._scripts[script](keys=_keys(run), args=[self._settings.keep_ms, *args])
+
+    # -- planning ---------------------------------------------------------------------------------------
+
+    def create(self, header: Header, epoch: int) -> int:
+        """Write a run's header, or reopen it with a higher epoch. Returns the epoch in force."""
+        result: Sequence[Any] = self._run("create", header.run, to_wire(header), epoch)
+        self.client.hset(RUNS, header.run, header.queue)
+        return int(result[0])
+
+    def append(self, run: str, chunks: Sequence[Chunk], seal: Seal | None = None) -> None:
+        """Add planned chunks (and the plan's end); entries the ledger has already are left alone."""
+        first = chunks[0].seq if chunks else 0
+        self._run("append", run, first, to_wire(seal) if seal else "", *(to_wire(chunk) for chunk in chunks))
+
+    def restore(self, run: str, held: Iterable[tuple[int, str, int]]) -> int:
+        """Count chunks (seq, digest, records) held by the run folder as committed; returns how many were new."""
+        flat = [value for item in held for value in item]
+        return int(self._run("restore", run, *flat)) if flat else 0
+
+    # -- publishing -------------------------------------------------------------------------------------
+
+    def take(self, run: str) -> list[int]:
+        """The next chunks to publish, marked as in flight; empty when the window is full or the run not open."""
+        return [int(seq) for seq in self._run("take", run, self._settings.window)]
+
+    def look(self, run: str) -> Look:
+        """Progress, suspects and refusals in one step. Raises Incomplete when the ledger does not know the run."""
+        grace = int(self._settings.grace_seconds * 1000)
+        _, meta, suspects, refused, leases = self._run("look", run, grace)
+        if not meta:
+            raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
+        return Look(
+            progress=_progress(_pairs(meta)),
+            suspect={int(seq): reason.decode() for seq, reason in _pairs(suspects).items()},
+            refused={int(seq): reason.decode() for seq, reason in _pairs(refused).items()},
+            leases=leases,
+        )
+
+    def mark(self, header: Header, suspects: Mapping[int, str]) -> list[int]:
+        """Note that suspects are published again; returns those still wanted."""
+        flat = [value for item in suspects.items() for value in item]
+        return [int(s) for s in self._run("mark", header.run, WORKERS, TOTALS, _label(header), *flat)]
+
+    def supply(self, run: str, seq: int, blob: bytes) -> bool:
+        """Give a refused chunk's packed bytes. False when it was committed meanwhile."""
+        return bool(self._run("supply", run, seq, blob))
+
+    # -- computing --------------------------------------------------------------------------------------
+
+    def claim(self, run: str, seq: int, epoch: int, worker: str, pid: int, dead_pid: int | None = None) -> Lease:
+        """Ask for a chunk. ``dead_pid``: a process of this worker that held it and is known to be gone."""
+        lease_ms = int(self._settings.lease_seconds * 1000)
+        status, *rest = self._run("claim", run, seq, epoch, worker, pid, lease_ms, WORKERS, dead_pid or "")
+        name = status.decode()
+        if name == "held":
+            return Lease(name, holder=rest[0].decode(), holder_pid=int(rest[1]))
+        if name != "leased":
+            return Lease(name)
+        return Lease(name, from_wire(rest[0], Chunk), from_wire(rest[1], Header), rest[2])
+
+    def renew(self, run: str, seq: int, worker: str, pid: int) -> bool:
+        """Prolong a lease; False when it is lost or the run is closed."""
+        lease_ms = int(self._settings.lease_seconds * 1000)
+        return bool(self._run("renew", run, seq, worker, pid, lease_ms))
+
+    def commit(self, header: Header, chunk: Chunk, epoch: int, partial: Partial) -> str:
+        """Store a chunk's answer, once: committed, duplicate, divergent, stale, closed or gone."""
+        args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, TOTALS, _label(header))
+        result: bytes = self._run("commit", header.run, *args)
+        return result.decode()
+
+    def refuse(self, run: str, seq: int, epoch: int, reason: str) -> None:
+        """Say that a chunk's bytes cannot be read here, or are not those planned."""
+        self._run("refuse", run, seq, epoch, reason)
+
+    # -- collecting -------------------------------------------------------------------------------------
+
+    def fetch(self, run: str, seqs: Sequence[int]) -> list[Partial | None]:
+        """The parts of ``seqs``; None for one that is not committed (or was trimmed)."""
+        if not seqs:
+            return []
+        keys = _keys(run)
+        pipe = self.client.pipeline(transaction=True)
+        pipe.hmget(keys[2], [str(seq) for seq in seqs])
+        pipe.hmget(keys[3], [str(seq) for seq in seqs])
+        digests, parts = pipe.execute()
+        return [Partial(d.decode(), p) if d and p else None for d, p in zip(digests, parts, strict=True)]
+
+    def trim(self, run: str, seqs: Sequence[int]) -> None:
+        """Forget parts that are safe in the run folder; their digests stay."""
+        if seqs:
+            self.client.hdel(_keys(run)[3], *(str(seq) for seq in seqs))
+
+    def close(self, run: str, state: str, reason: str = "") -> str:
+        """Move an open run to done, cancelled or failed, once; returns the state it is in then."""
+        result: bytes | None = self._run("close", run, state, reason)
+        return result.decode() if result else "gone"
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    def header(self, run: str) -> Header | None:
+        """A run's header, or None when the ledger does not know it."""
+        data = self.client.hget(_keys(run)[0], "header")
+        return from_wire(data, Header) if isinstance(data, bytes) else None
+
+    def chunks(self, run: str, start: int = 0) -> list[Chunk]:
+        """Planned chunks from number ``start`` on."""
+        return [from_wire(data, Chunk) for data in self.client.lrange(_keys(run)[1], start, -1)]
+
+    def notes(self, run: str) -> dict[str, int]:
+        """Counts by chunk: "attempts <seq>" (its process died), "losses <seq>" (its worker died), "tries <seq>"."""
+        return {key.decode(): int(value) for key, value in self.client.hgetall(_keys(run)[6]).items()}
+
+    def runs(self) -> dict[str, str]:
+        """{run: queue} of all runs that have not expired; expired ones are forgotten on the way."""
+        known = {run.decode(): queue.decode() for run, queue in self.client.hgetall(RUNS).items()}
+        pipe = self.client.pipeline(transaction=False)
+        for run in known:
+            pipe.exists(_keys(run)[0])
+        gone = [run for run, there in zip(known, pipe.execute(), strict=True) if not there]
+        if gone:
+            self.client.hdel(RUNS, *gone)
+        return {run: queue for run, queue in known.items() if run not in gone}
+
+    # -- workers ----------------------------------------------------------------------------------------
+
+    def beat(self, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
+        """Say that a worker lives, for ``seconds``."""
+        pipe = self.client.pipeline(transaction=True)
+        pipe.hset(WORKERS + worker, mapping=dict(facts))
+        pipe.pexpire(WORKERS + worker, int(seconds * 1000))
+        pipe.sadd(FLEET, worker)
+        pipe.execute()
+
+    def leave(self, worker: str) -> None:
+        """Take a worker off the list at once."""
+        self.client.delete(WORKERS + worker)
+
+    def workers(self) -> dict[str, dict[str, str]]:
+        """Living workers and their facts (host, pid, code, concurrency, ...)."""
+        names = [name.decode() for name in self.client.smembers(FLEET)]
+        pipe = self.client.pipeline(transaction=False)
+        for name in names:
+            pipe.hgetall(WORKERS + name)
+        found = dict(zip(names, pipe.execute(), strict=True))
+        silent = [name for name, facts in found.items() if not facts]
+        if silent:
+            self.client.srem(FLEET, *silent)
+        return {
+            name: {key.decode(): value.decode() for key, value in facts.items()}
+            for name, facts in found.items()
+            if facts
+        }
+
+
+def _keys(run: str) -> list[str]:
+    return [f"{PREFIX}run:{{{run}}}:{part}" for part in _PARTS]
+
+
+def _label(header: Header) -> str:
+    return f" {header.evaluator} {header.suite}"
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[0::2], flat[1::2], strict=True))
+
+
+def _progress(meta: Mapping[bytes, bytes]) -> Progress:
+    def number(name: bytes) -> int:
+        return int(meta.get(name, b"0"))
+
+    return Progress(
+        state=meta[b"state"].decode(),
+        reason=meta.get(b"reason", b"").decode(),
+        epoch=number(b"epoch"),
+        chunks=number(b"chunks"),
+        sealed=b"seal" in meta,
+        committed=number(b"committed"),
+        computed=number(b"computed"),
+        records=number(b"records"),
+        duplicates=number(b"duplicates"),
+        divergent=number(b"divergent"),
+        skipped=number(b"skipped"),
+        stale=number(b"stale"),
+        reconciled=number(b"reconciled"),
+    )

@@ -1,0 +1,11 @@
+-- Chunk entries behind those the ledger has; repeating it changes nothing. Returns the number of entries.
+-- ARGV: ttl, seq of the first entry, seal ('' while the plan is open), entry...
+local have = redis.call('LLEN', KEYS[2])
+for i = 4, #ARGV do
+  if tonumber(ARGV[2]) + i - 4 == have then
+    have = redis.call('RPUSH', KEYS[2], ARGV[i])
+  end
+end
+redis.call('HSET', KEYS[1], 'chunks', have)
+if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], 'seal', ARGV[3]) end
+return have

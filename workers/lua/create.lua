@@ -1,0 +1,15 @@
+-- A run's header, once; a higher epoch reopens the run. Returns {epoch, state}.
+-- ARGV: ttl, header, epoch
+local meta = KEYS[1]
+local epoch = tonumber(redis.call('HGET', meta, 'epoch') or '-1')
+if epoch < 0 then
+  redis.call('HSET', meta, 'header', ARGV[2], 'state', 'open', 'chunks', 0, 'cursor', 0)
+end
+if tonumber(ARGV[3]) > epoch then
+  epoch = tonumber(ARGV[3])
+  redis.call('HSET', meta, 'epoch', epoch, 'cursor', 0)
+  redis.call('DEL', KEYS[5], KEYS[6], KEYS[7], KEYS[8])
+  local state = redis.call('HGET', meta, 'state')
+  if state ~= 'done' then redis.call('HSET', meta, 'state', 'open', 'reason', '') end
+end
+return {epoch, redis.call('HGET', meta, 'state')}

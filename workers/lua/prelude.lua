@@ -1,0 +1,17 @@
+-- Shared by every script. KEYS are always the run's: 1 meta, 2 chunks, 3 digests, 4 parts, 5 flight,
+-- 6 leases, 7 notes, 8 refused, 9 blobs, 10 aside. ARGV[1] is their lifetime in ms, prolonged by every call.
+local function now_ms()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+local function lease_of(seq)
+  local text = redis.call('HGET', KEYS[6], seq)
+  if not text then return nil end
+  local deadline, pid, worker = string.match(text, '^(%d+) (%d+) (.+)$')
+  return {deadline = tonumber(deadline), pid = pid, worker = worker}
+end
+-- A lease that died uncommitted: with its process alone, or with the whole worker.
+local function count_death(seq, lease, worker_prefix)
+  local alone = redis.call('EXISTS', worker_prefix .. lease.worker) == 1
+  redis.call('HINCRBY', KEYS[7], (alone and 'attempts ' or 'losses ') .. seq, 1)
+end

@@ -1,0 +1,138 @@
+"""Running a worker: Celery with the options that keep the ledger's promises, a heartbeat, and the reconciler."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import threading
+import warnings
+from typing import Any
+
+import redis
+from celery.exceptions import SecurityWarning
+
+from evalcore.errors import EvalqError
+from evalcore.version import code_version
+from workers.app import TASK, make_app
+from workers.broker import Broker
+from workers.connect import connect
+from workers.ledger import Ledger
+from workers.reconciler import Reconciler
+from workers.settings import Settings
+from workers.tasks import Worker
+
+__all__ = ["run_worker"]
+
+log = logging.getLogger("evalq.worker")
+
+BEAT_SECONDS = 2.0
+LIFE_SECONDS = 10.0
+_LOCK = "evalq:reconciler"
+
+
+def run_worker(settings: Settings, loglevel: str = "WARNING") -> int:
+    """Serve the queues of this code version until told to stop; returns an exit code.
+
+    SIGTERM and SIGINT let running chunks end within ``soft_shutdown_seconds`` and give the rest back. For SIGTERM,
+    REMAP_SIGTERM=SIGQUIT must stand in the environment before this module is imported: billiard reads it then.
+    """
+    # Celery warns of root because of pickled messages; this application takes JSON only.
+    warnings.simplefilter("ignore", SecurityWarning)
+    connect(settings.ledger_url, settings).close()
+    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    app = _app(settings, name)
+    attendant = _Attendant(settings, name)
+    threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
+    try:
+        worker = app.Worker(
+            hostname=f"evalq@{name}",
+            pool="prefork",
+            concurrency=settings.concurrency or os.cpu_count() or 1,
+            optimization="fair",
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            loglevel=loglevel,
+            quiet=True,
+        )
+        worker.start()
+        return int(worker.exitcode or 0)
+    finally:
+        attendant.leave()
+
+
+def _app(settings: Settings, name: str) -> Any:
+    """The application with its task; each pool process opens its own connection to the ledger."""
+    app = make_app(settings)
+    here: dict[int, Worker] = {}
+
+    def worker() -> Worker:
+        pid = os.getpid()
+        if pid not in here:
+            here.clear()
+            here[pid] = Worker(Ledger(connect(settings.ledger_url, settings), settings), settings, name)
+        return here[pid]
+
+    @app.task(name=TASK, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # Celery is untyped
+    def evaluate(run: str, seq: int, epoch: int) -> None:
+        if not (type(run) is str and type(seq) is int and type(epoch) is int and len(run) <= 64):
+            log.warning("a message that evalq did not write was dropped")
+            return
+        worker().evaluate(run, seq, epoch)
+
+    return app
+
+
+class _Attendant:
+    """Beside the pool, in the main process: says that this worker lives, and tends runs whose producer has gone."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings = settings
+        self._name = name
+        self._stop = threading.Event()
+
+    def attend(self) -> None:
+        """Until `leave`; a lost server is waited for."""
+        while not self._stop.is_set():
+            try:
+                self._serve()
+            except (redis.RedisError, EvalqError, OSError) as error:
+                log.warning("the ledger is not reachable: %s", error)
+                self._stop.wait(BEAT_SECONDS)
+
+    def leave(self) -> None:
+        """Stop, and take this worker off the list."""
+        self._stop.set()
+        with contextlib.suppress(redis.RedisError, EvalqError, OSError):
+            Ledger(connect(self._settings.ledger_url, self._settings), self._settings).leave(self._name)
+
+    def _serve(self) -> None:
+        client = connect(self._settings.ledger_url, self._settings)
+        ledger = Ledger(client, self._settings)
+        broker = Broker(self._settings)
+        reconciler = Reconciler(ledger, broker)
+        try:
+            while not self._stop.wait(BEAT_SECONDS):
+                ledger.beat(self._name, self._facts(), LIFE_SECONDS)
+                # The lock only saves work: tending twice would be harmless.
+                if (
+                    client.set(_LOCK, self._name, nx=True, px=int(BEAT_SECONDS * 2000))
+                    or client.get(_LOCK) == self._name.encode()
+                ):
+                    client.pexpire(_LOCK, int(BEAT_SECONDS * 2000))
+                    reconciler.tend_all()
+        finally:
+            broker.close()
+            client.close()
+
+    def _facts(self) -> dict[str, str | int]:
+        return {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "code": code_version(),
+            "concurrency": self._settings.concurrency or os.cpu_count() or 1,
+        }

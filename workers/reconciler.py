@@ -1,0 +1,70 @@
+"""Moving a run on: publishing into its window, and publishing again what was lost.
+
+Messages are hints. A chunk that was published, is not committed, has no live lease and does not wait in its
+queue is lost; seen so in two looks in a row, it is published again, with a pause that doubles each time. A
+slow fleet's queue never grows by this, since a waiting message is never doubled.
+"""
+
+from __future__ import annotations
+
+from evalcore.errors import Incomplete
+from evalcore.plan import Header
+from workers.broker import Broker
+from workers.ledger import Ledger, Look
+
+__all__ = ["Reconciler"]
+
+
+class Reconciler:
+    """Tends one run at a time; remembers only what it saw at the last look."""
+
+    def __init__(self, ledger: Ledger, broker: Broker) -> None:
+        self._ledger = ledger
+        self._broker = broker
+        self._suspected: dict[str, set[int]] = {}
+
+    def pump(self, header: Header, epoch: int) -> int:
+        """Publish the next chunks, up to the window; returns how many."""
+        seqs = self._ledger.take(header.run)
+        self._broker.publish(header.queue, header.run, epoch, seqs)
+        return len(seqs)
+
+    def tend(self, header: Header) -> Look:
+        """Look at a run, publish again what is lost, and publish on. Raises Incomplete for an unknown run."""
+        look = self._ledger.look(header.run)
+        if look.progress.state != "open":
+            return look
+        lost = self._lost(header, look)
+        if lost and self._fleet(header):
+            wanted = self._ledger.mark(header, {seq: look.suspect[seq] for seq in lost})
+            self._broker.publish(header.queue, header.run, look.progress.epoch, wanted)
+        self.pump(header, look.progress.epoch)
+        return look
+
+    def tend_all(self) -> None:
+        """Tend every open run of the ledger, for workers whose producers have gone."""
+        runs = self._ledger.runs()
+        self._suspected = {run: seqs for run, seqs in self._suspected.items() if run in runs}
+        for run in runs:
+            header = self._ledger.header(run)
+            if header is not None:
+                try:
+                    self.tend(header)
+                except Incomplete:
+                    continue
+
+    def _lost(self, header: Header, look: Look) -> list[int]:
+        """Suspects of this look and the last that do not wait in the queue."""
+        before = self._suspected.get(header.run, set())
+        self._suspected[header.run] = set(look.suspect)
+        again = sorted(before & set(look.suspect))
+        if not again:
+            return []
+        waiting = self._broker.waiting(header.queue, header.run)
+        if isinstance(waiting, int):
+            return again[: max(0, len(look.suspect) - waiting)]
+        return [seq for seq in again if seq not in waiting]
+
+    def _fleet(self, header: Header) -> bool:
+        """Whether a worker of the run's code lives: without one, publishing again helps nobody."""
+        return any(facts.get("code") == header.code_version for facts in self._ledger.workers().values())

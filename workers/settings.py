@@ -1,0 +1,73 @@
+"""Settings of producers and workers: read once at the edge, from EVALQ_* variables and a YAML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+
+from evalcore.errors import ConfigError
+
+__all__ = ["Settings", "load_settings"]
+
+
+class Settings(BaseSettings):
+    """One frozen object. Each field is also ``EVALQ_<FIELD>``; a value given on the command line wins, then the
+    environment, then the YAML file named by ``EVALQ_SETTINGS`` or ``--settings``.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="EVALQ_", extra="forbid", frozen=True)
+
+    broker: str = Field(default="", description="Broker URL: redis://, rediss://, unix:// or amqp://; empty: embedded")
+    ledger: str = Field(default="", description="Ledger URL (Redis or Valkey); empty: the broker's")
+    concurrency: int = Field(default=0, ge=0, le=1024, description="Pool processes of a worker; 0: one a core")
+    roots: tuple[Path, ...] = Field(default=(), description="Folders workers may read; empty: the current one")
+    window: int = Field(default=64, ge=1, le=100_000, description="Messages of one run in flight")
+    lease_seconds: float = Field(default=5.0, gt=0.1, le=600, description="How long a silent worker keeps a chunk")
+    look_seconds: float = Field(default=1.0, gt=0.01, le=60, description="How often lost work is looked for")
+    grace_seconds: float = Field(default=2.0, gt=0.01, le=600, description="How old a message is before it can be lost")
+    keep_days: float = Field(default=7.0, gt=0, le=365, description="How long a run stays in the ledger")
+    blob_bytes: int = Field(default=64 << 20, ge=1 << 20, description="Most input bytes of a run in Redis at once")
+    tasks_per_child: int = Field(default=1000, ge=1, description="Chunks a pool process computes before it is renewed")
+    soft_shutdown_seconds: float = Field(default=10.0, ge=0, description="Time chunks get to end on SIGTERM")
+    connect_seconds: float = Field(default=4.0, gt=0, le=60, description="Wait for a server before giving up")
+
+    @property
+    def ledger_url(self) -> str:
+        """Where the ledger is: its own setting, or the broker's server."""
+        return self.ledger or self.broker
+
+    @property
+    def keep_ms(self) -> int:
+        """``keep_days`` in milliseconds."""
+        return int(self.keep_days * 86_400_000)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, environment, then the YAML file in ``model_config["yaml_file"]``."""
+        return init_settings, env_settings, YamlConfigSettingsSource(settings_cls)
+
+
+def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
+    """The settings; ``given`` values of None are left out. Raises ConfigError that names the variable or key."""
+    if file is not None and not Path(file).is_file():
+        raise ConfigError(f"{file}: no such settings file")
+    known = {key: value for key, value in given.items() if value is not None}
+
+    class _WithFile(Settings):
+        model_config = SettingsConfigDict(yaml_file=file)
+
+    try:
+        return Settings.model_construct(**_WithFile(**known).__dict__)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in error.errors(include_url=False)]
+        raise ConfigError(f"wrong settings ({file or 'EVALQ_* variables'}): " + "; ".join(lines)) from None

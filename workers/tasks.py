@@ -1,0 +1,122 @@
+"""The one task: claim a chunk, evaluate it, commit its answer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from evalcore import registry
+from evalcore.errors import ConfigError, WireError
+from evalcore.evaluator import Batch, Params
+from evalcore.params import validate
+from evalcore.partial import encode
+from evalcore.plan import Chunk, Header
+from workers import reading
+from workers.ledger import Lease, Ledger
+from workers.settings import Settings
+
+__all__ = ["Worker"]
+
+log = logging.getLogger("evalq.worker")
+
+
+class Worker:
+    """What a pool process computes with: its ledger, its roots, and its name (the worker's, shared by siblings)."""
+
+    def __init__(self, ledger: Ledger, settings: Settings, name: str) -> None:
+        self._ledger = ledger
+        self._name = name
+        self._roots = [Path(root) for root in settings.roots] or [Path.cwd()]
+        self._pulse = settings.lease_seconds / 3
+
+    def evaluate(self, run: str, seq: int, epoch: int) -> str:
+        """Compute one chunk, if it is still wanted; returns what became of it.
+
+        Raises redis.RedisError when the ledger is lost: the message is then delivered again, or the chunk
+        published again.
+        """
+        lease = self._claim(run, seq, epoch)
+        if lease.chunk is None or lease.header is None:
+            return lease.status
+        with self._renewing(run, seq):
+            return self._compute(lease.header, lease.chunk, epoch, lease.blob)
+
+    def _claim(self, run: str, seq: int, epoch: int) -> Lease:
+        lease = self._ledger.claim(run, seq, epoch, self._name, os.getpid())
+        if lease.status == "held" and lease.holder == self._name and not _alive(lease.holder_pid):
+            # A sibling died with it, and the main process had the message delivered again: no need to wait.
+            lease = self._ledger.claim(run, seq, epoch, self._name, os.getpid(), dead_pid=lease.holder_pid)
+        return lease
+
+    def _compute(self, header: Header, chunk: Chunk, epoch: int, blob: bytes | None) -> str:
+        planned = header.inputs[chunk.input]
+        data = reading.unpack(blob, chunk) if blob else reading.read(planned, chunk, self._roots)
+        if isinstance(data, str):
+            self._ledger.refuse(header.run, chunk.seq, epoch, data)
+            return data
+        try:
+            evaluator = registry.get(header.evaluator)
+            params = _params(header.evaluator, msgspec.json.encode(header.params))
+            batch = Batch(planned.name, chunk.first_line, data, planned.columns)
+            partial = encode(evaluator.evaluate(batch, params))
+        except Exception as error:  # a bug in an evaluator must end the run with a reason, not circle in the queue
+            log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
+            place = f"{planned.name}:{chunk.first_line}"
+            self._ledger.close(header.run, "failed", f"{place}: {_brief(error)}")
+            return "failed"
+        return self._ledger.commit(header, chunk, epoch, partial)
+
+    @contextmanager
+    def _renewing(self, run: str, seq: int) -> Iterator[None]:
+        """Keep the lease alive beside the evaluation."""
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(self._pulse):
+                try:
+                    if not self._ledger.renew(run, seq, self._name, os.getpid()):
+                        return
+                except Exception as error:  # a lease only saves work; the commit decides
+                    log.warning("lease of chunk %s of run %s not renewed: %s", seq, run, error)
+
+        thread = threading.Thread(target=beat, name="evalq-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+@lru_cache(maxsize=64)
+def _params(evaluator: str, data: bytes) -> Params:
+    params: Params = validate(registry.get(evaluator).Params, msgspec.json.decode(data), "manifest")
+    return params
+
+
+def _alive(pid: int) -> bool:
+    """Whether another process of that number runs; this one asking about itself has given its chunk up."""
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _brief(error: Exception) -> str:
+    if isinstance(error, ConfigError | WireError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (in {Path(last.filename).name}:{last.lineno}, {last.name})"
