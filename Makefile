@@ -28,15 +28,19 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(PY) docs/generate.py --check
 	$(PY) docs/check.py
 
 bench: setup  ## Speed, side by side with its rivals; takes several minutes.
 	$(PY) -m tests.bench
 
-lock: setup  ## Resolve the dependencies again.
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --all-extras --group dev \
+lock:  ## Resolve the dependencies again, in an environment of its own.
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install --quiet pip-tools
+	.venv-lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header \
+	  --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --all-extras \
 	  --output-file requirements.lock pyproject.toml
+	rm -rf .venv-lock
 
 clean:
 	rm -rf .venv build *.egg-info

@@ -58,6 +58,7 @@ class Fold:
             result = InputResult(given.name, given.given, state, tally)
             lines.extend(self._evaluator.close(result, self._params))
             results.append(result)
+        self._raise_fatal(inputs)  # closing an input may find what no chunk alone could show
         if not any(result.tally.total for result in results):
             raise NothingEvaluated(f"nothing was evaluated: no records in {', '.join(i.given for i in inputs)}")
         return self._report(inputs, results), lines

@@ -22,7 +22,7 @@ def validate(model: type[P], data: Mapping[str, Any], where: str) -> P:
     """``data`` as ``model``. Raises ConfigError that gives ``where``, every wrong key's path and what is wrong."""
     try:
         # By way of JSON: strict types, and yet a list may fill a tuple.
-        return model.model_validate_json(json.dumps(data), strict=True)
+        return model.model_validate_json(json.dumps(data, allow_nan=False), strict=True)
     except ValidationError as error:
         lines = [_explain(detail, model) for detail in error.errors(include_url=False)]
         raise ConfigError("\n  ".join([f"{where}: wrong parameters", *lines])) from None
@@ -62,6 +62,10 @@ def load_mapping(path: str | Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply") from None
+    except ValueError as error:  # such as the 30th of February, which YAML takes for a date
+        raise ConfigError(f"{path}: holds a value that cannot be read: {error}") from None
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ConfigError(f"{path}: the top level must be a mapping of names to values")
     return data

@@ -40,12 +40,20 @@ def encode(outcome: Outcome[Any]) -> Partial:
 def decode(partial: Partial, evaluator: Evaluator[Any, Any]) -> Outcome[State]:
     """Unpack and check. Raises WireError when bytes and digest differ or the content is not a partial."""
     try:
-        plain = zstandard.ZstdDecompressor().decompress(partial.data, max_output_size=MAX_PARTIAL_BYTES)
+        plain = _unpacked(partial.data)
         if digest(plain) != partial.digest:
             raise WireError("a partial in the ledger does not have the digest it was committed with")
         first, _, rest = plain.partition(b"\n")
         head = msgspec.json.decode(first, type=_Head)
         state = evaluator.State.from_wire(bytes(head.state))
-    except (zstandard.ZstdError, msgspec.DecodeError) as error:
+    except (zstandard.ZstdError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"a partial in the ledger is damaged: {error}") from error
     return Outcome(state, head.tally, rest.split(b"\n") if rest else [])
+
+
+def _unpacked(data: bytes) -> bytes:
+    """The one frame in ``data``; its size is looked at first, since unpacking takes memory for what it announces."""
+    size = zstandard.get_frame_parameters(data).content_size
+    if size > MAX_PARTIAL_BYTES:  # so is a frame that does not say
+        raise WireError(f"a partial in the ledger is damaged: it unpacks to more than {MAX_PARTIAL_BYTES} bytes")
+    return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)

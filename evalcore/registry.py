@@ -36,13 +36,16 @@ def names() -> list[str]:
 
 @cache
 def get(name: str) -> Evaluator[Any, Any]:
-    """The evaluator registered as ``name``. Raises ConfigError that lists the known names."""
+    """The evaluator registered as ``name``. Raises ConfigError that lists the known names, or says why it fails."""
     from evalcore.evaluator import Evaluator  # not at import: the list of names must come at once
 
     point = entries().get(name)
     if point is None:
         raise ConfigError(f"no evaluator {name!r}; there are: {', '.join(names())}")
-    evaluator = point.load()
+    try:
+        evaluator = point.load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"the entry point {name!r} ({point.value}) cannot be loaded: {error}") from error
     if not isinstance(evaluator, Evaluator) or evaluator.name != name:
         raise ConfigError(f"the entry point {name!r} ({point.value}) is no Evaluator of that name")
     return evaluator

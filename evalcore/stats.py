@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
 
@@ -11,6 +12,10 @@ __all__ = ["ExactSum", "gini", "shannon_bits"]
 
 # Every finite float is an integer multiple of 2**-1074, the smallest subnormal.
 _SCALE = 1074
+_LARGEST = 1 << 16
+"""Far beyond any sum of floats: what says more on the wire is damaged, and would fill the memory."""
+_LARGE = 1e250
+"""Values beyond this are scaled down before they are compared: their sum might be no float."""
 
 
 class ExactSum(msgspec.Struct, array_like=True, eq=True):
@@ -20,8 +25,8 @@ class ExactSum(msgspec.Struct, array_like=True, eq=True):
     the mantissa odd or zero, so that equal sums are equal bytes.
     """
 
-    mantissa: str = "0"
-    exponent: int = 0
+    mantissa: Annotated[str, msgspec.Meta(pattern=r"^(?:0|-?[1-9a-f][0-9a-f]*(?<=[13579bdf]))\Z")] = "0"
+    exponent: Annotated[int, msgspec.Meta(ge=-_SCALE, le=_LARGEST)] = 0
 
     @classmethod
     def of(cls, values: Iterable[float]) -> ExactSum:
@@ -41,7 +46,7 @@ class ExactSum(msgspec.Struct, array_like=True, eq=True):
             self._set(self._scaled() + other._scaled())
 
     def value(self) -> float:
-        """The sum, rounded once, to the nearest float."""
+        """The sum, rounded once, to the nearest float. Raises OverflowError beyond the largest one."""
         return self._scaled() / (1 << _SCALE)
 
     def mean(self, count: int) -> float:
@@ -73,6 +78,8 @@ def shannon_bits(counts: Iterable[int]) -> float:
 def gini(values: Iterable[float]) -> float:
     """Gini coefficient: 2 * sum(i * x_i) / (n * sum x) - (n + 1) / n on ascending x, 1-based i; all zero -> 0.0."""
     ascending = sorted(values)
+    if ascending and ascending[-1] > _LARGE:
+        ascending = [math.ldexp(value, -math.frexp(ascending[-1])[1]) for value in ascending]
     total = math.fsum(ascending)
     if not ascending or total == 0:
         return 0.0

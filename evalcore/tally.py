@@ -27,7 +27,8 @@ class Faults(msgspec.Struct):
         if not other.total:
             return
         self.total += other.total
-        self.first = list(heapq.merge(self.first, other.first))[:LISTED]
+        if len(self.first) < LISTED or other.first < self.first[-1:]:
+            self.first = list(heapq.merge(self.first, other.first))[:LISTED]
 
 
 class Tally(msgspec.Struct):

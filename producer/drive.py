@@ -76,6 +76,7 @@ class Driver:
         self._planner = Planner(job)
         self._chunks = self._planner.chunks()
         self._blobs = False
+        self._sent: dict[int, int] = {}
         self._epoch = 0
         self._looked = 0.0
         self.standing = Standing(0, 0, job.total_bytes)
@@ -146,10 +147,15 @@ class Driver:
     def _publish(self) -> bool:
         if not self._blobs:
             return self._reconciler.pump(self._job.header, self._epoch) > 0
-        seqs = self._ledger.take(self._job.run)
+        seqs = self._ledger.take(self._job.run, most=1) if self._room() else []
         for seq in seqs:
             self._supply(seq)
         return bool(seqs)
+
+    def _room(self) -> bool:
+        """Whether the ledger may be sent more input bytes."""
+        self._sent = {seq: size for seq, size in self._sent.items() if seq >= self._collector.next}
+        return sum(self._sent.values()) < self._settings.blob_bytes
 
     def _collect(self) -> bool:
         """Take what is committed next in order; it leaves the ledger once it is safe in the folder."""
@@ -192,7 +198,8 @@ class Driver:
             if reason == CHANGED:
                 self._verify(self._job.manifest.chunks[seq])
             self._blobs = True
-            self._supply(seq)
+            if self._room():
+                self._supply(seq)
         workers = sum(facts.get("code") == self._job.header.code_version for facts in self._ledger.workers().values())
         self.standing = msgspec.structs.replace(self.standing, progress=progress, workers=workers)
         self._job.folder.note(progress=msgspec.to_builtins(progress))
@@ -201,7 +208,9 @@ class Driver:
     def _supply(self, seq: int) -> None:
         """Send a chunk's bytes by way of the ledger, then its message."""
         data = self._verify(self._job.manifest.chunks[seq])
-        if self._ledger.supply(self._job.run, seq, pack(data)):
+        blob = pack(data)
+        if self._ledger.supply(self._job.run, seq, blob):
+            self._sent[seq] = len(blob)
             self._broker.publish(self._job.header.queue, self._job.run, self._epoch, [seq])
 
     def _verify(self, chunk: Chunk) -> bytes:

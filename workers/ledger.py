@@ -112,9 +112,9 @@ class Ledger:
 
     # -- publishing -------------------------------------------------------------------------------------
 
-    def take(self, run: str) -> list[int]:
-        """The next chunks to publish, marked as in flight; empty when the window is full or the run not open."""
-        return [int(seq) for seq in self._run("take", run, self._settings.window)]
+    def take(self, run: str, most: int = 1 << 30) -> list[int]:
+        """The next (at ``most`` so many) chunks to publish, marked as in flight; none when the window is full."""
+        return [int(seq) for seq in self._run("take", run, self._settings.window, most)]
 
     def look(self, run: str) -> Look:
         """Progress, suspects and refusals in one step. Raises Incomplete when the ledger does not know the run."""

@@ -31,7 +31,7 @@ _SEED = 20260224
 @click.option("--records", type=click.IntRange(1), help="Records for each evaluation, instead of its own number.")
 @click.option("--data-only", is_flag=True, help="Make the data and stop.")
 @click.option("--workers", envvar="EVALQ_WORKERS", type=click.IntRange(1, 1024), help="Worker processes [one a core].")
-def _demo(out: Path, only: tuple[str, ...], records: int | None, data_only: bool, workers: int | None) -> None:  # fmt: skip
+def _demo(out: Path, only: tuple[str, ...], records: int | None, data_only: bool, workers: int | None) -> None:
     """Every evaluation on sample data made on the spot, through real workers on an embedded server."""
     from producer.progress import Reporter
 

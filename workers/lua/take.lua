@@ -1,7 +1,7 @@
 -- The next chunks to publish, as many as the window has room for. Returns their numbers.
--- ARGV: ttl, window
+-- ARGV: ttl, window, most
 if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return {} end
-local room = tonumber(ARGV[2]) - redis.call('ZCARD', KEYS[5])
+local room = math.min(tonumber(ARGV[2]) - redis.call('ZCARD', KEYS[5]), tonumber(ARGV[3]))
 local cursor = tonumber(redis.call('HGET', KEYS[1], 'cursor'))
 local chunks = tonumber(redis.call('HGET', KEYS[1], 'chunks'))
 local taken = {}

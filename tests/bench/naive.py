@@ -1,0 +1,25 @@
+"""The rival: what one writes first with Celery. One message a row, results in the result backend."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery import Celery
+
+from evalcore import registry
+from evalcore.evaluator import Batch
+from evalcore.params import validate
+
+app = Celery("naive", broker=os.environ["NAIVE_BROKER"], backend=os.environ["NAIVE_BROKER"])
+app.conf.update(worker_prefetch_multiplier=4, task_serializer="json", accept_content=["json"])
+
+_evaluator = registry.get("planagent")
+_params = validate(_evaluator.Params, {}, "bench")
+
+
+@app.task(name="naive.score")  # type: ignore[untyped-decorator]  # Celery is untyped
+def score(row: str, columns: list[str]) -> Any:
+    """Score one row with evalq's own kernel."""
+    outcome = _evaluator.evaluate(Batch("rows.csv", 2, row.encode(), tuple(columns)), _params)
+    return outcome.lines[0].decode()

@@ -1,0 +1,123 @@
+"""Rows a second: (a) naive Celery, (b) evalq with two local workers, (c) the bare kernel in two processes.
+
+(c) is the ceiling: chunk boundaries are known beforehand, nothing is planned, queued, merged or reported; two
+forked processes read every other chunk, evaluate it and write its record lines to a file.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from evalcore import registry
+from evalcore.evaluator import Batch
+from evalcore.params import validate
+from evalcore.records.cut import Cutter, Span, read_span
+from evalcore.records.inputs import read_columns
+from tests.integration.harness import evalq, running_server, wait_until
+
+PROCESSES = 2
+
+
+def make_rows(path: Path, rows: int) -> None:
+    """A CSV of made rows, with a Query ID for every ten."""
+    from evalcore.evaluators.planagent.sample import write_rows
+
+    with path.open("w", encoding="utf-8", newline="") as out:
+        write_rows(out, rows, seed=1, queries=max(1, rows // 10), rounds=[f"{n}/1" for n in range(1, 11)])
+
+
+def plan(path: Path) -> tuple[tuple[str, ...], list[Span]]:
+    """Columns and chunks of a CSV."""
+    evaluator = registry.get("planagent")
+    with path.open("rb") as stream:
+        cutter = Cutter(stream, "csv", path.name)
+        columns = read_columns(cutter.header(), path.name, evaluator.columns)
+        return columns, list(cutter.spans())
+
+
+def _kernel(path: Path, columns: tuple[str, ...], spans: list[Span], out: Path) -> None:
+    evaluator = registry.get("planagent")
+    params = validate(evaluator.Params, {}, "bench")
+    with out.open("wb") as lines:
+        for span in spans:
+            batch = Batch(path.name, span.first_line, read_span(path, span), columns)
+            lines.write(b"\n".join(evaluator.evaluate(batch, params).lines) + b"\n")
+
+
+def bare(path: Path, scratch: Path) -> float:
+    """Seconds of (c)."""
+    columns, spans = plan(path)
+    fork = multiprocessing.get_context("fork")
+    registry.get("planagent")  # loaded before the fork, as a worker's pool has it
+    began = time.perf_counter()
+    parts = [
+        fork.Process(target=_kernel, args=(path, columns, spans[n::PROCESSES], scratch / f"lines{n}"))
+        for n in range(PROCESSES)
+    ]
+    for part in parts:
+        part.start()
+    for part in parts:
+        part.join()
+        assert part.exitcode == 0
+    return time.perf_counter() - began
+
+
+def queued(path: Path, scratch: Path) -> float:
+    """Seconds of (b): the whole command, from its start to its exit, embedded server and workers included."""
+    out = scratch / "run"
+    shutil.rmtree(out, ignore_errors=True)
+    began = time.perf_counter()
+    done = evalq(
+        "planagent", path, "--workers", str(PROCESSES), "--out", out, "--format", "none", cwd=scratch, seconds=900
+    )
+    seconds = time.perf_counter() - began
+    assert done.returncode == 0, done.stderr
+    return seconds
+
+
+def naive(path: Path, scratch: Path) -> float:
+    """Seconds of (a): from the first message to the last result, workers started before."""
+    columns, spans = plan_rows(path)
+    with running_server(scratch) as server:
+        os.environ["NAIVE_BROKER"] = server.url
+        command = [sys.executable, "-m", "celery", "-A", "tests.bench.naive", "worker", "--concurrency", str(PROCESSES)]
+        with (scratch / "naive.log").open("wb") as log:
+            worker = subprocess.Popen([*command, "--loglevel", "warning"], stdout=log, stderr=log)
+        try:
+            from tests.bench.naive import app, score
+
+            wait_until(lambda: app.control.ping(timeout=0.5), "the naive worker serves")
+            began = time.perf_counter()
+            results = [score.delay(row, columns) for row in spans]
+            for result in results:
+                result.get(timeout=600)
+            return time.perf_counter() - began
+        finally:
+            worker.terminate()
+            worker.wait()
+
+
+def plan_rows(path: Path) -> tuple[list[str], list[str]]:
+    """Columns and the text of each row."""
+    with path.open("rb") as stream:
+        cutter = Cutter(stream, "csv", path.name, size=1)
+        columns = read_columns(cutter.header(), path.name, ())
+        return list(columns), [read_span(path, span).decode() for span in cutter.spans()]
+
+
+def medians(ways: dict[str, Callable[[], float]], times: int) -> dict[str, float]:
+    """The median seconds of each way, the ways taken in turn so that a drift of the machine meets all of them."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(times):
+        for name, way in ways.items():
+            seconds[name].append(way())
+            print(f"  {name}: {seconds[name][-1]:.2f} s", flush=True)
+    return {name: statistics.median(values) for name, values in seconds.items()}

@@ -1,0 +1,197 @@
+"""Whatever is killed, the answer is that of the calm run; and nothing is left in the ledger for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.harness import (
+    Fleet,
+    Server,
+    children_of,
+    committed,
+    evalq,
+    info,
+    same_answer,
+    start_evalq,
+    wait_until,
+)
+
+CHUNKS = 400
+
+
+def _start(server: Server, data: Path, out: Path, **environment: str) -> subprocess.Popen[str]:
+    """A run of 100,000 rows in CHUNKS chunks on ``server``."""
+    size = str(100_000 // CHUNKS)
+    args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", size, "--out", out, "--format", "none")
+    return start_evalq(*args, cwd=data, **environment)
+
+
+def test_a_killed_worker_group_changes_nothing(
+    server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
+) -> None:
+    """SIGKILL to the whole group at three moments of one run; another worker takes over each time."""
+    out = tmp_path / "run"
+    worker = fleet.add()
+    producer = _start(server, data, out)
+    for share in (0.1, 0.4, 0.7):
+        wait_until(lambda share=share: committed(server, out) > share * CHUNKS, f"{share:.0%} are committed")
+        fleet.kill(worker)
+        worker = fleet.add()
+    _, said = producer.communicate(timeout=90)
+    assert producer.returncode == 0, said
+    same_answer(calm / "rows", out)
+    assert info(out)["progress"]["divergent"] == 0
+
+
+def test_a_killed_pool_process_changes_nothing_and_is_counted(
+    server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
+) -> None:
+    """SIGKILL to pool processes alone: the main process has their chunks computed again at once."""
+    out = tmp_path / "run"
+    worker = fleet.add()
+    producer = _start(server, data, out)
+    for share in (0.1, 0.3, 0.5):
+        wait_until(lambda share=share: committed(server, out) > share * CHUNKS, f"{share:.0%} are committed")
+        for child in children_of(worker.pid):
+            os.kill(child, signal.SIGKILL)
+    _, said = producer.communicate(timeout=90)
+    assert producer.returncode == 0, said
+    same_answer(calm / "rows", out)
+
+
+def test_a_killed_producer_is_resumed_without_computing_again(
+    server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
+) -> None:
+    """SIGKILL to the producer; resume finishes, and every chunk was computed exactly once in all."""
+    out = tmp_path / "run"
+    fleet.add()
+    producer = _start(server, data, out)
+    wait_until(lambda: committed(server, out) > 0.3 * CHUNKS, "30 % are committed")
+    producer.kill()
+    producer.communicate()
+    before = committed(server, out)
+    done = evalq("resume", out, "--broker", server.url, "--format", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    same_answer(calm / "rows", out)
+    progress = info(out)["progress"]
+    assert progress["chunks"] == progress["computed"] == CHUNKS
+    assert 0 < before < CHUNKS
+
+
+def test_an_embedded_run_is_resumed_from_its_folder(data: Path, calm: Path, tmp_path: Path) -> None:
+    """The embedded server dies with the producer; what the folder holds is not computed again by the next one."""
+    out = tmp_path / "run"
+    args = ("planagent", "rows.csv", "--workers", "2", "--chunk-size", "250", "--out", out, "--format", "none")
+    producer = start_evalq(*args, cwd=data)
+    journal = out / "parts.journal"
+    wait_until(lambda: journal.exists() and journal.stat().st_size > 500_000, "some answers are in the folder")
+    producer.kill()
+    producer.communicate()
+    done = evalq("resume", out, "--format", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    same_answer(calm / "rows", out)
+    assert 0 < info(out)["progress"]["computed"] < CHUNKS
+
+
+def test_ctrl_c_stops_and_says_how_to_go_on(
+    server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
+) -> None:
+    """SIGINT once: exit 130, the command to resume with, and that command works."""
+    out = tmp_path / "run"
+    fleet.add()
+    producer = _start(server, data, out)
+    wait_until(lambda: committed(server, out) > 20, "some chunks are committed")
+    producer.send_signal(signal.SIGINT)
+    _, said = producer.communicate(timeout=30)
+    assert producer.returncode == 130
+    assert f"evalq resume {out} --broker URL" in said
+    assert info(out)["state"] == "interrupted"
+    done = evalq("resume", out, "--broker", server.url, "--format", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    same_answer(calm / "rows", out)
+
+
+def test_every_key_with_a_run_id_expires(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+    """In mid-run and at its end, no key of a run is without an expiry."""
+    out = tmp_path / "run"
+    fleet.add()
+    producer = _start(server, data, out)
+    seen: set[bytes] = set()
+    while producer.poll() is None:
+        run = info(out).get("run", "no run yet")
+        for key in server.client.keys(f"*{run}*"):
+            seen.add(key)
+            assert server.client.pttl(key) != -1, f"{key!r} never expires"
+    producer.communicate()
+    kinds = {key.rpartition(b":")[2] for key in seen}
+    assert {b"meta", b"chunks", b"digests", b"parts", b"flight", b"leases"} <= kinds
+
+
+def test_a_slow_fleet_s_queue_never_grows(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+    """With a stopped worker (SIGSTOP) messages wait; none is doubled, however long it takes."""
+    out = tmp_path / "run"
+    worker = fleet.add(1)
+    producer = _start(server, data, out, EVALQ_WINDOW="16", EVALQ_GRACE_SECONDS="0.2", EVALQ_LOOK_SECONDS="0.1")
+    wait_until(lambda: committed(server, out) > 10, "it goes")
+    queue = next(value for value in server.client.hgetall("evalq:runs").values())
+    os.killpg(worker.pid, signal.SIGSTOP)
+    meta = f"evalq:run:{{{info(out)['run']}}}:meta"
+    looks = int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"])
+    lengths = set()
+
+    def looked() -> bool:
+        lengths.add(server.client.llen(queue))
+        return int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"]) > looks + 200
+
+    wait_until(looked, "the producer has looked many times")
+    os.killpg(worker.pid, signal.SIGCONT)
+    producer.communicate(timeout=90)
+    assert producer.returncode == 0
+    assert max(lengths) <= 16
+    assert int(server.client.hget(meta, "reconciled") or 0) <= 2, "only what the stopped worker held may be doubled"
+
+
+def test_a_server_that_loses_everything_is_told_again(
+    server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
+) -> None:
+    """FLUSHALL in mid-run: the run folder is enough to go on."""
+    out = tmp_path / "run"
+    fleet.add()
+    producer = _start(server, data, out)
+    wait_until(lambda: committed(server, out) > 0.3 * CHUNKS, "30 % are committed")
+    server.client.flushall()
+    _, said = producer.communicate(timeout=90)
+    assert producer.returncode == 0, said
+    same_answer(calm / "rows", out)
+
+
+@pytest.mark.parametrize("command", ["status", "list"])
+def test_a_run_in_progress_can_be_seen(server: Server, fleet: Fleet, data: Path, tmp_path: Path, command: str) -> None:
+    """Status and list read a run that another process drives."""
+    out = tmp_path / "evalq-runs" / "r"
+    fleet.add()
+    producer = _start(server, data, out)
+    wait_until(lambda: committed(server, out) > 20, "some chunks are committed")
+    done = evalq(command, "--broker", server.url, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert info(out)["run"] in done.stdout
+    producer.communicate(timeout=90)
+    assert producer.returncode == 0
+
+
+def test_a_cancelled_run_ends(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+    """`cancel` from elsewhere ends the producer with exit 3, and workers compute no further."""
+    out = tmp_path / "run"
+    fleet.add()
+    producer = _start(server, data, out)
+    wait_until(lambda: committed(server, out) > 20, "some chunks are committed")
+    done = evalq("cancel", out, "--broker", server.url, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    _, said = producer.communicate(timeout=30)
+    assert producer.returncode == 3
+    assert "cancelled" in said

@@ -1,0 +1,79 @@
+"""RabbitMQ as the broker, with the ledger in Redis: two settings, the same answer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.harness import (
+    Server,
+    clean_environment,
+    evalq,
+    free_port,
+    remove,
+    running_fleet,
+    same_answer,
+    short_folder,
+    wait_until,
+)
+
+pytestmark = pytest.mark.skipif(shutil.which("rabbitmq-server") is None, reason="rabbitmq-server is not installed")
+
+
+@pytest.fixture(scope="module")
+def rabbit() -> Iterator[str]:
+    """A RabbitMQ node of this module's own on loopback, with a name service of its own; yields its URL."""
+    folder, port, epmd = short_folder(), free_port(), free_port()
+    shutil.chown(folder, "rabbitmq") if os.getuid() == 0 else None
+    environment = clean_environment(
+        RABBITMQ_NODENAME=f"evalq{port}@localhost",
+        RABBITMQ_NODE_IP_ADDRESS="127.0.0.1",
+        RABBITMQ_NODE_PORT=str(port),
+        RABBITMQ_DIST_PORT=str(free_port()),
+        RABBITMQ_MNESIA_BASE=str(folder),
+        RABBITMQ_LOG_BASE=str(folder),
+        RABBITMQ_PID_FILE=str(folder / "pid"),
+        RABBITMQ_ENABLED_PLUGINS_FILE=str(folder / "plugins"),
+        RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}",
+        ERL_EPMD_PORT=str(epmd),
+        ERL_EPMD_ADDRESS="127.0.0.1",
+    )
+    with (folder / "out").open("wb") as log:
+        node = subprocess.Popen(["rabbitmq-server"], env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        wait_until(lambda: _listens(port), "RabbitMQ listens", seconds=60)
+        yield f"amqp://guest:guest@127.0.0.1:{port}//"
+    finally:
+        subprocess.run(["rabbitmqctl", "stop"], env=environment, capture_output=True, check=False)
+        node.wait(timeout=60)
+        subprocess.run(["epmd", "-kill"], env=environment, capture_output=True, check=False)
+        remove(folder)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_rabbitmq_gives_the_same_bytes(rabbit: str, server: Server, data: Path, calm: Path, tmp_path: Path) -> None:
+    """100,000 rows in 100 messages over RabbitMQ, the ledger in Redis, and the bytes of the inline run."""
+    with running_fleet(rabbit, data) as fleet:
+        fleet.add(2, "--ledger", server.url)
+        args = ("planagent", "rows.csv", "--broker", rabbit, "--ledger", server.url, "--chunk-size", "1000")
+        done = evalq(*args, "--out", tmp_path / "run", "--format", "none", cwd=data)
+        assert done.returncode == 0, done.stderr
+    same_answer(calm / "rows", tmp_path / "run")
+    assert not server.client.keys("*kombu*"), "Redis held the ledger only"
+
+
+def test_rabbitmq_alone_is_refused(rabbit: str, data: Path, tmp_path: Path) -> None:
+    """Without --ledger the error says what to add."""
+    done = evalq("planagent", "small.csv", "--broker", rabbit, "--out", tmp_path / "run", cwd=data)
+    assert done.returncode == 2
+    assert "--ledger" in done.stderr

@@ -1,0 +1,94 @@
+"""The run folder survives a crash at any byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evalcore.errors import UsageError
+from evalcore.partial import Partial
+from evalcore.plan import Chunk, Header, Seal
+from producer.folder import Journal, Manifest, RunFolder, write_atomic
+
+PARTIALS = [Partial(f"{n:064}", bytes([n]) * (n * 7)) for n in range(5)]
+HEADER = Header("r", "planagent", "1", "c", {"a": [1]}, ())
+CHUNKS = [Chunk(n, 0, n, n + 1, 1, 1, f"{n:064}") for n in range(4)]
+
+
+def _folder(path: Path, name: str = "run") -> RunFolder:
+    return RunFolder.create(path / name)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(cut=st.integers(0, 600))
+def test_a_torn_journal_keeps_its_whole_entries(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    """Cut at any byte, a journal gives the entries before the cut, and can be added to."""
+    folder = _folder(tmp_path_factory.mktemp("torn"))
+    journal = Journal(folder)
+    ends = []
+    for seq, partial in enumerate(PARTIALS):
+        journal.add(seq, partial)
+        journal.sync()
+        ends.append((folder.path / "parts.journal").stat().st_size)
+    journal.close()
+    path = folder.path / "parts.journal"
+    path.write_bytes(path.read_bytes()[:cut])
+    whole = sum(end <= cut for end in ends)
+    again = Journal(folder)
+    assert list(again.replay()) == PARTIALS[:whole]
+    if whole < len(PARTIALS):
+        again.add(whole, PARTIALS[whole])
+    again.close()
+    assert list(Journal(folder).replay()) == PARTIALS[: whole + 1]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(cut=st.integers(0, 200))
+def test_a_torn_manifest_keeps_its_whole_lines(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    """A manifest cut behind its header by a crash loads the chunks whose lines are whole, and goes on from there."""
+    folder = _folder(tmp_path_factory.mktemp("torn"))
+    manifest = Manifest(folder)
+    manifest.start(HEADER)
+    manifest.extend(CHUNKS)
+    manifest.close(Seal(4, ("s",)))
+    path = folder.path / "manifest.jsonl"
+    data = path.read_bytes()
+    kept = data[: max(data.index(b"\n") + 1, len(data) - cut)]
+    path.write_bytes(kept)
+    again = Manifest(folder)
+    assert again.load() == HEADER
+    lines = kept.count(b"\n")
+    assert again.chunks == CHUNKS[: min(4, lines - 1)]
+    assert (again.seal is not None) == (lines == 6)
+    again.extend([Chunk(9, 0, 0, 1, 1, 1, "d")])
+    assert path.read_bytes().endswith(b"\n")
+    assert path.read_bytes().count(b"\n") == lines + 1
+
+
+def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A write that fails leaves the old file and nothing beside it."""
+    path = tmp_path / "report.json"
+    write_atomic(path, b"old")
+    with pytest.raises(TypeError):
+        write_atomic(path, "not bytes")  # type: ignore[arg-type]  # the failure is the point
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_a_used_folder_is_not_taken(tmp_path: Path) -> None:
+    """A folder with something in it is refused, and left as it is."""
+    (tmp_path / "mine").write_text("x")
+    with pytest.raises(UsageError, match="not empty"):
+        RunFolder.create(tmp_path)
+
+
+def test_only_one_process_drives(tmp_path: Path) -> None:
+    """While one holds the folder another is told so; afterwards it is free."""
+    folder = _folder(tmp_path)
+    with folder.driving() as first, RunFolder(folder.path).driving() as second:
+        assert (first, second) == (True, False)
+    with folder.driving() as third:
+        assert third

@@ -1,0 +1,259 @@
+"""The ledger's rules, step by step, on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evalcore.errors import Incomplete, WireError
+from evalcore.partial import Partial
+from evalcore.plan import Chunk, Header, PlannedInput, Seal
+from tests.integration.harness import Server, running_server, wait_until
+from workers.ledger import TOTALS, Ledger
+from workers.settings import Settings
+
+ANSWER = Partial("a" * 64, b"part")
+OTHER = Partial("b" * 64, b"another part")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for this module; each test uses a run of its own."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+@pytest.fixture
+def ledger(server: Server) -> Ledger:
+    """A ledger with short times, emptied."""
+    server.client.flushall()
+    return Ledger(server.client, Settings(lease_seconds=0.2, grace_seconds=0.05, window=3))
+
+
+def _header(run: str = "r") -> Header:
+    return Header(run, "planagent", "1", "code", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),))
+
+
+def _chunks(count: int) -> list[Chunk]:
+    return [Chunk(seq, 0, seq * 10, seq * 10 + 10, seq + 1, 1, f"{seq:064}") for seq in range(count)]
+
+
+def _begin(ledger: Ledger, count: int = 5, run: str = "r") -> list[Chunk]:
+    ledger.create(_header(run), 1)
+    ledger.append(run, _chunks(count), Seal(count, ("s",)))
+    return _chunks(count)
+
+
+def test_the_first_commit_wins_and_the_same_again_is_a_duplicate(ledger: Ledger) -> None:
+    """One digest is stored for a chunk; the same answer again changes no counter but duplicates."""
+    chunk = _begin(ledger)[0]
+    assert ledger.commit(_header(), chunk, 1, ANSWER) == "committed"
+    assert ledger.commit(_header(), chunk, 1, ANSWER) == "duplicate"
+    progress = ledger.look("r").progress
+    assert (progress.committed, progress.records, progress.duplicates) == (1, 1, 1)
+    assert ledger.fetch("r", [0, 1]) == [ANSWER, None]
+
+
+def test_another_answer_is_divergent_and_kept_aside(ledger: Ledger, server: Server) -> None:
+    """The stored answer stays, the other is kept, and the run is failed with the chunk named."""
+    chunk = _begin(ledger)[2]
+    ledger.commit(_header(), chunk, 1, ANSWER)
+    assert ledger.commit(_header(), chunk, 1, OTHER) == "divergent"
+    progress = ledger.look("r").progress
+    assert (progress.state, progress.divergent) == ("failed", 1)
+    assert "chunk 2" in progress.reason
+    assert ledger.fetch("r", [2]) == [ANSWER]
+    assert server.client.hgetall("evalq:run:{r}:aside") == {b"2 " + b"b" * 64: b"another part"}
+
+
+def test_the_digest_outlives_the_part(ledger: Ledger) -> None:
+    """A trimmed part is gone, but its chunk stays committed: a late doubled message computes nothing."""
+    chunk = _begin(ledger)[0]
+    ledger.commit(_header(), chunk, 1, ANSWER)
+    ledger.trim("r", [0])
+    assert ledger.fetch("r", [0]) == [None]
+    assert ledger.claim("r", 0, 1, "w", 1).status == "committed"
+    assert ledger.commit(_header(), chunk, 1, OTHER) == "divergent"
+
+
+def test_an_old_epoch_is_stale(ledger: Ledger) -> None:
+    """After a restart neither the claims nor the commits of the epoch before count."""
+    chunk = _begin(ledger)[0]
+    assert ledger.create(_header(), 2) == 2
+    assert ledger.claim("r", 0, 1, "w", 1).status == "stale"
+    assert ledger.commit(_header(), chunk, 1, ANSWER) == "stale"
+    assert ledger.look("r").progress.committed == 0
+    assert ledger.create(_header(), 1) == 2, "an epoch is never lowered"
+
+
+def test_a_lease_keeps_others_away_until_it_dies(ledger: Ledger) -> None:
+    """A claimed chunk is held; when its holder falls silent for the lease's length, another gets it."""
+    _begin(ledger)
+    assert ledger.claim("r", 0, 1, "w1", 11).status == "leased"
+    held = ledger.claim("r", 0, 1, "w2", 22)
+    assert (held.status, held.holder, held.holder_pid) == ("held", "w1", 11)
+    assert ledger.renew("r", 0, "w1", 11)
+    assert not ledger.renew("r", 0, "w2", 22)
+    wait_until(lambda: ledger.claim("r", 0, 1, "w2", 22).status == "leased", "the lease dies")
+    assert not ledger.renew("r", 0, "w1", 11)
+
+
+def test_deaths_are_counted_by_who_died(ledger: Ledger) -> None:
+    """A lease that died under a living worker is an attempt; with its whole worker, a loss."""
+    _begin(ledger)
+    ledger.beat("alive", {"code": "code"}, 60)
+    for seq, worker in ((0, "alive"), (1, "gone")):
+        ledger.claim("r", seq, 1, worker, 11)
+    assert ledger.claim("r", 0, 1, "alive", 12, dead_pid=11).status == "leased", "a sibling takes over at once"
+    wait_until(lambda: ledger.claim("r", 1, 1, "alive", 13).status == "leased", "the lost worker's lease dies")
+    assert ledger.notes("r") == {"attempts 0": 1, "losses 1": 1}
+
+
+def test_the_window_bounds_what_is_in_flight(ledger: Ledger) -> None:
+    """Never more than the window is published at once; a commit makes room."""
+    chunks = _begin(ledger, 5)
+    assert ledger.take("r") == [0, 1, 2]
+    assert ledger.take("r") == []
+    ledger.commit(_header(), chunks[1], 1, ANSWER)
+    assert ledger.take("r") == [3]
+
+
+def test_a_restart_publishes_only_what_is_missing(ledger: Ledger) -> None:
+    """After a higher epoch the cursor starts over and skips what is committed."""
+    chunks = _begin(ledger, 5)
+    ledger.take("r")
+    ledger.commit(_header(), chunks[1], 1, ANSWER)
+    ledger.create(_header(), 2)
+    assert ledger.restore("r", [(0, "d" * 64, 1), (1, "a" * 64, 1)]) == 1
+    assert ledger.take("r") == [2, 3, 4]
+
+
+def test_suspects_are_what_is_published_without_a_living_lease(ledger: Ledger) -> None:
+    """Leased, committed and young chunks are not suspect; a dead lease and a lost message are, by name."""
+    chunks = _begin(ledger, 5)
+    ledger.take("r")
+    assert ledger.look("r").suspect == {}
+    ledger.claim("r", 0, 1, "w", 1)
+    ledger.commit(_header(), chunks[1], 1, ANSWER)
+    wait_until(lambda: ledger.look("r").suspect == {0: "lease_died", 2: "lost"}, "both are noticed")
+
+
+def test_marking_backs_off_and_counts(ledger: Ledger, server: Server) -> None:
+    """A chunk published again is no suspect for a while, and totals say why it was."""
+    chunks = _begin(ledger, 2)
+    ledger.take("r")
+    wait_until(lambda: ledger.look("r").suspect, "the messages are old enough")
+    ledger.commit(_header(), chunks[1], 1, ANSWER)
+    assert ledger.mark(_header(), {0: "lost", 1: "lost"}) == [0], "a committed one is not wanted any more"
+    ledger.mark(_header(), {0: "lost"})
+    assert ledger.look("r").suspect == {}, "the second time waits two seconds"
+    assert server.client.hget(TOTALS, "reconciled planagent default lost") == b"2"
+
+
+def test_a_refused_chunk_waits_for_its_bytes(ledger: Ledger) -> None:
+    """Refusal takes it out of flight; supplying puts it back with the blob, which goes with the commit."""
+    chunks = _begin(ledger, 1)
+    ledger.take("r")
+    ledger.refuse("r", 0, 1, "unreadable")
+    look = ledger.look("r")
+    assert (look.refused, look.suspect) == ({0: "unreadable"}, {})
+    assert ledger.supply("r", 0, b"bytes")
+    assert ledger.look("r").refused == {}
+    assert ledger.claim("r", 0, 1, "w", 1).blob == b"bytes"
+    ledger.commit(_header(), chunks[0], 1, ANSWER)
+    assert not ledger.supply("r", 0, b"bytes"), "nobody needs it any more"
+
+
+def test_done_needs_every_chunk_and_happens_once(ledger: Ledger) -> None:
+    """A run is done only when sealed and all committed; the first closing state stays."""
+    chunks = _begin(ledger, 2)
+    ledger.commit(_header(), chunks[0], 1, ANSWER)
+    assert ledger.close("r", "done") == "open"
+    ledger.commit(_header(), chunks[1], 1, ANSWER)
+    assert ledger.close("r", "done") == "done"
+    assert ledger.close("r", "cancelled") == "done"
+
+
+def test_a_closed_run_gives_no_work(ledger: Ledger) -> None:
+    """After a cancel nothing is published, claimed or committed; a higher epoch opens it again."""
+    chunk = _begin(ledger)[0]
+    ledger.close("r", "cancelled", "by hand")
+    assert ledger.take("r") == []
+    assert ledger.claim("r", 0, 1, "w", 1).status == "closed"
+    assert ledger.commit(_header(), chunk, 1, ANSWER) == "closed"
+    ledger.create(_header(), 2)
+    assert ledger.take("r") == [0, 1, 2]
+
+
+def test_every_key_of_a_run_expires(ledger: Ledger, server: Server) -> None:
+    """Whatever steps a run takes, no key with its id is without an expiry, from its creation."""
+    chunks = _begin(ledger, 4, run="unique-run")
+    ledger.take("unique-run")
+    ledger.claim("unique-run", 0, 1, "w", 1)
+    ledger.refuse("unique-run", 1, 1, "unreadable")
+    ledger.supply("unique-run", 1, b"b")
+    header = _header("unique-run")
+    ledger.commit(header, chunks[2], 1, ANSWER)
+    ledger.commit(header, chunks[2], 1, OTHER)
+    keys = [key for key in server.client.keys("*") if b"unique-run" in key]
+    assert len(keys) >= 8
+    assert all(server.client.pttl(key) > 0 for key in keys)
+
+
+def test_expired_runs_are_forgotten(ledger: Ledger, server: Server) -> None:
+    """The list of runs drops those whose keys are gone."""
+    _begin(ledger, run="one")
+    _begin(ledger, run="two")
+    server.client.delete("evalq:run:{one}:meta")
+    assert set(ledger.runs()) == {"two"}
+    assert server.client.hkeys("evalq:runs") == [b"two"]
+    with pytest.raises(Incomplete, match="one"):
+        ledger.look("one")
+
+
+def test_what_is_not_a_header_is_refused(ledger: Ledger, server: Server) -> None:
+    """A forged or damaged header raises WireError, with unknown keys refused too."""
+    server.client.hset("evalq:run:{r}:meta", "header", b'{"run": "r", "evaluator": ["os"], "extra": 1}')
+    with pytest.raises(WireError):
+        ledger.header("r")
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["claim", "commit", "again", "take", "mark"]), st.integers(0, 5), st.integers(1, 3)),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_any_order_of_steps_commits_each_chunk_once(ledger: Ledger, steps: list[tuple[str, int, int]]) -> None:
+    """Claims, commits, restarts and marks in any order: counters equal the set of chunks ever committed."""
+    ledger.client.flushall()
+    chunks, header, done = _begin(ledger, 6), _header(), set()
+    for step, seq, worker in steps:
+        if step == "claim":
+            assert (ledger.claim("r", seq, 1, f"w{worker}", worker).status == "committed") == (seq in done)
+        elif step == "take":
+            assert not set(ledger.take("r")) & done
+        elif step == "mark":
+            assert not set(ledger.mark(header, {seq: "lost"})) & done
+        else:
+            expected = "duplicate" if seq in done else "committed"
+            assert ledger.commit(header, chunks[seq], 1, Partial(f"{seq:064}", b"p")) == expected
+            done.add(seq)
+    progress = ledger.look("r").progress
+    assert (progress.committed, progress.records) == (len(done), len(done))
+
+
+def test_workers_are_seen_while_they_beat(ledger: Ledger, server: Server) -> None:
+    """A beat puts a worker on the list; silence or leaving takes it off."""
+    ledger.beat("w1", {"code": "c", "pid": 7}, 60)
+    ledger.beat("w2", {"code": "c"}, 0.05)
+    assert ledger.workers()["w1"] == {"code": "c", "pid": "7"}
+    wait_until(lambda: set(ledger.workers()) == {"w1"}, "the silent one is gone")
+    ledger.leave("w1")
+    assert ledger.workers() == {}
+    assert server.client.scard("evalq:workers") == 0

@@ -1,0 +1,70 @@
+"""Settings: one frozen object from the command line, the environment and a file, in that order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from evalcore.errors import ConfigError
+from workers.connect import celery_url, connect, is_redis, redacted
+from workers.settings import Settings, load_settings
+
+
+def test_the_order_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A given value wins over a variable, a variable over the file, the file over the default."""
+    file = tmp_path / "evalq.yaml"
+    file.write_text("window: 5\nlease_seconds: 7\ngrace_seconds: 9\n")
+    monkeypatch.setenv("EVALQ_WINDOW", "6")
+    monkeypatch.setenv("EVALQ_LEASE_SECONDS", "8")
+    chosen = load_settings(file, window=4, broker=None)
+    assert (chosen.window, chosen.lease_seconds, chosen.grace_seconds, chosen.look_seconds) == (4, 8.0, 9.0, 1.0)
+
+
+def test_settings_are_frozen() -> None:
+    """Nobody changes them afterwards."""
+    with pytest.raises(ValidationError, match="frozen"):
+        load_settings().window = 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("windw: 5\n", "windw"), ("window: 0\n", "window"), ("lease_seconds: soon\n", "lease_seconds")]
+)
+def test_a_wrong_file_names_the_key(tmp_path: Path, text: str, said: str) -> None:
+    """Unknown keys and impossible values are errors that name file and key."""
+    file = tmp_path / "evalq.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=said) as caught:
+        load_settings(file)
+    assert "evalq.yaml" in str(caught.value)
+
+
+def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An impossible variable is an error, not a default."""
+    monkeypatch.setenv("EVALQ_WINDOW", "many")
+    with pytest.raises(ConfigError, match="window"):
+        load_settings()
+
+
+def test_a_missing_file_is_an_error() -> None:
+    """A settings file that was named must be there."""
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
+        load_settings("nowhere.yaml")
+
+
+def test_urls_are_spelled_for_celery() -> None:
+    """The spellings people use become the ones Celery wants; others are refused, passwords are hidden."""
+    assert celery_url("unix:///tmp/s") == "redis+socket:///tmp/s"
+    assert celery_url("valkey://h:1/0") == "redis://h:1/0"
+    assert is_redis("rediss://h")
+    assert not is_redis("amqp://h")
+    with pytest.raises(ConfigError, match="unknown kind"):
+        is_redis("http://h")
+    assert redacted("redis://me:secret@h:1/0") == "redis://me:***@h:1/0"
+
+
+def test_the_ledger_must_be_redis() -> None:
+    """A ledger on RabbitMQ is a configuration error that says what to add."""
+    with pytest.raises(ConfigError, match="--ledger"):
+        connect("amqp://h", Settings())
