@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator
+from io import BufferedIOBase
 
-from evalcore.errors import InputChanged
+from evalcore.errors import InputChanged, InputError
 from evalcore.plan import Chunk, Seal
 from evalcore.records.cut import Cutter
 from evalcore.records.inputs import read_columns
@@ -26,7 +29,7 @@ class Planner:
         job, seq, left = self._job, 0, self._job.header.limit
         for index in range(len(job.sources)):
             old = [chunk for chunk in job.manifest.chunks if chunk.input == index]
-            with open(job.sources[index].path, "rb") as stream:
+            with open(job.sources[index].path, "rb") as stream, _telling_change(stream):
                 cutter = self._cutter(index, stream, left)
                 cutter.resume_after([chunk.span for chunk in old])
                 seq += len(old)
@@ -37,13 +40,26 @@ class Planner:
             left = None if left is None else left - cutter.records
         self.seal = Seal(seq, tuple(self._sha256))
 
-    def _cutter(self, index: int, stream: object, left: int | None) -> Cutter:
+    def _cutter(self, index: int, stream: BufferedIOBase, left: int | None) -> Cutter:
         job, source = self._job, self._job.sources[index]
         fmt, header = job.evaluator.format, job.header
-        cutter = Cutter(stream, fmt, source.name, size=header.chunk_size, limit=left)  # type: ignore[arg-type]
+        cutter = Cutter(stream, fmt, source.name, size=header.chunk_size, limit=left)
         if fmt == "csv":
             first = cutter.header()
             columns = read_columns(first, source.name, job.evaluator.columns) if first.strip() else ()
             if columns != header.inputs[index].columns:
                 raise InputChanged("an input changed since its run began", [(f"{source.name}:1", "another header")])
         return cutter
+
+
+@contextlib.contextmanager
+def _telling_change(stream: BufferedIOBase) -> Iterator[None]:
+    """A fault found in a file that was written to while it was read is a change of the input, and is said so."""
+    before = os.fstat(stream.fileno())
+    try:
+        yield
+    except InputError as error:
+        after = os.fstat(stream.fileno())
+        if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
+            raise
+        raise InputChanged("an input changed while the run was reading it", error.faults) from error

@@ -21,7 +21,7 @@ class Reconciler:
     def __init__(self, ledger: Ledger, broker: Broker) -> None:
         self._ledger = ledger
         self._broker = broker
-        self._suspected: dict[str, set[int]] = {}
+        self._missing: dict[str, set[int]] = {}
 
     def pump(self, header: Header, epoch: int) -> int:
         """Publish the next chunks, up to the window; returns how many."""
@@ -44,7 +44,7 @@ class Reconciler:
     def tend_all(self) -> None:
         """Tend every open run of the ledger, for workers whose producers have gone."""
         runs = self._ledger.runs()
-        self._suspected = {run: seqs for run, seqs in self._suspected.items() if run in runs}
+        self._missing = {run: seqs for run, seqs in self._missing.items() if run in runs}
         for run in runs:
             header = self._ledger.header(run)
             if header is not None:
@@ -54,16 +54,20 @@ class Reconciler:
                     continue
 
     def _lost(self, header: Header, look: Look) -> list[int]:
-        """Suspects of this look and the last that do not wait in the queue."""
-        before = self._suspected.get(header.run, set())
-        self._suspected[header.run] = set(look.suspect)
-        again = sorted(before & set(look.suspect))
-        if not again:
-            return []
-        waiting = self._broker.waiting(header.queue, header.run)
-        if isinstance(waiting, int):
-            return again[: max(0, len(look.suspect) - waiting)]
-        return [seq for seq in again if seq not in waiting]
+        """Suspects that do not wait in the queue, at this look and at the last.
+
+        One look is not enough: a message just taken from the queue has no lease yet.
+        """
+        missing = set(look.suspect)
+        if missing:
+            waiting = self._broker.waiting(header.queue, header.run)
+            if isinstance(waiting, int):
+                missing = set(sorted(missing)[: max(0, len(missing) - waiting)])
+            else:
+                missing -= waiting
+        before = self._missing.get(header.run, set())
+        self._missing[header.run] = missing
+        return sorted(before & missing)
 
     def _fleet(self, header: Header) -> bool:
         """Whether a worker of the run's code lives: without one, publishing again helps nobody."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, Literal, NoReturn
+from io import BufferedIOBase
+from typing import Literal, NoReturn
 
 import msgspec
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = ["BLOCK_BYTES", "MAX_RECORD_BYTES", "Cutter", "Format", "Span", "read_
 
 Format = Literal["csv", "jsonl"]
 Positions = NDArray[np.int64]
+Buffer = bytes | bytearray | memoryview
 
 BLOCK_BYTES = 4 << 20
 """How much is read at once, and the size of a chunk where no record count is asked for."""
@@ -62,11 +64,16 @@ class QuoteFault(ValueError):
         self.reason = reason
 
 
-def record_ends(block: bytes, fmt: Format) -> Positions:
+def record_ends(block: Buffer, fmt: Format) -> Positions:
     """Positions just after each complete record of ``block``, which begins on a record boundary.
 
     Raises QuoteFault where a CSV quote before the last complete record's end is illegal.
     """
+    return _scan(block, fmt)[1]
+
+
+def _scan(block: Buffer, fmt: Format) -> tuple[Positions, Positions]:
+    """Positions of the newlines, and those just after each complete record."""
     data = np.frombuffer(block, dtype=np.uint8)
     newlines = np.flatnonzero(data == _NEWLINE)
     quotes = np.flatnonzero(data == _QUOTE) if fmt == "csv" else newlines[:0]
@@ -74,7 +81,7 @@ def record_ends(block: bytes, fmt: Format) -> Positions:
     ends: Positions = newlines[outside] + 1
     if len(ends) and len(quotes):
         _check_quotes(data, quotes[: np.searchsorted(quotes, ends[-1])])
-    return ends
+    return newlines, ends
 
 
 def _check_quotes(data: NDArray[np.uint8], quotes: Positions) -> None:
@@ -91,7 +98,7 @@ def _check_quotes(data: NDArray[np.uint8], quotes: Positions) -> None:
         )
 
 
-def _raise_open(block: bytes) -> NoReturn:
+def _raise_open(block: Buffer) -> NoReturn:
     """Raise QuoteFault for a last record that never ends: at its first illegal quote, else at the one left open."""
     data = np.frombuffer(block, dtype=np.uint8)
     quotes = np.flatnonzero(data == _QUOTE)
@@ -108,7 +115,7 @@ class Cutter:
     """
 
     def __init__(
-        self, stream: BinaryIO, fmt: Format, name: str, *, size: int | None = None, limit: int | None = None
+        self, stream: BufferedIOBase, fmt: Format, name: str, *, size: int | None = None, limit: int | None = None
     ) -> None:
         self._stream = stream
         self._format: Format = fmt
@@ -116,8 +123,10 @@ class Cutter:
         self._size = size
         self._limit = limit
         self._whole = hashlib.sha256()
-        self._block = b""
-        self._at = 0
+        # What is read and not yet cut lies in buffer[at:end]; the room is used again and again.
+        self._buffer = bytearray(2 * BLOCK_BYTES)
+        self._at = self._end = 0
+        self._newlines: Positions | None = None
         self._ended = False
         self.position = 0
         self.line = 1
@@ -131,20 +140,22 @@ class Cutter:
 
     def header(self) -> bytes:
         """Take the first record (CSV) off the file. Raises InputError on broken quoting; empty for an empty file."""
-        while not self._ended:
-            ends = self._ends()
-            if len(ends):
-                return self._take(int(ends[0]), 0)[1]
-            self._fill()
         ends = self._ends()
-        return self._take(int(ends[0]), 0)[1] if len(ends) else b""
+        while not len(ends) and not self._ended:
+            self._fill()
+            ends = self._ends()
+        if not len(ends):
+            return b""
+        first = bytes(self._rest()[: int(ends[0])])
+        self._take(len(first), 0)
+        return first
 
     def resume_after(self, spans: Sequence[Span]) -> None:
         """Skip ``spans``, all earlier chunks of this file in order. Raises InputChanged where the bytes differ."""
         for span in spans:
             while self._left() < span.end - self.position and not self._ended:
                 self._fill()
-            if self._take(span.end - self.position, span.records)[0] != span:
+            if self._take(min(span.end - self.position, self._left()), span.records) != span:
                 where = f"{self._name}:{span.first_line}"
                 raise InputChanged("an input changed since its run began", [(where, "not the bytes that were planned")])
 
@@ -155,8 +166,8 @@ class Cutter:
             wanted = self._wanted()
             if len(ends) >= wanted:
                 yield from self._groups(ends, wanted)
-            elif len(ends) and (self._ended or self._left() >= self._most_bytes()):
-                yield self._take(int(ends[-1]), len(ends))[0]
+            elif len(ends) and (self._ended or self._left() >= self._enough()):
+                yield self._take(int(ends[-1]), len(ends))
             elif self._ended:
                 return
             else:
@@ -168,62 +179,88 @@ class Cutter:
         sizes = [n for n in (self._size, left) if n is not None]
         return min(sizes) if sizes else 1 << 62
 
-    def _most_bytes(self) -> int:
-        return BLOCK_BYTES if self._size is None else MAX_CHUNK_BYTES
+    def _enough(self) -> int:
+        """Bytes that make a chunk; a block less the header or another chunk's rest is still worth one."""
+        return BLOCK_BYTES * 3 // 4 if self._size is None else MAX_CHUNK_BYTES
 
     def _left(self) -> int:
-        return len(self._block) - self._at
+        return self._end - self._at
+
+    def _rest(self) -> memoryview:
+        return memoryview(self._buffer)[self._at : self._end]
 
     def _groups(self, ends: Positions, wanted: int) -> Iterator[Span]:
         """As many chunks of ``wanted`` records as the block holds: one scan serves them all."""
         base, taken = self.position, 0
         while 0 < wanted <= len(ends) - taken:
             taken += wanted
-            yield self._take(int(ends[taken - 1]) - (self.position - base), wanted)[0]
+            yield self._take(int(ends[taken - 1]) - (self.position - base), wanted)
             wanted = self._wanted()
 
     def _ends(self) -> Positions:
         """Ends of the records at hand, counted from the next byte; the file's last one may lack its newline."""
-        self._block, self._at = self._block[self._at :], 0
-        closed = self._block
-        if self._ended and closed and not closed.endswith(b"\n"):
-            closed += b"\n"
-        try:
-            ends = record_ends(closed, self._format)
-            if self._ended and closed and (not len(ends) or ends[-1] < len(closed)):
-                _raise_open(closed)
-        except QuoteFault as fault:
-            raise self._fault(fault.position, fault.reason) from None
-        return np.minimum(ends, len(self._block))
+        self._compact()
+        closed = self._left()
+        if self._ended and closed and self._buffer[closed - 1] != _NEWLINE:
+            self._buffer[closed : closed + 1] = b"\n"
+            closed += 1
+        with memoryview(self._buffer) as view:
+            try:
+                self._newlines, ends = _scan(view[:closed], self._format)
+                if self._ended and closed and (not len(ends) or ends[-1] < closed):
+                    _raise_open(view[:closed])
+            except QuoteFault as fault:
+                line = self.line + bytes(view[: fault.position]).count(b"\n")
+                where = f"{self._name}:{line}"
+                raise InputError(f"{self._name} is no valid CSV", [(where, fault.reason)]) from None
+        return np.minimum(ends, self._left())
 
-    def _fault(self, position: int, reason: str) -> InputError:
-        line = self.line + self._block.count(b"\n", 0, position)
-        return InputError(f"{self._name} is no valid CSV", [(f"{self._name}:{line}", reason)])
+    def _compact(self) -> None:
+        """Move what is not yet cut to the buffer's front."""
+        if self._at:
+            rest = bytes(self._rest())
+            self._buffer[: len(rest)] = rest
+            self._at, self._end = 0, len(rest)
+            self._newlines = None
 
-    def _take(self, length: int, records: int) -> tuple[Span, bytes]:
+    def _take(self, length: int, records: int) -> Span:
         """Remove ``length`` bytes from the front and account for them."""
-        data = self._block[self._at : self._at + length]
-        self._at += len(data)
-        self._whole.update(data)
-        end = self.position + len(data)
-        span = Span(self.position, end, self.line, records, hashlib.sha256(data).hexdigest())
-        self.position = end
-        self.line += data.count(b"\n")
+        start, stop = self._at, self._at + length
+        if self._newlines is None:
+            lines = self._buffer.count(b"\n", start, stop)
+        else:
+            first, last = np.searchsorted(self._newlines, (start, stop))
+            lines = int(last - first)
+        with memoryview(self._buffer) as view:
+            data = view[start:stop]
+            self._whole.update(data)
+            found = hashlib.sha256(data).hexdigest()
+            data.release()
+        span = Span(self.position, self.position + length, self.line, records, found)
+        self._at = stop
+        self.position += length
+        self.line += lines
         self.records += records
-        return span, data
+        return span
 
     def _fill(self) -> None:
+        """Read another block behind what is there."""
         if self._left() > MAX_RECORD_BYTES:
             reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a quote never closed?"
             raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{self.line}", reason)])
-        more = self._stream.read(BLOCK_BYTES)
-        self._ended = not more
-        self._block, self._at = self._block[self._at :] + more, 0
+        self._compact()
+        if len(self._buffer) < self._end + BLOCK_BYTES:
+            self._buffer.extend(bytes(len(self._buffer)))
+        with memoryview(self._buffer) as view:
+            read = self._stream.readinto(view[self._end : self._end + BLOCK_BYTES])
+        self._ended = not read
+        self._end += read
+        self._newlines = None
 
     def _skip_bom(self) -> None:
         while self._left() < len(BOM) and not self._ended:
             self._fill()
-        if self._block.startswith(BOM):
+        if self._buffer.startswith(BOM):
             self._whole.update(BOM)
             self._at = self.position = len(BOM)
 

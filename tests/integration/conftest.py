@@ -55,7 +55,7 @@ def calm(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("shuffled.jsonl", "cooperation"),
     ):
         out = folder / name.partition(".")[0]
-        flag = "--out" if command == "planagent" else "--run-folder"
+        flag = "--out" if command == "planagent" else "--run-dir"
         done = evalq(command, name, "--inline", flag, out, cwd=data)
         assert done.returncode == 0, done.stderr
     return folder

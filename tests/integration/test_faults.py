@@ -31,6 +31,10 @@ def _start(server: Server, data: Path, out: Path, **environment: str) -> subproc
     return start_evalq(*args, cwd=data, **environment)
 
 
+def _wait_for_share(server: Server, out: Path, share: float) -> None:
+    wait_until(lambda: committed(server, out) > share * CHUNKS, f"{share:.0%} are committed")
+
+
 def test_a_killed_worker_group_changes_nothing(
     server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
 ) -> None:
@@ -39,7 +43,7 @@ def test_a_killed_worker_group_changes_nothing(
     worker = fleet.add()
     producer = _start(server, data, out)
     for share in (0.1, 0.4, 0.7):
-        wait_until(lambda share=share: committed(server, out) > share * CHUNKS, f"{share:.0%} are committed")
+        _wait_for_share(server, out, share)
         fleet.kill(worker)
         worker = fleet.add()
     _, said = producer.communicate(timeout=90)
@@ -56,7 +60,7 @@ def test_a_killed_pool_process_changes_nothing_and_is_counted(
     worker = fleet.add()
     producer = _start(server, data, out)
     for share in (0.1, 0.3, 0.5):
-        wait_until(lambda share=share: committed(server, out) > share * CHUNKS, f"{share:.0%} are committed")
+        _wait_for_share(server, out, share)
         for child in children_of(worker.pid):
             os.kill(child, signal.SIGKILL)
     _, said = producer.communicate(timeout=90)

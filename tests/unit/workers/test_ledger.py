@@ -232,7 +232,8 @@ STEPS = st.lists(
 def test_any_order_of_steps_commits_each_chunk_once(ledger: Ledger, steps: list[tuple[str, int, int]]) -> None:
     """Claims, commits, restarts and marks in any order: counters equal the set of chunks ever committed."""
     ledger.client.flushall()
-    chunks, header, done = _begin(ledger, 6), _header(), set()
+    done: set[int] = set()
+    chunks, header = _begin(ledger, 6), _header()
     for step, seq, worker in steps:
         if step == "claim":
             assert (ledger.claim("r", seq, 1, f"w{worker}", worker).status == "committed") == (seq in done)

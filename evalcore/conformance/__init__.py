@@ -1,0 +1,142 @@
+"""The suite every evaluator passes: evalq's own, and any other package's, from its own tests.
+
+    from evalcore.conformance import check
+    from mypackage.evaluator import evaluator
+
+    def test_it_conforms() -> None:
+        check(evaluator, sorted(Path("examples").iterdir()))
+
+It needs no test runner. What it holds an evaluator to is in `evalcore.conformance.properties`, a function each;
+all randomness comes from the seed, so a violation is repeated by running the suite with the seed it names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from evalcore.conformance.properties import PROPERTIES, Property
+from evalcore.conformance.subject import Example, Subject
+from evalcore.errors import ConfigError
+from evalcore.evaluator import Evaluator, Params
+from evalcore.params import merged, validate
+
+__all__ = ["PROPERTIES", "ConformanceError", "Violation", "check", "conformance", "param_variants"]
+
+SHOWN = 3
+"""How many ways of breaking one property on one example are told."""
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One broken promise: which ``property``, on which ``example`` with which ``params`` and ``seed``, and how."""
+
+    property: str
+    example: str
+    params: Mapping[str, Any]
+    seed: int
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.property} on {self.example} (params {dict(self.params)}, seed {self.seed}): {self.detail}"
+
+
+class ConformanceError(AssertionError):
+    """An evaluator does not keep the contract; ``violations`` says where."""
+
+    def __init__(self, evaluator: str, violations: Sequence[Violation]) -> None:
+        super().__init__("\n  ".join([f"{evaluator} breaks the evaluator contract:", *map(str, violations)]))
+        self.violations = tuple(violations)
+
+
+def conformance(
+    evaluator: Evaluator[Any, Any],
+    examples: Sequence[Path],
+    *,
+    params: Sequence[Mapping[str, Any]] = ({},),
+    seed: int = 0,
+    rounds: int = 6,
+) -> list[Violation]:
+    """Hold ``evaluator`` to every property, with each of ``params``, on each of the files ``examples``.
+
+    ``rounds`` is how many random cuts, orders or sets of broken records each property is tried on. Raises
+    ValueError when the examples hold no record, InputError when one cannot be cut, ConfigError for wrong params.
+    """
+    inputs = [Example.of(evaluator, path.name, path.read_bytes()) for path in examples]
+    if not any(example.records for example in inputs):
+        raise ValueError(f"nothing to hold {evaluator.name} to: the examples hold no record")
+    found = []
+    for plain, example in itertools.product(params, inputs):
+        subject = Subject(evaluator, validate(evaluator.Params, plain, "params"))
+        for name, held in PROPERTIES.items():
+            rng = Random(f"{seed} {name} {example.name}")  # noqa: S311 - it is to be repeated, not to be secret
+            broken = itertools.islice(_broken(held, subject, example, rng, rounds), SHOWN)
+            found += [Violation(name, example.name, plain, seed, detail) for detail in broken]
+    return found
+
+
+def _broken(held: Property, subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    try:
+        yield from held(subject, example, rng, rounds)
+    except Exception as error:  # whatever an evaluator raises is a finding, and the others are still wanted
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        yield f"{type(error).__name__}: {error} (raised in {place.name}, line {place.lineno})"
+
+
+def check(
+    evaluator: Evaluator[Any, Any],
+    examples: Sequence[Path],
+    *,
+    params: Sequence[Mapping[str, Any]] = ({},),
+    seed: int = 0,
+    rounds: int = 6,
+) -> None:
+    """`conformance`, as an assertion. Raises ConformanceError that lists the violations."""
+    violations = conformance(evaluator, examples, params=params, seed=seed, rounds=rounds)
+    if violations:
+        raise ConformanceError(evaluator.name, violations)
+
+
+def param_variants(evaluator: Evaluator[Any, Any], base: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Plain params to try an evaluator with: ``base``, then with one change at a time.
+
+    A change is a switch flipped or a named choice taken, of its options or anywhere in its Params; what would be the
+    same params again, or none at all, is left out.
+    """
+    plain = dict(base or {})
+    variants, seen = [plain], [validate(evaluator.Params, plain, "params")]
+    for change in (*_of_options(evaluator), *_of_fields(evaluator.Params)):
+        changed = merged(plain, change)
+        with contextlib.suppress(ConfigError):
+            params = validate(evaluator.Params, changed, "params")
+            if params not in seen:
+                seen.append(params)
+                variants.append(changed)
+    return variants
+
+
+def _of_options(evaluator: Evaluator[Any, Any]) -> Iterator[dict[str, Any]]:
+    for option in evaluator.options:
+        for choice in (True,) if option.kind == "bool" else option.choices:
+            nested: Any = choice
+            for key in reversed(option.param.split(".")):
+                nested = {key: nested}
+            if option.param:
+                yield nested
+
+
+def _of_fields(model: type[Params]) -> Iterator[dict[str, Any]]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, Params):
+            yield from ({name: inner} for inner in _of_fields(kind))
+        elif kind is bool:
+            yield {name: not field.default}
+        elif get_origin(kind) is Literal:
+            yield from ({name: choice} for choice in get_args(kind))

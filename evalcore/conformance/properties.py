@@ -1,0 +1,250 @@
+"""The properties, one function each: what it yields are the ways in which the subject breaks it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import msgspec
+
+from evalcore.canonical import Json, canonical_json
+from evalcore.conformance.garbage import garbled
+from evalcore.conformance.purity import watched
+from evalcore.conformance.subject import Example, Subject, random_cuts
+from evalcore.evaluator import Batch, Outcome, State
+from evalcore.partial import Partial, encode
+
+__all__ = ["PROPERTIES", "Property"]
+
+Property = Callable[[Subject, Example, Random, int], Iterator[str]]
+"""(subject, example, random source, rounds) -> what is broken, in words; nothing when it holds."""
+
+
+def _parts(subject: Subject, example: Example, cuts: list[int]) -> list[Partial]:
+    return [subject.compute(batch) for batch in example.batches(cuts)]
+
+
+def chunking(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """Wherever the records are cut: the same merged state, counts, record lines and report, byte for byte."""
+    whole = subject.answer([example], [[subject.compute(example.whole())]])
+    for _ in range(rounds):
+        cuts = random_cuts(rng, len(example.records))
+        for difference in whole.differences(subject.answer([example], [_parts(subject, example, cuts)])):
+            yield f"cut at records {_shown(cuts)}: {difference}"
+
+
+def empty(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """Chunks without records change nothing, wherever they stand."""
+    for _ in range(rounds):
+        cuts = random_cuts(rng, len(example.records))
+        plain = subject.answer([example], [_parts(subject, example, cuts)])
+        more = sorted([*cuts, cuts[0], cuts[-1], *rng.choices(cuts, k=3)])
+        for difference in plain.differences(subject.answer([example], [_parts(subject, example, more)])):
+            yield f"with empty chunks at records {_shown(more)}: {difference}"
+
+
+def associativity(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """However neighbours are paired off for merging, the state has the same bytes in the end."""
+    for _ in range(rounds):
+        cuts = random_cuts(rng, len(example.records))
+        parts = _parts(subject, example, cuts)
+        states: list[State] = [subject.outcome(part).state for part in parts]
+        left = subject.outcome(parts[0]).state
+        for part in parts[1:]:
+            left.merge(subject.outcome(part).state)
+        while len(states) > 1:
+            at = rng.randrange(len(states) - 1)
+            states[at].merge(states.pop(at + 1))
+        if states[0].to_wire() != left.to_wire():
+            yield f"cut at records {_shown(cuts)}, another bracketing gives another state"
+
+
+def neutral(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """zero() changes nothing on either side, and is a state of its own each time."""
+    state_type = subject.evaluator.State
+    nothing = state_type.zero().to_wire()
+    for part in [subject.compute(example.whole()), *_parts(subject, example, random_cuts(rng, len(example.records)))]:
+        wire = subject.outcome(part).state.to_wire()
+        before, after = state_type.zero(), subject.outcome(part).state
+        before.merge(subject.outcome(part).state)
+        after.merge(state_type.zero())
+        if before.to_wire() != wire:
+            yield "zero().merge(state) is not the state"
+        if after.to_wire() != wire:
+            yield "state.merge(zero()) is not the state"
+        if state_type.zero().to_wire() != nothing:
+            yield "zero() is no longer empty after another zero() was merged into"
+
+
+def wire(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """A state comes back from its wire as it was; what is no state is refused with msgspec.DecodeError."""
+    state_type = subject.evaluator.State
+    batches = [example.whole(), *example.batches(random_cuts(rng, len(example.records)))]
+    for state in [state_type.zero(), *(subject.evaluate(batch).state for batch in batches)]:
+        data = state.to_wire()
+        json.loads(data)
+        if b"\n" in data:
+            yield "the wire holds a newline"
+        if state.to_wire() != data:
+            yield "to_wire() twice gives different bytes"
+        if state_type.from_wire(data).to_wire() != data:
+            yield f"from_wire(to_wire()) has another wire than {data[:60]!r}"
+        if msgspec.structs.asdict(state_type.from_wire(data)) != msgspec.structs.asdict(state):
+            yield f"from_wire(to_wire()) is not equal to the state of {data[:60]!r}"
+        yield from _refused(state_type, [b"", b"7", b'"x"', data[: rng.randrange(len(data))]])
+
+
+def _refused(state_type: type[State], junk: list[bytes]) -> Iterator[str]:
+    for data in junk:
+        try:
+            state_type.from_wire(data)
+        except msgspec.DecodeError:
+            continue
+        yield f"from_wire({data[:60]!r}) is taken for a state"
+
+
+def determinism(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """The same chunk gives the same bytes whenever, after whatever, and in whatever order chunks are evaluated."""
+    for _ in range(rounds):
+        batches = example.batches(random_cuts(rng, len(example.records)))
+        first = [subject.compute(batch) for batch in batches]
+        kept: dict[int, Outcome[Any]] = {}
+        for at in rng.sample(range(len(batches)), len(batches)):
+            kept[at] = subject.evaluate(batches[at])
+        changed = [at for at, part in enumerate(first) if encode(kept[at]).digest != part.digest]
+        if changed:
+            yield f"chunks {_shown(changed)} have another answer when evaluated a second time, in another order"
+
+
+def results(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """The report is plain JSON: no NaN, no infinity, nothing that JSON would turn into something else.
+
+    Of one input, of two, and of one beside an input without records.
+    """
+    part, twin = subject.compute(example.whole()), msgspec.structs.replace(example, name=f"{example.name}#2")
+    second = subject.compute(twin.whole())
+    for examples, parts in (
+        ([example], [[part]]),
+        ([example, twin], [[part], [second]]),
+        ([example, twin], [[part], []]),
+    ):
+        report, _ = subject.finish(examples, parts)
+        yield from _no_plain_json(report)
+
+
+def _no_plain_json(report: dict[str, Json]) -> Iterator[str]:
+    try:
+        back = json.loads(canonical_json(report))
+    except (TypeError, ValueError) as error:
+        yield f"the report is not plain JSON: {error}"
+        return
+    for key in report:
+        if back.get(key) != report[key]:
+            yield f"{key!r} of the report does not survive JSON: tuples, or keys that are no strings?"
+
+
+def markdown(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """The report can be told as Markdown, and its JSON, whose keys are sorted, gives the same text."""
+    report, _ = subject.finish([example], [[subject.compute(example.whole())]])
+    if "schema" not in report or any(_no_plain_json(report)):
+        return  # the data ends the run with an error, or the report is what is wrong
+    told = subject.evaluator.markdown(report, {})
+    if not told.strip():
+        yield "markdown() is empty"
+    if subject.evaluator.markdown(json.loads(canonical_json(report)), {}) != told:
+        yield "markdown() of the report read back from report.json, whose keys are sorted, is another text"
+
+
+def lines(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """One record line for each counted record, each an object with the keys and the place that it must have."""
+    for batch in [example.whole(), *example.batches(random_cuts(rng, len(example.records)))]:
+        yield from _line_faults(batch, subject.evaluate(batch))
+    report, every = subject.finish([example], [[subject.compute(example.whole())]])
+    counted = report.get("records", {}).get("total", len(every))
+    if counted != len(every):
+        yield f"the report counts {counted} records, and there are {len(every)} record lines"
+
+
+def _line_faults(batch: Batch, outcome: Outcome[Any]) -> Iterator[str]:
+    # A fatal fault ends the run without a report: its record needs no line.
+    if outcome.tally.total != len(outcome.lines) and not outcome.tally.fatal.total:
+        yield f"a chunk counts {outcome.tally.total} records and has {len(outcome.lines)} record lines"
+    last_line = batch.first_line + batch.data.count(b"\n")
+    before = 0
+    for line in outcome.lines:
+        try:
+            at = _line_number(batch.source, line)
+        except (msgspec.DecodeError, ValueError) as error:
+            yield f"{error}: {line[:60]!r}"
+            continue
+        if not batch.first_line <= at <= last_line:
+            yield f"a record is said to stand on line {at}, outside its chunk"
+        if at < before:
+            yield f"the record of line {at} comes after that of line {before}"
+        before = at
+
+
+def _line_number(source: str, line: bytes) -> int:
+    """The line a record line names. Raises ValueError or msgspec.DecodeError where it breaks the contract."""
+    record = msgspec.json.decode(line, type=dict[str, Any])
+    missing = [key for key in ("record", "id", "status") if key not in record]
+    if missing:
+        raise ValueError(f"a record line lacks {', '.join(missing)}")
+    if b"\n" in line:
+        raise ValueError("a record line holds a newline")
+    name, _, number = str(record["record"]).rpartition(":")
+    if name != source or not number.isdecimal():
+        raise ValueError(f"'record' is not '{source}:<line>'")
+    return int(number)
+
+
+def purity(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """evaluate() calls no clock, no shared random source and reads no environment (see `watched` for what escapes)."""
+    batch = example.whole()
+    subject.evaluate(batch)  # what is imported or compiled on the first call may look at anything
+    with watched() as seen:
+        subject.evaluate(batch)
+    for name in sorted(seen):
+        yield f"evaluate() calls {name}"
+
+
+def garbage(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """Broken records end as faults or errors, never as an exception, and keep the properties of the report."""
+    for wild in itertools.islice(itertools.cycle((False, True)), rounds):
+        broken = garbled(subject.evaluator, example, rng, wild)
+        error = _raised(subject, broken, broken.whole())
+        if error is not None:
+            yield f"{type(error).__name__}: {error} from {_culprit(subject, broken)!r}"
+            continue
+        for held in (lines, results, markdown, chunking):
+            yield from (f"{held.__name__}: {detail}" for detail in held(subject, broken, rng, 1))
+
+
+def _raised(subject: Subject, example: Example, batch: Batch) -> Exception | None:
+    """What a run over ``batch`` raises, if anything."""
+    try:
+        subject.finish([example], [[subject.compute(batch)]])
+    except Exception as error:  # any exception at all is what is looked for
+        return error
+    return None
+
+
+def _culprit(subject: Subject, example: Example) -> bytes:
+    """The beginning of the first record that raises alone, or of them all where none does."""
+    alone = example.batches(range(len(example.records) + 1))
+    guilty = next((batch for batch in alone if _raised(subject, example, batch)), example.whole())
+    return guilty.data[:200]
+
+
+def _shown(numbers: list[int]) -> str:
+    head = ", ".join(map(str, itertools.islice(numbers, 12)))
+    return f"[{head}{', ...' if len(numbers) > 12 else ''}]"
+
+
+PROPERTIES: dict[str, Property] = {
+    held.__name__: held
+    for held in (chunking, empty, associativity, neutral, wire, determinism, results, markdown, lines, purity, garbage)
+}

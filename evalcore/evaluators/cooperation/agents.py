@@ -1,0 +1,149 @@
+"""What one agent's rows in a piece of a log add up to, with both ends left open for its neighbours.
+
+Every number here is taken over the agent's own rows by turn. Sorting a log stably by (turn, agent) leaves the
+rows of an agent whose turns never decrease in the order they had. So such an agent's numbers are those of
+the sorted log however the rows of different agents are mixed, and only an agent whose own turns decrease
+(``ordered`` is false) makes the log need the sort.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from operator import sub
+
+import msgspec
+
+from evalcore.stats import ExactSum
+
+__all__ = ["BETRAYAL", "COOPERATIVE", "NEITHER", "AgentState"]
+
+NEITHER, COOPERATIVE, BETRAYAL = 0, 1, 2
+
+Number = int | float
+
+
+class AgentState(msgspec.Struct, array_like=True, gc=False):
+    """One agent's rows, one or more; when not ``ordered`` only their number is kept.
+
+    ``contributed`` is the exact sum of the ``drops`` positive falls of the resource within these rows, None for
+    none. ``opening`` is the turn of the first cooperative row where no betrayal stands before it, ``pending`` that
+    of the latest betrayal where no cooperative row stands behind it, ``betrayed`` whether there is any betrayal.
+    """
+
+    rows: int
+    ordered: bool = True
+    first_turn: int = 0
+    last_turn: int = 0
+    first_value: Number | None = None
+    last_value: Number | None = None
+    drops: int = 0
+    contributed: ExactSum | None = None
+    opening: int | None = None
+    pending: int | None = None
+    betrayed: bool = False
+    recoveries: int = 0
+    recovery_turns: int = 0
+
+    @classmethod
+    def of(cls, turns: list[int], kinds: list[int], values: Sequence[Number | None]) -> AgentState:
+        """The state of rows given as columns: turn, kind of decision, resource (None where the row has none)."""
+        if turns != sorted(turns):
+            return cls(len(turns), ordered=False)
+        state = cls(len(turns), first_turn=turns[0], last_turn=turns[-1])
+        state._contribute([value for value in values if value is not None])
+        state._decide(turns, kinds)
+        return state
+
+    def merge(self, later: AgentState) -> None:
+        """Take in the same agent's rows that follow behind these, in place."""
+        if not (self.ordered and later.ordered and self.last_turn <= later.first_turn):
+            self._forget(self.rows + later.rows)
+            return
+        self.rows += later.rows
+        self.last_turn = later.last_turn
+        self._join_values(later)
+        self._join_decisions(later)
+
+    def total(self) -> float:
+        """All that was contributed, rounded once."""
+        return self.contributed.value() if self.contributed else 0.0
+
+    def _contribute(self, values: list[Number]) -> None:
+        if not values:
+            return
+        self.first_value, self.last_value = values[0], values[-1]
+        self._add([drop for drop in map(sub, values, values[1:]) if drop > 0])
+
+    def _add(self, drops: list[Number]) -> None:
+        if drops:
+            self.drops += len(drops)
+            self._add_sum(_exact(drops))
+
+    def _add_sum(self, amount: ExactSum | None) -> None:
+        if self.contributed is None:
+            self.contributed = amount
+        elif amount is not None:
+            self.contributed.merge(amount)
+
+    def _decide(self, turns: list[int], kinds: list[int]) -> None:
+        self.betrayed = BETRAYAL in kinds
+        if COOPERATIVE in kinds:
+            first = kinds.index(COOPERATIVE)
+            if not self.betrayed or first < kinds.index(BETRAYAL):
+                self.opening = turns[first]
+        if self.betrayed:
+            self._recover(turns, kinds)
+
+    def _recover(self, turns: Sequence[int], kinds: Sequence[int]) -> None:
+        """Let each cooperative row settle the pending betrayal; it counts where it comes in a later turn."""
+        pending = self.pending
+        for turn, kind in zip(turns, kinds, strict=True):
+            if kind == BETRAYAL:
+                pending = turn
+            elif kind == COOPERATIVE and pending is not None:
+                if turn > pending:
+                    self.recoveries += 1
+                    self.recovery_turns += turn - pending
+                pending = None
+        self.pending = pending
+
+    def _join_values(self, later: AgentState) -> None:
+        self.drops += later.drops
+        self._add_sum(later.contributed)
+        if later.first_value is None:
+            return
+        if self.last_value is None:
+            self.first_value = later.first_value
+        elif (drop := self.last_value - later.first_value) > 0:
+            self._add([drop])
+        self.last_value = later.last_value
+
+    def _join_decisions(self, later: AgentState) -> None:
+        if later.opening is not None:
+            if self.opening is None and not self.betrayed:
+                self.opening = later.opening
+            self._recover([later.opening], [COOPERATIVE])
+        if later.betrayed:
+            self.betrayed, self.pending = True, later.pending
+        self.recoveries += later.recoveries
+        self.recovery_turns += later.recovery_turns
+
+    def _forget(self, rows: int) -> None:
+        blank = AgentState(rows, ordered=False)
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(blank, name))
+
+
+def _exact(values: list[Number]) -> ExactSum:
+    """The exact sum of finite numbers: a few floats that have no common digits are summed in place of many.
+
+    math.fsum rounds the exact sum once. What it left out is again a sum of the values and that float, until nothing is.
+    """
+    whole = sum(value for value in values if type(value) is int)
+    terms = [value for value in values if type(value) is float]
+    parts: list[Number] = [whole]
+    while rest := math.fsum(terms):
+        parts.append(rest)
+        terms.append(-rest)
+    return ExactSum.of(parts)

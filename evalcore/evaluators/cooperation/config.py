@@ -1,0 +1,113 @@
+"""The seed's experiment configuration, and how it completes what was asked for on the command line.
+
+Only the sections ``experiment`` and ``evaluation`` are read; the others belong to the simulation.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore.errors import UsageError
+from evalcore.evaluator import Params, Request
+from evalcore.evaluators.cooperation.params import Rules
+from evalcore.params import load_mapping, merged, validate
+from evalcore.records.inputs import discover, format_suffixes
+
+__all__ = ["Experiment", "completed", "load_experiment"]
+
+
+class _Experiment(Params):
+    name: str | None = None
+    seed: int | str | None = None
+    dry_run: bool | None = None
+    log_path: str | None = None
+    metrics_path: str | None = None
+    summary_path: str | None = None
+    report_path: str | None = None
+
+
+class _Config(Params):
+    experiment: _Experiment = _Experiment()
+    evaluation: Rules = Rules()
+
+
+class Experiment(msgspec.Struct, frozen=True):
+    """An experiment's facts, and its files' paths (those of the configuration are relative to its own folder).
+
+    ``rules`` holds the keys that the configuration gives, in plain data.
+    """
+
+    name: str | None
+    seed: int | str | None
+    dry_run: bool | None
+    log: str | None
+    metrics: Path
+    summary: Path | None
+    report: Path | None
+    rules: dict[str, Any]
+
+
+def load_experiment(path: str | Path) -> Experiment:
+    """Read a configuration file; metrics.json stands beside it unless it says otherwise.
+
+    Raises ConfigError that names the file and the key path.
+    """
+    loaded = load_mapping(path)
+    sections = {key: loaded[key] for key in _Config.model_fields if loaded.get(key) is not None}
+    config = validate(_Config, sections, str(path))
+    own, folder = config.experiment, Path(path).parent
+    return Experiment(
+        name=own.name,
+        seed=own.seed,
+        dry_run=own.dry_run,
+        log=str(folder / own.log_path) if own.log_path else None,
+        metrics=folder / (own.metrics_path or "metrics.json"),
+        summary=folder / own.summary_path if own.summary_path else None,
+        report=folder / own.report_path if own.report_path else None,
+        rules=config.evaluation.model_dump(mode="json", exclude_unset=True),
+    )
+
+
+def completed(asked: Request) -> Request:
+    """``asked`` with the log, rules, dry-run flag and metrics file that its configuration and its options name.
+
+    Rules: the configuration's ``evaluation``, then the params, then ``--rules``, each over the last, key by key.
+    In the answer's options ``out`` is the file for metrics.json, or None. Raises ConfigError, UsageError, InputError.
+    """
+    options = asked.options
+    experiment = load_experiment(options["config"]) if options.get("config") else None
+    inputs = _inputs(asked, experiment)
+    params: dict[str, Any] = {}
+    if experiment is not None:
+        params = {"rules": experiment.rules}
+        if experiment.dry_run is not None:
+            params["dry_run"] = experiment.dry_run
+    params = merged(params, asked.params)
+    if options.get("log_dry_run"):
+        params["dry_run"] = True
+    if options.get("rules"):
+        params = merged(params, {"rules": _rules_file(options["rules"])})
+    out = options.get("out") or (str(experiment.metrics) if experiment else None)
+    if out and len(discover(inputs, format_suffixes("jsonl"))) > 1:
+        raise UsageError(f"{out} takes the metrics of one log, but there are several: evaluate them one by one")
+    return Request(inputs, params, {**options, "out": out})
+
+
+def _inputs(asked: Request, experiment: Experiment | None) -> list[str]:
+    log = asked.options.get("log")
+    if log and asked.inputs:
+        raise UsageError("give the log either as an argument or by --log, not both")
+    if log or asked.inputs:
+        return [log] if log else asked.inputs
+    if experiment is None:
+        raise UsageError("no log: name one, or a configuration with --config")
+    if experiment.log is None:
+        raise UsageError("no log: the configuration has no experiment.log_path, so name one with --log")
+    return [experiment.log]
+
+
+def _rules_file(path: str) -> dict[str, Any]:
+    return validate(Rules, load_mapping(path), path).model_dump(mode="json", exclude_unset=True)

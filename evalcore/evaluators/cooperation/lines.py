@@ -1,0 +1,136 @@
+"""One log line by itself: the event it holds, or what is wrong with it.
+
+`reading` decodes well-formed lines in bulk; what it cannot take comes here, where the rules are spelled out
+one by one. JSON is read as Python's own reader does: the last value of a repeated key counts, a lone surrogate
+may be escaped, and ``NaN`` or ``1e400`` is let pass in a key that no rule reads.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+
+from evalcore.evaluators.cooperation.event import LARGEST, Event, Number, integral, number
+
+__all__ = ["MAX_DEPTH", "BadLine", "parse_line", "too_deep"]
+
+MAX_DEPTH = 256
+"""Levels of arrays and objects a line may have: our own limit, since a parser's depends on who called it."""
+
+_SHOWN = 40
+_PIECE_BYTES = 1 << 16
+_MISSING = object()
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_STEP = np.zeros(256, dtype=np.int64)
+_STEP[list(b"[{")] = 1
+_STEP[list(b"]}")] = -1
+
+
+class BadLine(ValueError):
+    """A log line that is no event; the message is the reason shown to the user."""
+
+
+class _Literal(str):
+    """A JSON number as it is written: its value is only worked out where a rule reads it."""
+
+    __slots__ = ()
+
+
+class _Constant(_Literal):
+    """``NaN``, ``Infinity`` or ``-Infinity``, which Python writes although JSON has no such words."""
+
+    __slots__ = ()
+
+
+def parse_line(line: bytes) -> Event:
+    """The event in ``line``. Raises BadLine."""
+    if too_deep(line):
+        raise BadLine(f"nested deeper than {MAX_DEPTH} levels")
+    try:
+        text = line.decode()
+        row = json.loads(text, parse_int=_Literal, parse_float=_Literal, parse_constant=_Constant)
+    except UnicodeDecodeError as error:
+        raise BadLine(f"not UTF-8: byte 0x{line[error.start]:02x} at column {error.start + 1}") from None
+    except json.JSONDecodeError as error:
+        raise BadLine(f"bad JSON: {error.msg} at column {error.colno}") from None
+    if not isinstance(row, dict):
+        raise BadLine(f"not a JSON object but {_kind(row)}")
+    decision, resources, dry_run = row.get("decision"), row.get("resources"), row.get("dry_run")
+    return Event(
+        turn=_turn(row.get("turn", _MISSING)),
+        agent=_agent(row.get("agent", _MISSING)),
+        decision=decision if _is_text(decision) else None,
+        resources=_resources(resources) if isinstance(resources, dict) else None,
+        dry_run=dry_run if isinstance(dry_run, bool) else None,
+    )
+
+
+def too_deep(line: bytes) -> bool:
+    """Whether brackets outside strings are nested deeper than MAX_DEPTH."""
+    if len(line) <= 2 * MAX_DEPTH or line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
+        return False
+    bare, level = _STRING.sub(b"", line), 0
+    for at in range(0, len(bare), _PIECE_BYTES):  # in pieces, since a line may be 64 MiB long
+        levels = level + np.cumsum(_STEP[np.frombuffer(bare[at : at + _PIECE_BYTES], dtype=np.uint8)])
+        if levels.max() > MAX_DEPTH:
+            return True
+        level = levels[-1]
+    return False
+
+
+def _turn(value: Any) -> int:
+    if value is _MISSING:
+        raise BadLine("turn is missing")
+    turn = integral(str(value)) if isinstance(value, str) and not isinstance(value, _Constant) else None
+    if turn is None:
+        raise BadLine(f"turn is no integer (of 64 bits) but {_kind(value)}")
+    return turn
+
+
+def _agent(value: Any) -> str:
+    if value is _MISSING:
+        raise BadLine("agent is missing")
+    if not _is_text(value):
+        raise BadLine(f"agent is no string but {_kind(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadLine("agent is no Unicode text: it holds half of a surrogate pair") from None
+    return str(value)
+
+
+def _resources(row: dict[str, Any]) -> dict[str, Number]:
+    return {name: _resource(name, value) for name, value in row.items()}
+
+
+def _resource(name: str, value: Any) -> int | float:
+    known = number(value) if isinstance(value, str) and not isinstance(value, _Constant) else None
+    if known is None:
+        raise BadLine(f"resource {_quoted(name)} is no finite number but {_kind(value)}")
+    if abs(known) > LARGEST:
+        raise BadLine(f"resource {_quoted(name)} is infinite or too large to be summed: {value[:_SHOWN]}")
+    return known
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not isinstance(value, _Literal)
+
+
+def _kind(value: Any) -> str:
+    """``value`` as a reason names it."""
+    if isinstance(value, _Literal):
+        return value[:_SHOWN]
+    if isinstance(value, str):
+        return f"the string {_quoted(value)}"
+    if isinstance(value, dict):
+        return "an object"
+    return "an array" if isinstance(value, list) else json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    """``text`` cut short, in quotes; a lone surrogate, which no report can carry, as its escape."""
+    cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return json.dumps(cut, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,141 @@
+"""The numbers of a log whose rows must be sorted first: an external merge sort in bounded memory.
+
+Rows are sorted stably by turn. The rules sort by (turn, agent); but every number is an agent's own or does not
+depend on order, so how different agents stand to each other within a turn cannot show.
+"""
+
+from __future__ import annotations
+
+import heapq
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count, islice
+from operator import attrgetter
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from evalcore.errors import InputChanged
+from evalcore.evaluator import Batch
+from evalcore.evaluators.cooperation.kernel import kinds_of, values_of
+from evalcore.evaluators.cooperation.params import Rules
+from evalcore.evaluators.cooperation.reading import read
+from evalcore.evaluators.cooperation.state import Columns, CooperationState
+from evalcore.records.cut import BOM
+
+__all__ = ["Limits", "resorted"]
+
+_TURN = attrgetter("turn")
+_PIECE_ROWS = 1 << 14
+_READ_BYTES = 1 << 16
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What is held at once: ``run_rows`` rows to sort, ``fan_in`` open files to merge, ``block_bytes`` of the log."""
+
+    run_rows: int = 200_000
+    fan_in: int = 64
+    block_bytes: int = 1 << 20
+
+
+class _Row(msgspec.Struct, array_like=True, gc=False):
+    """What the metrics need of an event. JSON keeps ints and floats apart and loses no digit of either."""
+
+    turn: int
+    agent: str
+    kind: int
+    value: int | float | None
+
+
+_DECODER = msgspec.json.Decoder(_Row)
+_ENCODER = msgspec.json.Encoder()
+
+
+def resorted(
+    state: CooperationState, rules: Rules, reopen: Callable[[], BinaryIO], scratch: Path, limits: Limits
+) -> CooperationState:
+    """The state of the same rows in order: the first of the log, as many as ``state`` has (a run may stop early).
+
+    Raises InputChanged when they are not those of ``state``.
+    """
+    fresh = CooperationState.zero()
+    with tempfile.TemporaryDirectory(prefix="sort-", dir=scratch) as folder:
+        with reopen() as stream:
+            runs = list(_sorted_runs(islice(_rows(stream, rules, limits), state.rows), Path(folder), limits))
+        rows = _merged(_few_enough(runs, limits))
+        while piece := list(islice(rows, _PIECE_ROWS)):
+            fresh.merge(_summarize(piece))
+    if _identity(fresh) != _identity(state):
+        raise InputChanged(f"a log changed between its two readings ({state.rows} events, then {fresh.rows})")
+    fresh.dry_run, fresh.resorted = state.dry_run, True
+    return fresh
+
+
+def _identity(state: CooperationState) -> tuple[int, dict[str, int]]:
+    """What must be equal of the same rows in any order."""
+    return state.cooperative, {agent: own.rows for agent, own in state.agents.items()}
+
+
+def _rows(stream: BinaryIO, rules: Rules, limits: Limits) -> Iterator[_Row]:
+    if stream.read(len(BOM)) != BOM:
+        stream.seek(0)
+    while lines := stream.readlines(limits.block_bytes):
+        events, _ = read(Batch("", 1, b"".join(lines)))
+        for event, kind, value in zip(events, kinds_of(events, rules), values_of(events, rules), strict=True):
+            yield _Row(event.turn, event.agent, kind, value)
+
+
+def _sorted_runs(rows: Iterator[_Row], folder: Path, limits: Limits) -> Iterator[Path]:
+    """Files of sorted rows, in the order of the log."""
+    for number in count():
+        run = list(islice(rows, limits.run_rows))
+        if not run:
+            return
+        run.sort(key=_TURN)
+        yield _written(folder / f"run-{number}.jsonl", iter(run))
+
+
+def _few_enough(runs: list[Path], limits: Limits) -> list[Path]:
+    """At most ``fan_in`` files with the same rows: neighbours are merged, so rows of one turn keep their order."""
+    while len(runs) > limits.fan_in:
+        groups = [runs[at : at + limits.fan_in] for at in range(0, len(runs), limits.fan_in)]
+        runs = [_merged_file(group) for group in groups]
+    return runs
+
+
+def _merged_file(group: list[Path]) -> Path:
+    target = _written(group[0].with_suffix(".merged"), _merged(group))
+    for path in group:
+        path.unlink()
+    return target.replace(group[0])
+
+
+def _merged(runs: Sequence[Path]) -> Iterator[_Row]:
+    """The rows of sorted files in order; of one turn, the earlier file's come first."""
+    return heapq.merge(*map(_read, runs), key=_TURN)
+
+
+def _written(path: Path, rows: Iterator[_Row]) -> Path:
+    with path.open("wb") as out:
+        while piece := list(islice(rows, _PIECE_ROWS)):
+            out.write(_ENCODER.encode_lines(piece))
+    return path
+
+
+def _read(path: Path) -> Iterator[_Row]:
+    with path.open("rb") as stream:
+        while lines := stream.readlines(_READ_BYTES):
+            yield from _DECODER.decode_lines(b"".join(lines))
+
+
+def _summarize(rows: list[_Row]) -> CooperationState:
+    groups: defaultdict[str, list[_Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.agent].append(row)
+    columns: Iterable[tuple[str, Columns]] = (
+        (agent, ([row.turn for row in own], [row.kind for row in own], [row.value for row in own]))
+        for agent, own in groups.items()
+    )
+    return CooperationState.of([row.turn for row in rows], columns, None)

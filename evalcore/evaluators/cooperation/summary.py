@@ -1,0 +1,93 @@
+"""The command ``cooperation-report``: the seed's SUMMARY.md and report.json from a metrics.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore.errors import InputError, UsageError
+from evalcore.evaluator import Command, Option
+from evalcore.evaluators.cooperation.config import Experiment, load_experiment
+from evalcore.evaluators.cooperation.metrics import MetricsResult, pretty_json
+from evalcore.evaluators.cooperation.render import log_tables, share
+from evalcore.report.markdown import escape
+
+__all__ = ["COMMAND", "write_text"]
+
+
+def write_summary(options: Mapping[str, Any]) -> str:
+    """Write both files; they lie beside metrics.json unless an option or the configuration names a path.
+
+    Returns a line that says what was written. Raises UsageError, ConfigError, and InputError for metrics that are
+    not there or not readable.
+    """
+    config = options.get("config")
+    if not config:
+        raise UsageError("cooperation-report needs --config C, the experiment's configuration file")
+    experiment = load_experiment(config)
+    source = Path(options.get("metrics") or experiment.metrics)
+    metrics = _load(source, config)
+    summary = Path(options.get("summary") or experiment.summary or source.parent / "SUMMARY.md")
+    report = Path(options.get("report") or experiment.report or source.parent / "report.json")
+    write_text(
+        summary,
+        f"# Cooperation metrics: {escape(experiment.name or source.parent.name)}\n\n{log_tables(metrics.to_dict())}",
+    )
+    write_text(report, pretty_json(_report(experiment, metrics)))
+    return f"wrote {summary} and {report} from {source}"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file under a temporary name and rename it, so that nobody ever reads half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    partial.replace(path)
+
+
+def _load(path: Path, config: str) -> MetricsResult:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=MetricsResult)
+    except FileNotFoundError:
+        hint = f"not there; run `evalq cooperation --config {config}` first"
+        raise InputError("no metrics to report on", [(str(path), hint)]) from None
+    except (OSError, ValueError) as error:
+        raise InputError("no metrics to report on", [(str(path), f"not a metrics.json: {error}")]) from None
+
+
+def _report(experiment: Experiment, metrics: MetricsResult) -> dict[str, Any]:
+    entry = metrics.to_dict()
+    given, counts = entry.pop("contributions"), entry.pop("message_counts")
+    metadata = entry.pop("metadata")
+    messages, contributed = sum(counts.values()), sum(given.values())
+    return {
+        "experiment": {"name": experiment.name, "seed": experiment.seed, "dry_run": metadata.get("dry_run")},
+        "metrics": entry,
+        "agents": [
+            {
+                "agent": name,
+                "messages": counts[name],
+                "message_share": share(counts[name], messages),
+                "contribution": given[name],
+                "contribution_share": share(given[name], contributed),
+            }
+            for name in sorted(counts)
+        ],
+        "metadata": metadata,
+    }
+
+
+COMMAND = Command(
+    "cooperation-report",
+    "Write SUMMARY.md and report.json from an experiment's metrics.json.",
+    (
+        Option(("--config",), "the experiment's configuration (YAML)", "path"),
+        Option(("--metrics",), "metrics.json to read, in place of the configuration's"),
+        Option(("--summary",), "where to write SUMMARY.md"),
+        Option(("--report",), "where to write report.json"),
+    ),
+    write_summary,
+)

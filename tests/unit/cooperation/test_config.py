@@ -1,0 +1,185 @@
+"""What the configuration, the rules file and the options make of a request, and how their mistakes are told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.errors import ConfigError, EvalqError, InputError, UsageError
+from evalcore.evaluator import Request
+from evalcore.evaluators.cooperation import CooperationParams, evaluator
+from evalcore.params import validate
+
+CONFIG = """\
+experiment:
+  name: vow
+  seed: 42
+  dry_run: true
+  log_path: logs/events.jsonl
+  metrics_path: out/metrics.json
+evaluation:
+  cooperative_decisions: [Share, give]
+  resource_key: wood
+world:
+  size: 9
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration with its log, in a folder of its own."""
+    folder = tmp_path / "vow"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "events.jsonl").write_text('{"turn": 1, "agent": "a", "decision": "share"}\n')
+    path = folder / "config.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def asked(*inputs: str, params: dict[str, Any] | None = None, **options: Any) -> Request:
+    """What the command makes of a command line, completed."""
+    return evaluator.request(Request(list(inputs), params or {}, options))
+
+
+def test_a_configuration_names_the_log_the_rules_and_the_metrics_file(config: Path) -> None:
+    """Its paths are relative to its own folder; other sections are left alone."""
+    request = asked(config=str(config), log=None, out=None, rules=None)
+    assert request.inputs == [str(config.parent / "logs/events.jsonl")]
+    assert request.options["out"] == str(config.parent / "out/metrics.json")
+    params = validate(CooperationParams, request.params, "params")
+    assert params.rules.cooperative_decisions == ("give", "share")
+    assert params.rules.betrayal_decisions == ("betray", "defect", "sabotage", "steal")
+    assert (params.rules.resource_key, params.dry_run) == ("wood", True)
+
+
+def test_metrics_stand_beside_a_configuration_that_names_no_place(tmp_path: Path) -> None:
+    """Without metrics_path they are metrics.json in the configuration's folder; empty sections are none."""
+    path = tmp_path / "c.yaml"
+    path.write_text("experiment:\nevaluation:\n")
+    log = tmp_path / "events.jsonl"
+    log.touch()
+    request = asked(str(log), config=str(path))
+    assert request.options["out"] == str(tmp_path / "metrics.json")
+    assert validate(CooperationParams, request.params, "params") == CooperationParams()
+
+
+def test_options_come_before_the_configuration(config: Path, tmp_path: Path) -> None:
+    """--log, --out and --rules override what the configuration says, rules key by key."""
+    log, rules = tmp_path / "other.jsonl", tmp_path / "rules.json"
+    log.touch()
+    rules.write_text('{"resource_key": "clay", "betrayal_decisions": []}')
+    request = asked(config=str(config), log=str(log), out="m.json", rules=str(rules), params={"skip_bad_lines": True})
+    assert (request.inputs, request.options["out"]) == ([str(log)], "m.json")
+    params = validate(CooperationParams, request.params, "params")
+    assert params.rules.model_dump() == {
+        "cooperative_decisions": ("give", "share"),
+        "betrayal_decisions": (),
+        "resource_key": "clay",
+    }
+    assert params.skip_bad_lines
+
+
+def test_params_stand_between_configuration_and_rules_file(config: Path, tmp_path: Path) -> None:
+    """Each source is laid over the one before, key by key."""
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"resource_key": "clay"}')
+    params = {"rules": {"resource_key": "iron", "betrayal_decisions": ["lie"]}, "dry_run": False}
+    request = asked(config=str(config), rules=str(rules), params=params)
+    assert request.params["rules"] == {
+        "cooperative_decisions": ["give", "share"],
+        "betrayal_decisions": ["lie"],
+        "resource_key": "clay",
+    }
+    assert request.params["dry_run"] is False
+
+
+def test_without_a_configuration_there_is_no_metrics_file_unless_asked(tmp_path: Path) -> None:
+    """Plain logs go to the run's report alone; --log names one as well as an argument does."""
+    log = tmp_path / "events.jsonl"
+    log.touch()
+    assert asked(str(log)).options["out"] is None
+    assert asked(log=str(log)).inputs == [str(log)]
+    assert asked(str(log), log_dry_run=True).params == {"dry_run": True}
+    assert asked(str(log)).params == {}
+
+
+def test_the_request_given_is_left_as_it_was(config: Path) -> None:
+    """Completing a request makes a new one."""
+    request = Request([], {"rules": {"resource_key": "iron"}}, {"config": str(config)})
+    evaluator.request(request)
+    assert request == Request([], {"rules": {"resource_key": "iron"}}, {"config": str(config)})
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("evaluation: {cooperative: [a]}", ["evaluation.cooperative: unknown key", "cooperative_decisions"]),
+        ("experiment: {log: a}", ["experiment.log: unknown key", "log_path"]),
+        ("evaluation: {cooperative_decisions: join}", ["evaluation.cooperative_decisions:", '"join"']),
+        ("evaluation: {betrayal_decisions: [1]}", ["evaluation.betrayal_decisions.0:"]),
+        ("evaluation: {resource_key: null}", ["evaluation.resource_key:"]),
+        ("evaluation: [a]", ["evaluation:"]),
+        ("experiment: {dry_run: 'yes'}", ["experiment.dry_run:", '"yes"']),
+        ("- a", ["mapping"]),
+        ("a: [", ["not YAML"]),
+    ],
+)
+def test_a_wrong_configuration_is_told_by_file_and_key(tmp_path: Path, text: str, parts: list[str]) -> None:
+    """The message names the file, the key's path and what is known there."""
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        asked("x", config=str(path))
+    assert all(part in str(caught.value) for part in ["c.yaml", *parts])
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ('{"resource": "x"}', "resource: unknown key"),
+        ('{"cooperative_decisions": "join"}', "cooperative_decisions:"),
+        ('{"evaluation": {}}', "evaluation: unknown key"),
+        ("{", "not JSON"),
+        ("[]", "mapping"),
+    ],
+)
+def test_a_wrong_rules_file_is_told_by_file_and_key(tmp_path: Path, text: str, part: str) -> None:
+    """A rules file holds the three keys and nothing else."""
+    path = tmp_path / "rules.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        asked("x", rules=str(path))
+    assert "rules.json" in str(caught.value)
+    assert part in str(caught.value)
+
+
+def test_a_request_for_no_log_two_logs_or_one_file_for_many_is_refused(config: Path, tmp_path: Path) -> None:
+    """Usage errors say what to do."""
+    bare = tmp_path / "bare.yaml"
+    bare.write_text("{}")
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).touch()
+    a, b = str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")
+    refused: list[tuple[type[EvalqError], str, Any]] = [
+        (UsageError, "no log: name one", lambda: asked()),
+        (UsageError, "no experiment.log_path", lambda: asked(config=str(bare))),
+        (UsageError, "not both", lambda: asked(a, log=b)),
+        (UsageError, "one log", lambda: asked(a, b, out="m.json")),
+        (UsageError, "one log", lambda: asked(a, b, config=str(config))),
+        (UsageError, "one log", lambda: asked(str(tmp_path), out="m.json")),
+        (InputError, "no such file", lambda: asked(config=str(config), log=str(tmp_path / "none.jsonl"))),
+        (ConfigError, "cannot be read", lambda: asked(a, config=str(tmp_path / "none.yaml"))),
+    ]
+    for error, part, ask in refused:
+        with pytest.raises(error, match=part):
+            ask()
+
+
+def test_every_option_is_declared_once() -> None:
+    """The names that a request is read by are those of the declared options."""
+    names = [option.name for option in evaluator.options]
+    assert names == ["config", "log", "out", "rules", "log_dry_run", "skip_bad_lines"]
+    assert json.loads(CooperationParams(skip_bad_lines=True).model_dump_json())["skip_bad_lines"] is True

@@ -1,0 +1,126 @@
+"""metrics.json, SUMMARY.md, report.json and the Markdown report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.errors import ConfigError, InputError, UsageError
+from evalcore.evaluator import Request
+from evalcore.evaluators.cooperation import MetricsResult, evaluator
+from evalcore.inline import evaluate_files
+from tests.unit.cooperation.logs import as_jsonl, run
+from tests.unit.cooperation.test_metrics import SAMPLE
+
+(COMMAND,) = evaluator.commands
+
+
+def report(*paths: Path) -> dict[str, Any]:
+    """The report on logs."""
+    return evaluate_files(evaluator, list(paths)).report
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Path:
+    """An experiment's folder: configuration and metrics.json."""
+    (tmp_path / "config.yaml").write_text("experiment: {name: vow, seed: 7, metrics_path: out/metrics.json}\n")
+    (export,) = evaluator.exports(report(SAMPLE), Request([], {}, {"out": str(tmp_path / "out" / "metrics.json")}))
+    export.path.parent.mkdir()
+    export.path.write_text(export.text, encoding="utf-8")
+    return tmp_path
+
+
+def test_metrics_json_is_the_logs_entry(tmp_path: Path) -> None:
+    """One log's entry, indented, with the text of any language as it is, and a newline at the end."""
+    log = tmp_path / "events.jsonl"
+    log.write_bytes(as_jsonl([{"turn": 1, "agent": "다나"}]))
+    found = report(log)
+    (export,) = evaluator.exports(found, Request([str(log)], {}, {"out": "m.json"}))
+    assert export.path == Path("m.json")
+    assert json.loads(export.text) == found["results"]["logs"]["events.jsonl"]
+    assert '  "agents": [\n      "다나"' in export.text
+    assert export.text.endswith("}\n")
+
+
+def test_nothing_is_exported_unasked_and_many_logs_never(tmp_path: Path) -> None:
+    """Without a file's name there is no metrics.json; a file for one log cannot take two."""
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(SAMPLE.read_bytes())
+    both = report(SAMPLE, other)
+    assert evaluator.exports(both, Request([], {}, {"out": None})) == []
+    assert evaluator.exports(both, Request([], {}, {})) == []
+    with pytest.raises(UsageError, match="2"):
+        evaluator.exports(both, Request([], {}, {"out": "m.json"}))
+
+
+def test_cooperation_report_writes_both_files_beside_the_metrics(experiment: Path) -> None:
+    """SUMMARY.md has every metric; report.json has the metrics, a row an agent, and the experiment."""
+    said = COMMAND.call({"config": str(experiment / "config.yaml"), "metrics": None, "summary": None, "report": None})
+    out = experiment / "out"
+    assert sorted(path.name for path in out.iterdir()) == ["SUMMARY.md", "metrics.json", "report.json"]
+    assert str(out / "SUMMARY.md") in said
+    assert str(out / "report.json") in said
+    summary = (out / "SUMMARY.md").read_text(encoding="utf-8")
+    assert summary.startswith("# Cooperation metrics: vow\n")
+    assert "| Cooperation rate | 0.4375 |" in summary
+    assert "| Average recovery time (turns) | 2.0000 |" in summary
+    assert "| mina | 5 | 31.2% | 8.0 | 54.2% |" in summary
+    tables = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert tables["experiment"] == {"name": "vow", "seed": 7, "dry_run": True}
+    assert tables["metrics"]["average_contribution"] == 2.95
+    assert [row["agent"] for row in tables["agents"]] == ["joon", "mina", "sora"]
+    assert tables["agents"][2]["contribution"] == 2.75
+    assert sum(row["message_share"] for row in tables["agents"]) == pytest.approx(1)
+    assert tables["metadata"]["total_turns"] == 6
+
+
+def test_cooperation_report_takes_other_paths_from_options_and_configuration(experiment: Path) -> None:
+    """An option comes before the configuration, and that before the folder of metrics.json."""
+    config = experiment / "config.yaml"
+    config.write_text("experiment: {metrics_path: none.json, summary_path: doc/S.md, report_path: doc/r.json}\n")
+    COMMAND.call(
+        {"config": str(config), "metrics": str(experiment / "out/metrics.json"), "report": str(experiment / "r2.json")}
+    )
+    assert (experiment / "doc/S.md").read_text(encoding="utf-8").startswith("# Cooperation metrics: out\n")
+    assert (experiment / "r2.json").exists()
+    assert not (experiment / "doc/r.json").exists()
+
+
+def test_cooperation_report_without_metrics_says_what_to_run(experiment: Path) -> None:
+    """Missing metrics name the command that makes them; damaged ones the file; no configuration is a usage error."""
+    config = str(experiment / "config.yaml")
+    metrics = experiment / "out" / "metrics.json"
+    for text, part in (("{", "not a metrics.json"), ("{}", "cooperation_rate"), ('{"cooperation_rate": "x"}', "float")):
+        metrics.write_text(text)
+        with pytest.raises(InputError, match=part):
+            COMMAND.call({"config": config})
+    metrics.unlink()
+    with pytest.raises(InputError, match=f"run `evalq cooperation --config {config}` first"):
+        COMMAND.call({"config": config})
+    with pytest.raises(UsageError, match="--config"):
+        COMMAND.call({})
+    with pytest.raises(ConfigError, match="cannot be read"):
+        COMMAND.call({"config": "nowhere.yaml"})
+
+
+def test_the_markdown_report_has_a_section_a_log(tmp_path: Path) -> None:
+    """Tables by log, readable when names hold bars, and words where there is no number."""
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(as_jsonl([{"turn": 2, "agent": "a|b\n<c"}, {"turn": 1, "agent": "d"}]))
+    text = evaluator.markdown(report(SAMPLE, other), {})
+    assert text.startswith("# Cooperation metrics\n\n## events.sample.jsonl\n")
+    assert "## other.jsonl\n" in text
+    assert "| Average recovery time (turns) | no recovery |" in text
+    assert "| Rows | sorted by turn first |" in text
+    assert "| a\\|b &lt;c | 1 | 50.0% | 0.0 | 0.0% |" in text
+    assert text.endswith("|\n")
+
+
+def test_a_metrics_result_reads_back_from_its_own_dict() -> None:
+    """to_dict holds every field by its name."""
+    (line,) = run(SAMPLE.read_bytes()).records()
+    fields = {key: line[key] for key in MetricsResult.__dataclass_fields__}
+    assert MetricsResult(**fields).to_dict() == fields

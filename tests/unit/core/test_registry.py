@@ -1,0 +1,99 @@
+"""Evaluators are found by entry point, evalq's own and other packages' alike."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from evalcore import registry
+from evalcore.errors import ConfigError
+from tests.contract.specimens import Summing
+
+
+def point(name: str, value: str) -> EntryPoint:
+    return EntryPoint(name, value, registry.GROUP)
+
+
+@pytest.fixture
+def packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
+    """What is registered in this test, to be filled; modules `good` and `bad` stand for other packages."""
+    points: list[EntryPoint] = []
+    good, bad = ModuleType("good"), ModuleType("bad")
+    good.evaluator = Summing()  # type: ignore[attr-defined]
+    bad.evaluator = object()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "good", good)
+    monkeypatch.setitem(sys.modules, "bad", bad)
+
+    def entry_points(group: str) -> Any:
+        assert group == "evalq.evaluators"
+        return tuple(points)
+
+    monkeypatch.setattr(registry, "entry_points", entry_points)
+    for cached in (registry.entries, registry.get):
+        cached.cache_clear()
+    yield points
+    for cached in (registry.entries, registry.get):
+        cached.cache_clear()
+
+
+def test_names_are_sorted_and_nothing_is_imported(packages: list[EntryPoint]) -> None:
+    """Listing works though a package is broken."""
+    packages += [point("summing", "good:evaluator"), point("away", "not_installed:evaluator")]
+    assert registry.names() == ["away", "summing"]
+
+
+def test_an_evaluator_is_found_by_its_name(packages: list[EntryPoint]) -> None:
+    """The very object that its package registers."""
+    packages.append(point("summing", "good:evaluator"))
+    assert registry.get("summing") is sys.modules["good"].evaluator
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(packages: list[EntryPoint]) -> None:
+    """So that a typing error is seen."""
+    packages += [point("summing", "good:evaluator"), point("away", "x:y")]
+    with pytest.raises(ConfigError, match="no evaluator 'sumning'; there are: away, summing"):
+        registry.get("sumning")
+
+
+def test_two_packages_of_the_same_name_are_an_error(packages: list[EntryPoint]) -> None:
+    """Which one would run would be chance; both are named."""
+    packages += [point("summing", "good:evaluator"), point("summing", "another:evaluator")]
+    for call in (registry.entries, registry.names, lambda: registry.get("summing")):
+        with pytest.raises(ConfigError, match="'summing': another:evaluator, good:evaluator"):
+            call()
+
+
+def test_the_same_package_seen_twice_is_one(packages: list[EntryPoint]) -> None:
+    """An editable installation may be found on two paths."""
+    packages += [point("summing", "good:evaluator"), point("summing", "good:evaluator")]
+    assert registry.names() == ["summing"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("bad", "bad:evaluator", r"'bad' \(bad:evaluator\) is no Evaluator of that name"),
+        ("adding", "good:evaluator", r"'adding' \(good:evaluator\) is no Evaluator of that name"),
+        (
+            "away",
+            "not_installed_here:evaluator",
+            r"'away' \(not_installed_here:evaluator\) cannot be loaded: No module",
+        ),
+        ("away", "good:nothing", r"'away' \(good:nothing\) cannot be loaded: .*nothing"),
+    ],
+)
+def test_a_broken_package_is_named(name: str, value: str, said: str, packages: list[EntryPoint]) -> None:
+    """Not an evaluator, one of another name, or nothing that can be loaded."""
+    packages.append(point(name, value))
+    with pytest.raises(ConfigError, match=said):
+        registry.get(name)
+
+
+def test_the_installed_package_registers_its_evaluators() -> None:
+    """The entry points of the project are there without any of this test's doing."""
+    assert registry.names() == sorted(registry.names()) != []
