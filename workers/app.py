@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from celery import Celery
-from kombu.entity import Queue
+from kombu.entity import Exchange, Queue
 
 from evalcore.plan import QUEUE_CLASSES, queue_name
 from evalcore.version import code_version
@@ -25,9 +25,9 @@ def make_app(settings: Settings) -> Celery:
 
 
 def _configuration(settings: Settings) -> dict[str, Any]:
-    queues = [
-        Queue(queue_name(name, code_version()), routing_key=queue_name(name, code_version())) for name in QUEUE_CLASSES
-    ]
+    names = [queue_name(name, code_version()) for name in QUEUE_CLASSES]
+    # The default exchange needs no binding, so a server that lost everything needs no new declaration.
+    queues = [Queue(name, Exchange(""), routing_key=name) for name in names]
     return {
         "broker_url": celery_url(settings.broker),
         "broker_connection_retry_on_startup": True,

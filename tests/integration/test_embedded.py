@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import info, start_evalq, wait_until
+from tests.integration.harness import info, remove, short_folder, start_evalq, wait_until
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A folder for temporary files, with a path short enough for sockets."""
+    folder = short_folder()
+    yield folder
+    remove(folder)
 
 
 def _processes(mark: str) -> list[str]:
-    """Command lines of this machine's processes that hold ``mark``."""
-    listed = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if mark in line]
+    """Command lines of processes that were given ``mark``, or work in a folder of that name."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if mark in line or mark in str((process / "cwd").readlink()):
+                found.append(line)
+    return found
 
 
 @pytest.mark.parametrize("signal", [9, 15, 2], ids=["SIGKILL", "SIGTERM", "SIGINT"])
-def test_nothing_outlives_a_killed_command(data: Path, tmp_path: Path, signal: int) -> None:
+def test_nothing_outlives_a_killed_command(data: Path, tmp_path: Path, scratch: Path, signal: int) -> None:
     """Server, workers and their temporary folders are gone after the command is, however it ended."""
-    scratch = tmp_path / "t"
-    scratch.mkdir()
     args = ("planagent", "rows.csv", "--workers", "2", "--chunk-size", "100", "--out", tmp_path / "run")
     command = start_evalq(*args, cwd=data, TMPDIR=str(scratch))
     wait_until(lambda: info(tmp_path / "run").get("progress"), "the run is under way")
-    server = wait_until(lambda: [p for p in _processes(str(scratch)) if "unixsocket" in p], "its server is seen")
-    assert any("--port 0" in line for line in server), "no TCP port is opened"
+    started = _processes(str(scratch))
+    assert any("--port 0 --unixsocket" in line for line in started), "a server without a TCP port"
+    assert any("producer.cli worker" in line for line in started)
     os.kill(command.pid, signal)
     command.communicate()
     wait_until(lambda: not _processes(str(scratch)), "all processes of the command have ended")
     wait_until(lambda: not list(scratch.iterdir()), "its temporary folders are gone")
 
 
-def test_the_socket_is_the_user_s_alone(data: Path, tmp_path: Path) -> None:
+def test_the_socket_is_the_user_s_alone(data: Path, tmp_path: Path, scratch: Path) -> None:
     """Nobody else may connect: the folder and the socket carry no rights for others."""
-    scratch = tmp_path / "t"
-    scratch.mkdir()
     args = ("planagent", "rows.csv", "--workers", "1", "--out", tmp_path / "run")
     command = start_evalq(*args, cwd=data, TMPDIR=str(scratch))
     socket = wait_until(lambda: list(scratch.glob("*/server.sock")), "the server's socket is there")[0]

@@ -1,5 +1,7 @@
--- Chunk entries behind those the ledger has; repeating it changes nothing. Returns the number of entries.
+-- Chunk entries behind those the ledger has; repeating it changes nothing. Returns the number of entries,
+-- or -1 for a run the ledger does not know.
 -- ARGV: ttl, seq of the first entry, seal ('' while the plan is open), entry...
+if redis.call('HEXISTS', KEYS[1], 'header') == 0 then return -1 end
 local have = redis.call('LLEN', KEYS[2])
 for i = 4, #ARGV do
   if tonumber(ARGV[2]) + i - 4 == have then

@@ -1,4 +1,4 @@
--- How a run stands. Returns {now, meta fields..., } as {now, meta (flat), suspects (flat: seq, reason), refused (flat), leases}.
+-- How a run stands: {now, meta (flat; empty for an unknown run), suspects (flat: seq, reason), refused (flat), leases}.
 -- A suspect is a published chunk without a live lease for longer than the grace. ARGV: ttl, grace ms
 local now = now_ms()
 local suspects, live = {}, 0
@@ -13,7 +13,8 @@ for i = 1, #suspects, 2 do
     table.insert(found, lease and 'lease_died' or 'lost')
   end
 end
-local meta = redis.call('HGETALL', KEYS[1])
+local meta = {}
+if redis.call('HEXISTS', KEYS[1], 'header') == 1 then meta = redis.call('HGETALL', KEYS[1]) end
 for i = 1, #meta, 2 do
   if meta[i] == 'header' then meta[i + 1] = '' end
 end
