@@ -28,7 +28,8 @@ __all__ = ["Driver", "Standing", "drive_inline"]
 
 PLAN_STEP = 4
 FETCH_STEP = 8
-IDLE_SECONDS = 0.01
+SYNC_STEP = 16
+IDLE_SECONDS = 0.02
 PATIENCE_SECONDS = 120.0
 
 
@@ -79,6 +80,7 @@ class Driver:
         self._sent: dict[int, int] = {}
         self._epoch = 0
         self._looked = 0.0
+        self._settled = collector.next
         self.standing = Standing(0, 0, job.total_bytes)
 
     def drive(self, watch: Watcher) -> None:
@@ -95,6 +97,7 @@ class Driver:
                 self._patiently(self._look)
                 watch(self.standing)
                 self._looked = time.monotonic()
+        self._settle(at_once=True)
         self._ledger.close(self._job.run, "done")
         progress = self._ledger.look(self._job.run).progress
         self.standing = msgspec.structs.replace(self.standing, progress=progress)
@@ -125,9 +128,11 @@ class Driver:
     def _step(self) -> bool:
         """Some planning, publishing and collecting; False when there was nothing to do."""
         planned = self._plan()
-        published = self._publish()
         collected = self._collect()
-        return planned or published or collected
+        # Only these two make room or work for the window; what else can, the next look finds.
+        if planned or collected:
+            self._publish()
+        return planned or collected
 
     def _plan(self, ahead: int = 0) -> bool:
         """Cut and register a few chunks, unless the plan is more than two windows (or ``ahead``) in front."""
@@ -165,11 +170,16 @@ class Driver:
             if partial is None:
                 break
             self._take(chunks[seq], partial)
-        done = range(first, self._collector.next)
-        if done:
+        self._settle(at_once=False)
+        return self._collector.next > first
+
+    def _settle(self, *, at_once: bool) -> None:
+        """Sync what was collected to disk, some at a time, and let it leave the ledger."""
+        done = range(self._settled, self._collector.next)
+        if len(done) >= (1 if at_once else SYNC_STEP):
             self._collector.sync()
             self._ledger.trim(self._job.run, done)
-        return len(done) > 0
+            self._settled = self._collector.next
 
     def _take(self, chunk: Chunk, partial: Partial) -> None:
         self._collector.add(chunk, partial)
@@ -182,6 +192,7 @@ class Driver:
 
     def _look(self) -> bool:
         """The reconciler's look, and this producer's part in what it shows."""
+        self._settle(at_once=True)
         try:
             look = self._reconciler.tend(self._job.header)
         except Incomplete:

@@ -34,12 +34,7 @@ MAX_RECORD_BYTES = 64 << 20
 """A record longer than this is refused: it is nearly always a quote that was never closed."""
 
 BOM = b"\xef\xbb\xbf"
-_QUOTE, _NEWLINE = 0x22, 0x0A
-# What may stand before an opening quote and after a closing one; a quote beside a quote is an escaped one.
-_OPENS_AFTER = np.zeros(256, dtype=bool)
-_OPENS_AFTER[list(b',\n"')] = True
-_CLOSES_BEFORE = np.zeros(256, dtype=bool)
-_CLOSES_BEFORE[list(b',\r\n"')] = True
+_QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -87,9 +82,10 @@ def _scan(block: Buffer, fmt: Format) -> tuple[Positions, Positions]:
 def _check_quotes(data: NDArray[np.uint8], quotes: Positions) -> None:
     """Raise QuoteFault at the first opening or closing quote with an illegal neighbour."""
     opening, closing = quotes[0::2], quotes[1::2]
-    before = data[opening - 1]
-    bad_open = opening[~_OPENS_AFTER[before] & (opening > 0)]
-    bad_close = closing[~_CLOSES_BEFORE[data[closing + 1]]] if len(closing) else closing
+    before, after = data[opening - 1], data[closing + 1]
+    opens = (before == _QUOTE) | (before == _COMMA) | (before == _NEWLINE) | (opening == 0)
+    closes = (after == _QUOTE) | (after == _COMMA) | (after == _NEWLINE) | (after == _RETURN)
+    bad_open, bad_close = opening[~opens], closing[~closes]
     if len(bad_open) and (not len(bad_close) or bad_open[0] < bad_close[0]):
         raise QuoteFault(int(bad_open[0]), "broken quoting: a quote inside a field that does not begin with one")
     if len(bad_close):

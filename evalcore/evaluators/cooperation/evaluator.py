@@ -46,7 +46,7 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
         Option(("--skip-bad-lines",), "drop faulty lines and count them", "bool", param="skip_bad_lines"),
     )
     commands = (COMMAND,)
-    demo_records = 100_000
+    demo_records = 200_000
     Params = CooperationParams
     State = CooperationState
 

@@ -1,0 +1,83 @@
+"""The report as Markdown: the seed's template, filled from report.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evalcore.canonical import Json
+from evalcore.evaluators.planagent.notes import escaped, notes
+from evalcore.evaluators.planagent.section import round_order
+from evalcore.evaluators.planagent.texts import LANGUAGES, TEXTS, Texts
+
+__all__ = ["LANGUAGES", "render"]
+
+
+def render(report: Mapping[str, Json], lang: str) -> str:
+    """The template once for every input of ``report``, in ``lang`` ("ko" or "en"). Raises KeyError for another."""
+    results = report["results"]
+    files = results.get("files") or {report["inputs"][0]["name"]: results}
+    pages = []
+    for given in report["inputs"]:
+        name = given["name"]
+        pages.append(_page(name, given["records"], files[name], report["params"]["rules"], TEXTS[lang]))
+    return "\n".join(pages)
+
+
+def _page(name: str, records: int, results: Mapping[str, Json], rules: Mapping[str, str], text: Texts) -> str:
+    rounds = sorted(results["rounds"], key=round_order)
+    unscored = results["set"]["unscored"]
+    left_out = f" ({text.unscored.format(count=unscored)})" if unscored else ""
+    lines = [
+        f"# {text.title}",
+        f"- {text.data}: {escaped(name)}",
+        f"- {text.items}: {records}{left_out}",
+        f"- {text.runs}: {', '.join(escaped(round_, text.blank) for round_ in rounds)}",
+        "",
+        f"## {text.basis}",
+        *(f"- {line}" for line in _basis(rules, text)),
+        "",
+        f"## {text.metrics}",
+        *(f"{number}) {line}" for number, line in enumerate(_metrics(results, rounds, rules, text), start=1)),
+        "",
+        f"## {text.notes}",
+        *notes(results, rounds, text),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _basis(rules: Mapping[str, str], text: Texts) -> list[str]:
+    llm = [text.llm_basis] if rules["accuracy"] == "llm_when_present" else []
+    return [
+        text.intent_basis,
+        *llm,
+        text.stability_basis[rules["stability"]],
+        text.consistency_basis,
+        text.speed_basis[rules["speed"]],
+    ]
+
+
+def _metrics(results: Mapping[str, Json], rounds: list[str], rules: Mapping[str, str], text: Texts) -> list[str]:
+    parts = [(escaped(name, text.blank), results["rounds"][name]) for name in rounds] + [(text.whole, results["set"])]
+
+    def row(key: str) -> str:
+        return ", ".join(f"{name}: {_number(part[key])}" for name, part in parts)
+
+    speed = ", ".join(f"{name}: {_speed(part['speed'], rules, text)}" for name, part in parts)
+    return [
+        f"{text.intent} — {row('intent')}",
+        f"{text.accuracy} — {row('accuracy')}",
+        f"{text.consistency} — {_number(results['consistency']['score'])}",
+        f"{text.speed} — {speed}",
+        f"{text.stability} — {_number(results['set']['stability'][rules['stability']])}",
+    ]
+
+
+def _speed(speed: Mapping[str, Json], rules: Mapping[str, str], text: Texts) -> str:
+    if speed["mean_seconds"] is None:
+        return "-"
+    points = _number(speed["mean_points"]) if rules["speed"] == "mean_of_points" else str(speed["points_of_mean"])
+    return f"{_number(speed['mean_seconds'])}{text.second} / {points}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,160 @@
+"""What changes a plan agent's scores: bands, patterns, readings and limits, with the specification's defaults."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from evalcore.evaluator import Params
+
+__all__ = ["KINDS", "TOP_SCORE", "Diagnostic", "Form", "Kind", "Mask", "PlanParams", "RatioBand", "Rules", "SpeedBand"]
+
+Kind = Literal["message", "formType", "multiSelectAllowYn", "actionType", "dataKey", "buttonKey"]
+KINDS: tuple[Kind, ...] = ("message", "formType", "multiSelectAllowYn", "actionType", "dataKey", "buttonKey")
+TOP_SCORE = 5
+"""Scores and points run from 0 to this."""
+
+Points = Field(ge=0, le=TOP_SCORE)
+
+_QUOTED = r'["“](?P<want>[^"“”]+)["”]'
+_ITEM = r"(?:해당\s*항목의\s*)?"
+_IN_VALUE = r"value\s*(?:내\s*|\.\s*)"
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from None
+
+
+class Rules(Params):
+    """Which of two readings the printed table takes; the report's JSON holds both in any case."""
+
+    speed: Literal["band_of_mean", "mean_of_points"] = "band_of_mean"
+    stability: Literal["score_zero", "error_or_empty"] = "score_zero"
+    accuracy: Literal["heuristic", "llm_when_present"] = "heuristic"
+
+
+class Form(Params):
+    """How a check of one kind is written: ``pattern`` is what follows the number, its group "want" the value."""
+
+    kind: Kind
+    pattern: str
+
+    @field_validator("pattern")
+    @classmethod
+    def _has_want(cls, pattern: str) -> str:
+        if "want" not in _compiled(pattern).groupindex:
+            raise ValueError("the pattern must have a group named 'want'")
+        return pattern
+
+
+class RatioBand(Params):
+    """``points`` for a pass ratio of at least ``over``/``under``, compared in integers."""
+
+    over: int = Field(ge=0)
+    under: int = Field(ge=1)
+    points: int = Points
+
+
+class SpeedBand(Params):
+    """``points`` for up to ``seconds``, inclusive."""
+
+    seconds: float = Field(ge=0, allow_inf_nan=False)
+    points: int = Points
+
+
+class Mask(Params):
+    """What varies within one pattern of error text: matches of ``pattern`` are replaced before counting."""
+
+    pattern: str
+    replacement: str
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        return _compiled(pattern).pattern
+
+
+class Diagnostic(Params):
+    """A kind of check is suspect when it passes in a smaller share than ``share`` of ``checks`` or more."""
+
+    share: float = Field(default=0.01, ge=0, le=1)
+    checks: int = Field(default=20, ge=1)
+
+    def suspects(self, passed: int, judged: int) -> bool:
+        """Whether ``passed`` of ``judged`` is too few, computed without rounding."""
+        return judged >= self.checks and passed < Fraction(str(self.share)) * judged
+
+
+class PlanParams(Params):
+    """The specification's section 4 as data."""
+
+    rules: Rules = Rules()
+    numbering: str = r"\s*(?:\d+\s*[.)]\s*)?"
+    forms: tuple[Form, ...] = (
+        Form(
+            kind="message",
+            pattern=r'assistantMessage\s*에\s*["“](?P<want>.+?)["”]\s*[과와]\s*관련된\s*내용이\s*언급되어\s*있는가',
+        ),
+        Form(
+            kind="formType", pattern=rf"(?:dataUIList\s*내\s*)?formType\s*값이\s*{_QUOTED}\s*인\s*항목이\s*존재하는가"
+        ),
+        Form(
+            kind="multiSelectAllowYn",
+            pattern=_ITEM + r'multiSelectAllowYn\s*값이\s*["“]?(?P<want>(?i:true|false))["”]?\s*인가',
+        ),
+        Form(kind="actionType", pattern=rf"{_ITEM}actionType\s*값이\s*{_QUOTED}\s*인가"),
+        Form(kind="dataKey", pattern=rf"{_ITEM}{_IN_VALUE}dataKey\s*값이\s*{_QUOTED}\s*인가"),
+        Form(kind="buttonKey", pattern=rf"{_ITEM}{_IN_VALUE}buttonKey\s*값이\s*{_QUOTED}\s*인가"),
+    )
+    ratio_bands: tuple[RatioBand, ...] = (
+        RatioBand(over=1, under=1, points=5),
+        RatioBand(over=3, under=4, points=4),
+        RatioBand(over=1, under=2, points=3),
+        RatioBand(over=1, under=4, points=2),
+    )
+    any_pass_points: int = Field(default=1, ge=0, le=TOP_SCORE)
+    speed_bands: tuple[SpeedBand, ...] = (
+        SpeedBand(seconds=5, points=5),
+        SpeedBand(seconds=8, points=4),
+        SpeedBand(seconds=10, points=3),
+        SpeedBand(seconds=15, points=2),
+        SpeedBand(seconds=20, points=1),
+    )
+    pass_mark: int = Field(default=3, ge=0, le=TOP_SCORE)
+    """Consistency: a score from here on is a pass."""
+    no_error: tuple[str, ...] = ("null", "false", "[]", "{}")
+    """Texts of the column `오류` that say there is none (any case), besides white space."""
+    error_masks: tuple[Mask, ...] = (
+        Mask(pattern=r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\b[0-9a-fA-F]{16,}\b", replacement="<id>"),
+        Mask(pattern=r"\d+", replacement="<n>"),
+    )
+    diagnostic: Diagnostic = Diagnostic()
+    low_score: int = Field(default=2, ge=0, le=TOP_SCORE)
+    """Rows of this score or less are searched for patterns."""
+    slow_points: tuple[int, ...] = (2, 3)
+    """Rows of these speed points are searched for patterns."""
+    stability_warning: float = Field(default=0.01, ge=0, le=1)
+    """From this share of stability failures on, the operating checklist warns."""
+    top: int = Field(default=10, ge=1)
+    """How many patterns of a kind are shown; the rest is counted as other."""
+
+    @field_validator("numbering")
+    @classmethod
+    def _compiles(cls, numbering: str) -> str:
+        return _compiled(numbering).pattern
+
+    @model_validator(mode="after")
+    def _bands_in_order(self) -> Self:
+        ratios = [Fraction(band.over, band.under) for band in self.ratio_bands]
+        seconds = [band.seconds for band in self.speed_bands]
+        if ratios != sorted(ratios, reverse=True):
+            raise ValueError("ratio_bands must fall: the highest ratio first")
+        if seconds != sorted(seconds):
+            raise ValueError("speed_bands must rise: the fewest seconds first")
+        return self

@@ -1,0 +1,73 @@
+"""The rules that turn one row into a score: what forces a zero, what speed earns, how an error is grouped."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from functools import lru_cache
+from typing import Any
+
+from evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
+from evalcore.evaluators.planagent.params import Mask, PlanParams, SpeedBand
+
+__all__ = ["EMPTY", "ERROR", "UNPARSABLE", "ErrorTexts", "SpeedScale", "is_error"]
+
+ERROR, UNPARSABLE, EMPTY = "error", "unparsable", "empty"
+"""Why a row is 0 without its checks being judged."""
+
+MAX_TEXT = 600
+MAX_PATTERN = 160
+
+
+def is_error(value: Any) -> bool:
+    """Whether a JSON ``error`` holds something other than white space, null, false or an empty container."""
+    if isinstance(value, str):
+        return bool(value.strip())
+    if isinstance(value, (list, dict)):
+        return bool(value)
+    return value is not None and value is not False
+
+
+class ErrorTexts:
+    """Finds the error of a row, and the pattern its text is counted under."""
+
+    def __init__(self, no_error: tuple[str, ...], masks: tuple[Mask, ...]) -> None:
+        self._no_error = frozenset(text.casefold() for text in no_error)
+        self._masks = [(re.compile(mask.pattern), mask.replacement) for mask in masks]
+
+    @classmethod
+    def of(cls, params: PlanParams) -> ErrorTexts:
+        """The rules of ``params``."""
+        return _error_texts(params.no_error, params.error_masks)
+
+    def find(self, column: str, answer: Answer | None) -> str | None:
+        """The text of the column's error, else of the answer's, cut to MAX_TEXT; None where there is none."""
+        if column and (text := shortened(column, MAX_TEXT)) and text.casefold() not in self._no_error:
+            return text
+        error = None if answer is None else answer.error
+        if error is None or error == "" or not is_error(error):
+            return None
+        return shortened(plain_text(error), MAX_TEXT)
+
+    def pattern(self, text: str) -> str:
+        """``text`` with what varies from row to row masked."""
+        for mask, replacement in self._masks:
+            text = mask.sub(replacement.replace("\\", "\\\\"), text)
+        return shortened(text, MAX_PATTERN)
+
+
+@lru_cache(maxsize=8)
+def _error_texts(no_error: tuple[str, ...], masks: tuple[Mask, ...]) -> ErrorTexts:
+    return ErrorTexts(no_error, masks)
+
+
+class SpeedScale:
+    """Points for seconds: those of the first band they do not exceed, 0 beyond the last."""
+
+    def __init__(self, bands: tuple[SpeedBand, ...]) -> None:
+        self._limits = [band.seconds for band in bands]
+        self._points = [*(band.points for band in bands), 0]
+
+    def points(self, seconds: float) -> int:
+        """The points ``seconds`` earn."""
+        return self._points[bisect_left(self._limits, seconds)]

@@ -1,0 +1,197 @@
+"""The words of the Markdown report, in Korean and English; the Korean ones are the seed's template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ["LANGUAGES", "TEXTS", "Texts"]
+
+
+class Texts(NamedTuple):
+    """Everything the report says in one language; braces are filled in by ``str.format``."""
+
+    title: str
+    data: str
+    items: str
+    unscored: str
+    runs: str
+    basis: str
+    intent_basis: str
+    consistency_basis: str
+    stability_basis: Mapping[str, str]
+    speed_basis: Mapping[str, str]
+    llm_basis: str
+    metrics: str
+    intent: str
+    accuracy: str
+    consistency: str
+    speed: str
+    stability: str
+    whole: str
+    second: str
+    notes: str
+    score_counts: str
+    speed_counts: str
+    failures: str
+    reasons: Mapping[str, str]
+    insights: str
+    suspect: str
+    found: str
+    not_found: str
+    low: str
+    slow: str
+    by_set: str
+    by_category: str
+    by_form: str
+    by_miss: str
+    check_rates: str
+    set_rates: str
+    category_rates: str
+    rate_header: tuple[str, ...]
+    llm: str
+    llm_line: str
+    checklist: str
+    checklist_items: Mapping[str, str]
+    round: str
+    cause: str
+    amount: str
+    other: str
+    none: str
+    blank: str
+
+
+_KO = Texts(
+    title="실행 에이전트 스코어링 리포트",
+    data="데이터",
+    items="총 항목",
+    unscored="체크 항목을 읽을 수 없어 제외: {count}",
+    runs="실행",
+    basis="산출 기준",
+    intent_basis="의도/정확성: F 기대조건 + R 체크패스율 0~5 매핑",
+    consistency_basis="일관성: same-pass/fail(3점이상/미만) 기준",
+    stability_basis={
+        "score_zero": "안정성: 문항 점수 0이면 0점, 그 외 5점",
+        "error_or_empty": "안정성: error/empty 0점",
+    },
+    speed_basis={
+        "band_of_mean": "속도: 단일 루브릭(responseTimeSec), 평균 초의 구간 점수",
+        "mean_of_points": "속도: 단일 루브릭(responseTimeSec), 행별 점수의 평균",
+    },
+    llm_basis="정확성: LLM 점수가 있는 행은 LLM 점수",
+    metrics="지표별 점수",
+    intent="의도 충족",
+    accuracy="정확성",
+    consistency="일관성",
+    speed="응답 속도 (단일)",
+    stability="안정성",
+    whole="세트",
+    second="초",
+    notes="분포/첨언",
+    score_counts="0~5 점수 분포",
+    speed_counts="속도 분포",
+    failures="안정성 실패(에러) 패턴",
+    reasons={"error": "오류", "unparsable": "Raw JSON 파싱 실패", "empty": "메시지와 목록이 모두 비어 있음"},
+    insights="정성 인사이트 Top 패턴",
+    suspect="{check} 체크는 {of}건 중 {passed}건만 통과했다.",
+    found="기대한 값은 {path} 에 있으며, 그 위치를 인정하면 {count}건이 통과한다.",
+    not_found="기대한 값은 dataUIList 안의 다른 위치에서도 발견되지 않았다.",
+    low="0~{up_to}점: {rows}행 ({share})",
+    slow="속도 {points}점: {rows}행 ({share})",
+    by_set="체크 구성",
+    by_category="카테고리",
+    by_form="요청 -> 응답 formType",
+    by_miss="실패한 체크",
+    check_rates="체크 종류별 실패율",
+    set_rates="체크 구성별 실패율",
+    category_rates="카테고리별 실패율",
+    rate_header=("", "행", "0~{up_to}점 행", "실패한 체크", "체크", "실패율"),
+    llm="LLM 점수와의 일치",
+    llm_line="{pairs}행: 일치 {exact}, 1점 이내 {within_one}, 평균 절대 차 {difference}, 가중 카파 {kappa}",
+    checklist="운영 체크리스트",
+    checklist_items={
+        "mapping": "Query ID-방/반복 매핑: Query ID {queries}개, 회차 {rounds}개, "
+        "회차가 빠진 Query ID {incomplete}개, 중복된 Query ID {repeated}개",
+        "heuristic": "F+R 휴리스틱 적용: {rows}행, LLM 점수 {with_llm_score}행, "
+        "읽을 수 없는 LLM 점수 {unreadable_llm_scores}행",
+        "low_scores": "낮은 점수 구간: {of}행 중 {rows}행, 오탐이 의심되는 체크 종류 {suspect_checks}개",
+        "speed": "느린 구간: {of}행 중 {rows}행, 응답 시간이 없는 행 {without_seconds}행",
+        "stability": "안정성 실패: {of}행 중 {failures}행 ({share}), 점검 기준 {limit}",
+    },
+    round="회차",
+    cause="패턴",
+    amount="건수",
+    other="기타",
+    none="없음",
+    blank="(빈 값)",
+)
+
+_EN = Texts(
+    title="Plan agent scoring report",
+    data="Data",
+    items="Items",
+    unscored="left out, no check could be read: {count}",
+    runs="Runs",
+    basis="How it is computed",
+    intent_basis="Intent/accuracy: share of expected conditions met by the raw answer, mapped to 0-5",
+    consistency_basis="Consistency: same side of the pass mark (3 or more) in every round",
+    stability_basis={
+        "score_zero": "Stability: 0 for a row score of 0, otherwise 5",
+        "error_or_empty": "Stability: 0 for an error or an empty answer",
+    },
+    speed_basis={
+        "band_of_mean": "Speed: one rubric (responseTimeSec), the band of the mean seconds",
+        "mean_of_points": "Speed: one rubric (responseTimeSec), the mean of the rows' points",
+    },
+    llm_basis="Accuracy: the LLM's score in rows that have one",
+    metrics="Scores",
+    intent="Intent",
+    accuracy="Accuracy",
+    consistency="Consistency",
+    speed="Response time (single)",
+    stability="Stability",
+    whole="set",
+    second="s",
+    notes="Distributions and notes",
+    score_counts="Scores 0-5",
+    speed_counts="Speed points",
+    failures="Stability failures (errors)",
+    reasons={"error": "error", "unparsable": "Raw JSON unparsable", "empty": "message and list both empty"},
+    insights="Top patterns",
+    suspect="Of {of} {check} checks only {passed} passed.",
+    found="The wanted values stand at {path}; counted there, {count} would pass.",
+    not_found="The wanted values stand nowhere else in dataUIList either.",
+    low="0 to {up_to} points: {rows} rows ({share})",
+    slow="Speed points {points}: {rows} rows ({share})",
+    by_set="check set",
+    by_category="category",
+    by_form="form type asked -> answered",
+    by_miss="failed check",
+    check_rates="Failure rate by kind of check",
+    set_rates="Failure rate by check set",
+    category_rates="Failure rate by category",
+    rate_header=("", "rows", "rows of 0-{up_to}", "failed checks", "checks", "failure rate"),
+    llm="Agreement with the LLM's scores",
+    llm_line="{pairs} rows: exact {exact}, within one {within_one}, mean absolute difference {difference}, "
+    "weighted kappa {kappa}",
+    checklist="Operating checklist",
+    checklist_items={
+        "mapping": "Query IDs to rounds: {queries} Query IDs, {rounds} rounds, "
+        "{incomplete} Query IDs lack a round, {repeated} are repeated",
+        "heuristic": "Heuristic used for {rows} rows, an LLM score present in {with_llm_score}, "
+        "unreadable in {unreadable_llm_scores}",
+        "low_scores": "Low scores: {rows} of {of} rows, {suspect_checks} suspect kinds of check",
+        "speed": "Slow answers: {rows} of {of} rows, {without_seconds} rows without seconds",
+        "stability": "Stability failures: {failures} of {of} rows ({share}); to be looked into from {limit} on",
+    },
+    round="round",
+    cause="pattern",
+    amount="count",
+    other="other",
+    none="none",
+    blank="(blank)",
+)
+
+TEXTS: Mapping[str, Texts] = {"ko": _KO, "en": _EN}
+LANGUAGES = tuple(TEXTS)
+"""Languages of the report, the default first."""

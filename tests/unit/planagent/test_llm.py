@@ -1,0 +1,106 @@
+"""Scores a language model left in the input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
+from tests.unit.planagent.helpers import TWO_CHECKS, answer, evaluate, evaluation, row
+
+BAD = answer(items=[{"formType": "OTHER"}])
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [("3", 3.0), (" 4.5 ", 4.5), ("0", 0.0), ("5.0", 5.0), ("5.01", None), ("-1", None), ("n/a", None), ("nan", None)],
+)
+def test_a_score_is_a_number_from_zero_to_five(text: str, score: float | None) -> None:
+    """Anything else is kept as a score that cannot be read."""
+    found = read_llm_score(text, "DONE", "좋음")
+    assert found is not None
+    assert (found.score, found.state, found.comment) == (score, "DONE", "좋음")
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_no_text_is_no_score(text: str) -> None:
+    """A state or a comment alone makes none."""
+    assert read_llm_score(text, "FAILED", "x") is None
+
+
+def test_a_line_keeps_score_state_and_comment() -> None:
+    """Also in a row that has no check of its own."""
+    lines = evaluate(
+        [row("a", llm="4", state="DONE", comment='왜 "4"'), row("b", expected="?", llm="1"), row("c")]
+    ).lines
+    first, second, third = [msgspec.json.decode(line) for line in lines]
+    assert first["llm_score"] == {"score": 4.0, "state": "DONE", "comment": '왜 "4"'}
+    assert second["status"] == "unscored"
+    assert second["llm_score"]["score"] == 1.0
+    assert "llm_score" not in third
+
+
+def _results(folder: Path, accuracy: str) -> dict[str, Any]:
+    rows = [
+        row("a", llm="3"),
+        row("b", raw=BAD, llm="1"),
+        row("c", expected=TWO_CHECKS, llm="2.5"),
+        row("d", llm="bad"),
+        row("e"),
+        row("a", "2/1"),
+        row("b", "2/1", raw=BAD),
+    ]
+    found: dict[str, Any] = evaluation(folder, rows, {"rules": {"accuracy": accuracy}}).report["results"]
+    return found
+
+
+def test_agreement_with_our_scores_is_reported(tmp_path: Path) -> None:
+    """Pairs (5, 3), (0, 1) and (3, 2.5); the unreadable one is counted apart."""
+    got = _results(tmp_path, "heuristic")["llm"]
+    assert (got["pairs"], got["unreadable"], got["kappa_pairs"]) == (3, 1, 2)
+    assert got["exact"] == 0.0
+    assert got["within_one"] == 2 / 3
+    assert got["mean_absolute_difference"] == 3.5 / 3
+
+
+def test_the_llms_score_is_accuracy_only_where_asked_for(tmp_path: Path) -> None:
+    """It replaces ours in the rows that have a readable one; intent never changes."""
+    ours, theirs = _results(tmp_path, "heuristic"), _results(tmp_path, "llm_when_present")
+    assert ours["rounds"]["1/1"]["accuracy"] == ours["rounds"]["1/1"]["intent"] == 18 / 5
+    assert theirs["rounds"]["1/1"]["accuracy"] == (3 + 1 + 2.5 + 5 + 5) / 5
+    assert theirs["rounds"]["2/1"]["accuracy"] == 2.5
+    assert theirs["rounds"]["1/1"]["intent"] == 18 / 5
+    assert theirs["set"]["accuracy"] == (3.3 + 2.5) / 2
+    assert ours["set"]["accuracy_readings"] == theirs["set"]["accuracy_readings"]
+    assert (ours["checklist"][1]["rows"], theirs["checklist"][1]["rows"]) == (7, 4)
+
+
+def test_kappa_meets_a_value_worked_by_hand() -> None:
+    """Ratings 0, 0, 5, 5 against 0, 1, 5, 4, from the definition: mean squared distance over that of all pairs."""
+    ours, theirs = [0, 0, 5, 5], [0, 1, 5, 4]
+    observed = sum((a - b) ** 2 for a, b in zip(ours, theirs, strict=True)) / 4
+    by_chance = sum((a - b) ** 2 for a in ours for b in theirs) / 16
+    square = Agreement.of([(a, float(b)) for a, b in zip(ours, theirs, strict=True)]).square
+    assert weighted_kappa(square) == pytest.approx(1 - observed / by_chance)
+
+
+@pytest.mark.parametrize("pairs", [[], [(3, 3.0)] * 4])
+def test_kappa_is_null_where_chance_cannot_disagree(pairs: list[tuple[int, float | None]]) -> None:
+    """Nothing to divide by: no pairs, or one score on both sides."""
+    assert weighted_kappa(Agreement.of(pairs).square) is None
+
+
+pairs_of_scores = st.lists(st.tuples(st.integers(0, 5), st.none() | st.floats(0, 5)), max_size=12)
+
+
+@given(pairs_of_scores, pairs_of_scores)
+def test_agreements_add_up(first: list[tuple[int, float | None]], second: list[tuple[int, float | None]]) -> None:
+    """Two parts merged are the whole, to the last bit of the distances."""
+    merged = Agreement.of(first)
+    merged.merge(Agreement.of(second))
+    assert merged == Agreement.of(first + second)
