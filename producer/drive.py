@@ -51,13 +51,8 @@ def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:
     planner, total, done, records = Planner(job), job.total_bytes, 0, 0
     for chunk in planner.chunks():
         job.manifest.extend([chunk])
-        source = job.sources[chunk.input]
-        data = read_span(source.path, chunk.span)
-        if digest(data) != chunk.digest:
-            raise _changed(job, chunk)
-        batch = Batch(source.name, chunk.first_line, data, job.header.inputs[chunk.input].columns)
-        collector.add(chunk, encode(job.evaluator.evaluate(batch, job.params)))
-        done, records = done + len(data), records + chunk.records
+        collector.add(chunk, _evaluate(job, chunk, _read(job, chunk)))
+        done, records = done + chunk.end - chunk.start, records + chunk.records
         watch(Standing(records, done, total))
     assert planner.seal is not None  # the planner sets it when its chunks are exhausted
     job.manifest.close(planner.seal)
@@ -182,13 +177,20 @@ class Driver:
             self._settled = self._collector.next
 
     def _take(self, chunk: Chunk, partial: Partial) -> None:
-        self._collector.add(chunk, partial)
+        self._collector.add(chunk, partial if partial.data else self._again(chunk, partial.digest))
         standing = self.standing
         self.standing = msgspec.structs.replace(
             standing,
             records=standing.records + chunk.records,
             done_bytes=standing.done_bytes + chunk.end - chunk.start,
         )
+
+    def _again(self, chunk: Chunk, expected: str) -> Partial:
+        """An answer that another producer of this run has taken out of the ledger, computed here. Raises Divergent."""
+        partial = _evaluate(self._job, chunk, _read(self._job, chunk))
+        if partial.digest != expected:
+            raise Divergent(f"run {self._job.run}: chunk {chunk.seq} has another answer here than in the ledger")
+        return partial
 
     def _look(self) -> bool:
         """The reconciler's look, and this producer's part in what it shows."""
@@ -199,15 +201,16 @@ class Driver:
             self._establish()  # the server lost the run; the folder has all that was collected
             return True
         progress = look.progress
+        self._epoch = progress.epoch  # another producer of this run may have gone beyond
         if progress.divergent:
             raise Divergent(f"run {self._job.run} {progress.reason}; both answers are kept in the ledger")
         if progress.state == "failed":
             raise InfrastructureError(f"run {self._job.run} failed at {progress.reason}")
-        if progress.state != "open":
+        if progress.state not in ("open", "done"):
             raise Incomplete(f"run {self._job.run} was {progress.state} {progress.reason}".rstrip())
         for seq, reason in look.refused.items():
             if reason == CHANGED:
-                self._verify(self._job.manifest.chunks[seq])
+                _read(self._job, self._job.manifest.chunks[seq])
             self._blobs = True
             if self._room():
                 self._supply(seq)
@@ -218,18 +221,10 @@ class Driver:
 
     def _supply(self, seq: int) -> None:
         """Send a chunk's bytes by way of the ledger, then its message."""
-        data = self._verify(self._job.manifest.chunks[seq])
-        blob = pack(data)
+        blob = pack(_read(self._job, self._job.manifest.chunks[seq]))
         if self._ledger.supply(self._job.run, seq, blob):
             self._sent[seq] = len(blob)
             self._broker.publish(self._job.header.queue, self._job.run, self._epoch, [seq])
-
-    def _verify(self, chunk: Chunk) -> bytes:
-        """The chunk's bytes as this producer reads them. Raises InputChanged."""
-        data = read_span(self._job.sources[chunk.input].path, chunk.span)
-        if digest(data) != chunk.digest:
-            raise _changed(self._job, chunk)
-        return data
 
     def _patiently(self, step: Callable[[], bool]) -> bool:
         """Take a step; while the server is away, wait for it and take the step again."""
@@ -244,6 +239,17 @@ class Driver:
                 pause = min(2 * pause, 2.0)
 
 
-def _changed(job: Job, chunk: Chunk) -> InputChanged:
-    where = f"{job.sources[chunk.input].name}:{chunk.first_line}"
-    return InputChanged("an input changed while the run was reading it", [(where, "not the bytes that were planned")])
+def _read(job: Job, chunk: Chunk) -> bytes:
+    """The chunk's bytes as this producer reads them. Raises InputChanged."""
+    data = read_span(job.sources[chunk.input].path, chunk.span)
+    if digest(data) != chunk.digest:
+        where = f"{job.sources[chunk.input].name}:{chunk.first_line}"
+        reason = "not the bytes that were planned"
+        raise InputChanged("an input changed while the run was reading it", [(where, reason)])
+    return data
+
+
+def _evaluate(job: Job, chunk: Chunk, data: bytes) -> Partial:
+    """A chunk's answer, computed in this process."""
+    planned = job.header.inputs[chunk.input]
+    return encode(job.evaluator.evaluate(Batch(planned.name, chunk.first_line, data, planned.columns), job.params))

@@ -20,7 +20,15 @@ from evalcore.records.inputs import Source, discover, format_suffixes, read_colu
 from evalcore.version import code_version
 from producer.folder import Manifest, RunFolder
 
-__all__ = ["Asked", "Job"]
+__all__ = ["Asked", "Job", "RunExistsError"]
+
+
+class RunExistsError(Exception):
+    """A run of the same ``--once`` key, parameters and input was begun before, in ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.path = path
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -68,7 +76,7 @@ class Job:
     def start(cls, evaluator: Evaluator[Any, Any], request: Request, asked: Asked) -> Job:
         """A new run: inputs found and unpacked, columns checked, header and run.json written.
 
-        Raises InputError, ConfigError or UsageError, and leaves no folder behind then.
+        Raises InputError, ConfigError or UsageError, and leaves no folder behind then; RunExistsError for --once.
         """
         request = evaluator.request(request)
         params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
@@ -76,7 +84,10 @@ class Job:
             raise InputError("no input given: name files, folders, globs or - for standard input")
         sources = discover(request.inputs, format_suffixes(evaluator.format))
         run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
-        folder = RunFolder.create(asked.out or Path("evalq-runs") / run)
+        path = asked.out or Path("evalq-runs") / run
+        if asked.once and (path / "run.json").is_file() and RunFolder(path).info()["run"] == run:
+            raise RunExistsError(path)
+        folder = RunFolder.create(path)
         try:
             sources = [_absolute(spool(source, folder.spool)) for source in sources]
             header = _header(run, evaluator, params, sources, asked)

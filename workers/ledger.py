@@ -169,7 +169,7 @@ class Ledger:
     # -- collecting -------------------------------------------------------------------------------------
 
     def fetch(self, run: str, seqs: Sequence[int]) -> list[Partial | None]:
-        """The parts of ``seqs``; None for one that is not committed (or was trimmed)."""
+        """The answers of ``seqs``: None for one that is not committed, without data for one that was trimmed."""
         if not seqs:
             return []
         keys = _keys(run)
@@ -177,7 +177,7 @@ class Ledger:
         pipe.hmget(keys[2], [str(seq) for seq in seqs])
         pipe.hmget(keys[3], [str(seq) for seq in seqs])
         digests, parts = pipe.execute()
-        return [Partial(d.decode(), p) if d and p else None for d, p in zip(digests, parts, strict=True)]
+        return [Partial(d.decode(), p or b"") if d else None for d, p in zip(digests, parts, strict=True)]
 
     def trim(self, run: str, seqs: Sequence[int]) -> None:
         """Forget parts that are safe in the run folder; their digests stay."""

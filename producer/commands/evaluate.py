@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import click
@@ -40,7 +41,7 @@ def extra_command(command: Command) -> click.Command:
 
 
 def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> None:
-    from producer.job import Asked, Job
+    from producer.job import Asked, Job, RunExistsError
     from producer.outputs import check_output
     from producer.session import Place, carry_out, launch
 
@@ -75,6 +76,8 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> None:
         show(job.folder, evaluator, report, own, given)
         reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
         reporter.say(f"run {job.run}: {job.folder.path}")
+    except RunExistsError as earlier:
+        import_module("producer.commands.runs").follow(earlier.path, given)
     except EvalqError as error:
         reporter.event("error", message=str(error), exit_code=error.exit_code)
         raise

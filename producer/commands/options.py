@@ -76,7 +76,7 @@ def without(options: Iterable[click.Option], taken: Iterable[Option]) -> list[cl
 def click_option(option: Option) -> click.Option:
     """An evaluator's option for the command line."""
     kinds: dict[str, Any] = {"str": str, "int": int, "float": float, "path": click.Path(exists=True), "bool": None}
-    attrs: dict[str, Any] = {"help": option.help}
+    attrs: dict[str, Any] = {"help": option.help, "envvar": f"EVALQ_{option.name.upper()}"}
     if option.kind == "bool":
         attrs |= {"is_flag": True, "default": None}
     else:

@@ -16,7 +16,7 @@ from producer.commands import options as shared
 from producer.commands.evaluate import reporter_for, show
 from producer.folder import RunFolder
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "follow"]
 
 RUNS = Path("evalq-runs")
 _POLL_SECONDS = 0.2
@@ -107,6 +107,11 @@ def _resume(run: str | None, **given: Any) -> None:
     result = carry_out(job, place, reporter)
     show(folder, job.evaluator, result, job.request.options, given)
     reporter.event("done", run=job.run, folder=str(folder.path), records=result["records"])
+
+
+def follow(path: Path, given: dict[str, Any]) -> None:
+    """See the run in ``path`` to its end, driving it if nobody does, and show its report."""
+    _watch(str(path), **given)
 
 
 def _watch(run: str | None, **given: Any) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from evalcore import registry
-from tests.integration.harness import Fleet, Server, running_fleet, running_server
+from evalcore.evaluators.cooperation.sample import write_events
+from evalcore.evaluators.planagent.sample import write_rows
+from tests.integration.harness import Fleet, Server, evalq, running_fleet, running_server
+
+MID_ROWS = 30_000
+Calm = Callable[[str], Path]
 
 
 @pytest.fixture
@@ -27,13 +32,9 @@ def fleet(server: Server, data: Path) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with made inputs: rows.csv, small.csv, log.jsonl, shuffled.jsonl."""
-    from evalcore.evaluators.cooperation.sample import write_events
-    from evalcore.evaluators.planagent.sample import write_rows
-
-    assert {"planagent", "cooperation"} <= set(registry.names())
+    """A folder with made inputs: rows.csv, mid.csv, small.csv, log.jsonl, shuffled.jsonl."""
     folder = tmp_path_factory.mktemp("data")
-    for name, rows in (("rows.csv", 100_000), ("small.csv", 2_000)):
+    for name, rows in (("rows.csv", 100_000), ("mid.csv", MID_ROWS), ("small.csv", 2_000)):
         with (folder / name).open("w", encoding="utf-8", newline="") as out:
             write_rows(out, rows, seed=7)
     for name, shuffled in (("log.jsonl", False), ("shuffled.jsonl", True)):
@@ -43,19 +44,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def calm(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run folders of undisturbed inline runs over `data`: rows, small, log, shuffled."""
-    from tests.integration.harness import evalq
-
+def calm(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Calm:
+    """The folder of an undisturbed inline run over an input of `data`, made when first asked for."""
     folder = tmp_path_factory.mktemp("calm")
-    for name, command in (
-        ("rows.csv", "planagent"),
-        ("small.csv", "planagent"),
-        ("log.jsonl", "cooperation"),
-        ("shuffled.jsonl", "cooperation"),
-    ):
-        out = folder / name.partition(".")[0]
-        flag = "--out" if command == "planagent" else "--run-dir"
-        done = evalq(command, name, "--inline", flag, out, cwd=data)
+
+    @cache
+    def run(name: str) -> Path:
+        command = "planagent" if name.endswith(".csv") else "cooperation"
+        done = evalq(command, name, "--inline", "--run-dir", folder / name, "--format", "none", cwd=data)
         assert done.returncode == 0, done.stderr
-    return folder
+        return folder / name
+
+    return run

@@ -34,7 +34,7 @@ def _processes(mark: str) -> list[str]:
 @pytest.mark.parametrize("signal", [9, 15, 2], ids=["SIGKILL", "SIGTERM", "SIGINT"])
 def test_nothing_outlives_a_killed_command(data: Path, tmp_path: Path, scratch: Path, signal: int) -> None:
     """Server, workers and their temporary folders are gone after the command is, however it ended."""
-    args = ("planagent", "rows.csv", "--workers", "2", "--chunk-size", "100", "--out", tmp_path / "run")
+    args = ("planagent", "mid.csv", "--workers", "2", "--chunk-size", "100", "--out", tmp_path / "run")
     command = start_evalq(*args, cwd=data, TMPDIR=str(scratch))
     wait_until(lambda: info(tmp_path / "run").get("progress"), "the run is under way")
     started = _processes(str(scratch))
@@ -48,7 +48,7 @@ def test_nothing_outlives_a_killed_command(data: Path, tmp_path: Path, scratch: 
 
 def test_the_socket_is_the_user_s_alone(data: Path, tmp_path: Path, scratch: Path) -> None:
     """Nobody else may connect: the folder and the socket carry no rights for others."""
-    args = ("planagent", "rows.csv", "--workers", "1", "--out", tmp_path / "run")
+    args = ("planagent", "mid.csv", "--workers", "1", "--out", tmp_path / "run")
     command = start_evalq(*args, cwd=data, TMPDIR=str(scratch))
     socket = wait_until(lambda: list(scratch.glob("*/server.sock")), "the server's socket is there")[0]
     assert socket.parent.stat().st_mode & 0o077 == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.conftest import Calm
 from tests.integration.harness import Fleet, Server, evalq, same_answer
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "plan_agent_260224.csv"
@@ -14,30 +15,30 @@ REAL = Path(__file__).parents[3] / "shared" / "data" / "plan_agent_260224.csv"
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize(("name", "command"), [("rows.csv", "planagent"), ("log.jsonl", "cooperation")])
 def test_any_number_of_workers_equals_inline(
-    data: Path, calm: Path, tmp_path: Path, name: str, command: str, workers: int
+    data: Path, calm: Calm, tmp_path: Path, name: str, command: str, workers: int
 ) -> None:
     """100,000 records over 1, 2 and 4 local workers on an embedded server: the bytes of the inline run."""
     done = evalq(command, name, "--workers", str(workers), "--run-dir", tmp_path / "run", "--format", "none", cwd=data)
     assert done.returncode == 0, done.stderr
-    same_answer(calm / name.partition(".")[0], tmp_path / "run")
+    same_answer(calm(name), tmp_path / "run")
 
 
 @pytest.mark.parametrize("size", [1, 37, 1000, 10_000_000])
-def test_any_chunk_size_equals_inline(data: Path, calm: Path, tmp_path: Path, size: int) -> None:
+def test_any_chunk_size_equals_inline(data: Path, calm: Calm, tmp_path: Path, size: int) -> None:
     """2,000 rows cut into chunks of any number of records, through real workers."""
     args = ("planagent", "small.csv", "--chunk-size", str(size), "--run-dir", tmp_path / "run", "--format", "none")
     done = evalq(*args, cwd=data)
     assert done.returncode == 0, done.stderr
-    same_answer(calm / "small", tmp_path / "run")
+    same_answer(calm("small.csv"), tmp_path / "run")
 
 
 @pytest.mark.parametrize("size", [777, 25_000])
-def test_a_log_out_of_order_equals_inline(data: Path, calm: Path, tmp_path: Path, size: int) -> None:
+def test_a_log_out_of_order_equals_inline(data: Path, calm: Calm, tmp_path: Path, size: int) -> None:
     """A shuffled log cut over workers is sorted outside memory to the answer of the log in one piece."""
     args = ("cooperation", "shuffled.jsonl", "--chunk-size", str(size), "--run-dir", tmp_path / "run")
     done = evalq(*args, "--format", "none", cwd=data)
     assert done.returncode == 0, done.stderr
-    same_answer(calm / "shuffled", tmp_path / "run")
+    same_answer(calm("shuffled.jsonl"), tmp_path / "run")
 
 
 @pytest.mark.skipif(not REAL.exists(), reason=f"the real CSV is not here: {REAL}")
@@ -50,7 +51,7 @@ def test_the_real_file_gives_one_report(tmp_path: Path, args: tuple[str, ...]) -
     same_answer(tmp_path / "one", tmp_path / "other")
 
 
-def test_packed_and_piped_input_is_the_same_input(data: Path, calm: Path, tmp_path: Path) -> None:
+def test_packed_and_piped_input_is_the_same_input(data: Path, calm: Calm, tmp_path: Path) -> None:
     """A .gz through workers has the file's records and digest."""
     import gzip
     import json
@@ -59,19 +60,19 @@ def test_packed_and_piped_input_is_the_same_input(data: Path, calm: Path, tmp_pa
     packed.write_bytes(gzip.compress((data / "small.csv").read_bytes()))
     done = evalq("planagent", packed, "--out", tmp_path / "run", "--format", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    same_answer(calm / "small", tmp_path / "run")
+    same_answer(calm("small.csv"), tmp_path / "run")
     assert json.loads((tmp_path / "run" / "report.json").read_bytes())["inputs"][0]["name"] == "small.csv"
 
 
 def test_workers_elsewhere_get_the_bytes_by_the_ledger(
-    server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
+    server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path
 ) -> None:
     """A worker whose roots do not hold the input is sent each chunk, and leaves no blob behind."""
     fleet.add(2, "--root", str(tmp_path))
     args = ("planagent", "small.csv", "--broker", server.url, "--chunk-size", "100", "--out", tmp_path / "run")
     done = evalq(*args, "--format", "none", cwd=data)
     assert done.returncode == 0, done.stderr
-    same_answer(calm / "small", tmp_path / "run")
+    same_answer(calm("small.csv"), tmp_path / "run")
     assert not [key for key in server.client.keys("*:blobs") if server.client.hlen(key)]
 
 

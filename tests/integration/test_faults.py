@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.conftest import MID_ROWS, Calm
 from tests.integration.harness import (
     Fleet,
     Server,
@@ -25,9 +26,9 @@ CHUNKS = 400
 
 
 def _start(server: Server, data: Path, out: Path, **environment: str) -> subprocess.Popen[str]:
-    """A run of 100,000 rows in CHUNKS chunks on ``server``."""
-    size = str(100_000 // CHUNKS)
-    args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", size, "--out", out, "--format", "none")
+    """A run of MID_ROWS rows in CHUNKS chunks on ``server``."""
+    size = str(MID_ROWS // CHUNKS)
+    args = ("planagent", "mid.csv", "--broker", server.url, "--chunk-size", size, "--out", out, "--format", "none")
     return start_evalq(*args, cwd=data, **environment)
 
 
@@ -36,7 +37,7 @@ def _wait_for_share(server: Server, out: Path, share: float) -> None:
 
 
 def test_a_killed_worker_group_changes_nothing(
-    server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
+    server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path
 ) -> None:
     """SIGKILL to the whole group at three moments of one run; another worker takes over each time."""
     out = tmp_path / "run"
@@ -48,12 +49,12 @@ def test_a_killed_worker_group_changes_nothing(
         worker = fleet.add()
     _, said = producer.communicate(timeout=90)
     assert producer.returncode == 0, said
-    same_answer(calm / "rows", out)
+    same_answer(calm("mid.csv"), out)
     assert info(out)["progress"]["divergent"] == 0
 
 
 def test_a_killed_pool_process_changes_nothing_and_is_counted(
-    server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
+    server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path
 ) -> None:
     """SIGKILL to pool processes alone: the main process has their chunks computed again at once."""
     out = tmp_path / "run"
@@ -65,11 +66,11 @@ def test_a_killed_pool_process_changes_nothing_and_is_counted(
             os.kill(child, signal.SIGKILL)
     _, said = producer.communicate(timeout=90)
     assert producer.returncode == 0, said
-    same_answer(calm / "rows", out)
+    same_answer(calm("mid.csv"), out)
 
 
 def test_a_killed_producer_is_resumed_without_computing_again(
-    server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
+    server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path
 ) -> None:
     """SIGKILL to the producer; resume finishes, and every chunk was computed exactly once in all."""
     out = tmp_path / "run"
@@ -81,29 +82,29 @@ def test_a_killed_producer_is_resumed_without_computing_again(
     before = committed(server, out)
     done = evalq("resume", out, "--broker", server.url, "--format", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    same_answer(calm / "rows", out)
+    same_answer(calm("mid.csv"), out)
     progress = info(out)["progress"]
     assert progress["chunks"] == progress["computed"] == CHUNKS
     assert 0 < before < CHUNKS
 
 
-def test_an_embedded_run_is_resumed_from_its_folder(data: Path, calm: Path, tmp_path: Path) -> None:
+def test_an_embedded_run_is_resumed_from_its_folder(data: Path, calm: Calm, tmp_path: Path) -> None:
     """The embedded server dies with the producer; what the folder holds is not computed again by the next one."""
     out = tmp_path / "run"
-    args = ("planagent", "rows.csv", "--workers", "2", "--chunk-size", "250", "--out", out, "--format", "none")
+    args = ("planagent", "mid.csv", "--workers", "2", "--chunk-size", "75", "--out", out, "--format", "none")
     producer = start_evalq(*args, cwd=data)
     journal = out / "parts.journal"
-    wait_until(lambda: journal.exists() and journal.stat().st_size > 500_000, "some answers are in the folder")
+    wait_until(lambda: journal.exists() and journal.stat().st_size > 100_000, "some answers are in the folder")
     producer.kill()
     producer.communicate()
     done = evalq("resume", out, "--format", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    same_answer(calm / "rows", out)
+    same_answer(calm("mid.csv"), out)
     assert 0 < info(out)["progress"]["computed"] < CHUNKS
 
 
 def test_ctrl_c_stops_and_says_how_to_go_on(
-    server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
+    server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path
 ) -> None:
     """SIGINT once: exit 130, the command to resume with, and that command works."""
     out = tmp_path / "run"
@@ -117,7 +118,7 @@ def test_ctrl_c_stops_and_says_how_to_go_on(
     assert info(out)["state"] == "interrupted"
     done = evalq("resume", out, "--broker", server.url, "--format", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    same_answer(calm / "rows", out)
+    same_answer(calm("mid.csv"), out)
 
 
 def test_every_key_with_a_run_id_expires(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_a_slow_fleet_s_queue_never_grows(server: Server, fleet: Fleet, data: Pa
 
 
 def test_a_server_that_loses_everything_is_told_again(
-    server: Server, fleet: Fleet, data: Path, calm: Path, tmp_path: Path
+    server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path
 ) -> None:
     """FLUSHALL in mid-run: the run folder is enough to go on."""
     out = tmp_path / "run"
@@ -171,7 +172,7 @@ def test_a_server_that_loses_everything_is_told_again(
     server.client.flushall()
     _, said = producer.communicate(timeout=90)
     assert producer.returncode == 0, said
-    same_answer(calm / "rows", out)
+    same_answer(calm("mid.csv"), out)
 
 
 @pytest.mark.parametrize("command", ["status", "list"])

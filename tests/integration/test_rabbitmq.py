@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.conftest import Calm
 from tests.integration.harness import (
     Server,
     clean_environment,
@@ -61,14 +62,14 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_rabbitmq_gives_the_same_bytes(rabbit: str, server: Server, data: Path, calm: Path, tmp_path: Path) -> None:
-    """100,000 rows in 100 messages over RabbitMQ, the ledger in Redis, and the bytes of the inline run."""
+def test_rabbitmq_gives_the_same_bytes(rabbit: str, server: Server, data: Path, calm: Calm, tmp_path: Path) -> None:
+    """30,000 rows in 30 messages over RabbitMQ, the ledger in Redis, and the bytes of the inline run."""
     with running_fleet(rabbit, data) as fleet:
         fleet.add(2, "--ledger", server.url)
-        args = ("planagent", "rows.csv", "--broker", rabbit, "--ledger", server.url, "--chunk-size", "1000")
+        args = ("planagent", "mid.csv", "--broker", rabbit, "--ledger", server.url, "--chunk-size", "1000")
         done = evalq(*args, "--out", tmp_path / "run", "--format", "none", cwd=data)
         assert done.returncode == 0, done.stderr
-    same_answer(calm / "rows", tmp_path / "run")
+    same_answer(calm("mid.csv"), tmp_path / "run")
     assert not server.client.keys("*kombu*"), "Redis held the ledger only"
 
 

@@ -1,0 +1,234 @@
+"""Each command does what its help says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.integration.conftest import Calm
+from tests.integration.harness import (
+    EVALQ,
+    Fleet,
+    Server,
+    clean_environment,
+    evalq,
+    info,
+    same_answer,
+    wait_until,
+)
+
+FINAL = {"manifest.json", "records.jsonl", "report.json", "report.md", "results.yaml", "run.json"}
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """The list of commands comes without Celery, pandas, numpy, pydantic or redis."""
+    code = "import sys; from producer.cli import main; main(['--help']); print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "planagent" in done.stdout
+    modules = done.stdout.splitlines()[-1]
+    for heavy in ("celery", "pandas", "jinja2", "numpy", "pydantic", "redis", "yaml"):
+        assert f"'{heavy}'" not in modules
+
+
+@pytest.mark.parametrize("command", ["planagent", "cooperation", "vs", "selfcheck", "verification", "worker", "resume"])
+def test_every_command_explains_itself(tmp_path: Path, command: str) -> None:
+    """--help of each command works and names its options."""
+    done = evalq(command, "--help", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "--broker" in done.stdout
+
+
+def test_a_run_folder_holds_the_promised_files_and_no_others(data: Path, tmp_path: Path) -> None:
+    """After a run: the final files, no working files, and no clock or host in what is compared."""
+    done = evalq("planagent", "small.csv", "--inline", "--out", tmp_path / "run", "--tag", "commit=abc", cwd=data)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "run").iterdir()} == FINAL
+    report = json.loads((tmp_path / "run" / "report.json").read_bytes())
+    assert report["schema"] == "evalq.report/1"
+    assert list(report) == sorted(report)
+    assert info(tmp_path / "run")["tags"] == {"commit": "abc"}
+    assert done.stdout.encode() == (tmp_path / "run" / "report.md").read_bytes()
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_bytes())
+    assert manifest["seal"]["chunks"] == len(manifest["chunks"])
+
+
+@pytest.mark.parametrize("fmt", ["json", "yaml", "none"])
+def test_standard_output_carries_the_asked_form(data: Path, tmp_path: Path, fmt: str) -> None:
+    """--format json is report.json itself; none is silence."""
+    done = evalq("planagent", "small.csv", "--inline", "--out", tmp_path / "run", "--format", fmt, "-q", cwd=data)
+    file = {"json": "report.json", "yaml": "results.yaml"}.get(fmt)
+    assert done.stdout == ((tmp_path / "run" / file).read_text() if file else "")
+    assert done.stderr == ""
+
+
+def test_records_as_tables(data: Path, tmp_path: Path) -> None:
+    """-o writes CSV and Parquet of the records; both say what records.jsonl says, row by row."""
+    outputs = [tmp_path / f"rows.{kind}" for kind in ("csv", "parquet", "jsonl", "yaml", "md", "json")]
+    flags = [word for path in outputs for word in ("-o", str(path))]
+    done = evalq("planagent", "small.csv", "--inline", "--out", tmp_path / "run", *flags, cwd=data)
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for line in (tmp_path / "run" / "records.jsonl").read_text().splitlines()]
+    table, parquet = pd.read_csv(outputs[0], dtype={"id": str}), pd.read_parquet(outputs[1])
+    for frame in (table, parquet):
+        assert frame["record"].tolist() == [record["record"] for record in records]
+        scores = [None if pd.isna(score) else int(score) for score in frame["score"]]
+        assert scores == [record.get("score") for record in records]
+        assert [json.loads(text) for text in frame["checks"]] == [record["checks"] for record in records]
+    assert outputs[2].read_bytes() == (tmp_path / "run" / "records.jsonl").read_bytes()
+    assert outputs[5].read_bytes() == (tmp_path / "run" / "report.json").read_bytes()
+
+
+def test_a_table_runs_no_formula(tmp_path: Path) -> None:
+    """A cell that a spreadsheet would compute is written as text."""
+    header = "Run ID,Item ID,Query ID,질의,기대결과,카테고리,방/반복,오류,LLM 상태,LLM 점수,LLM 코멘트,Raw JSON\n"
+    (tmp_path / "x.csv").write_text(header + "r,i,=1+1,ask,expect,c,1/1,,,,,{}\n")
+    done = evalq("planagent", "x.csv", "--inline", "-o", "out.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert ",'=1+1," in (tmp_path / "out.csv").read_text()
+
+
+def test_standard_input(data: Path, calm: Calm, tmp_path: Path) -> None:
+    """ "-" is standard input, through workers; records and numbers are the file's."""
+    command = [*EVALQ, "planagent", "-", "--out", str(tmp_path / "run"), "--format", "none"]
+    with (data / "small.csv").open("rb") as stream:
+        done = subprocess.run(command, stdin=stream, cwd=tmp_path, env=clean_environment(), check=False)
+    assert done.returncode == 0
+    mine, reference = (json.loads((p / "report.json").read_bytes()) for p in (tmp_path / "run", calm("small.csv")))
+    assert mine["results"] == reference["results"]
+    assert mine["inputs"][0]["name"] == "stdin"
+
+
+def test_a_limit_and_a_dry_run(data: Path, tmp_path: Path) -> None:
+    """--limit evaluates the first records only; --dry-run says what there is and leaves nothing behind."""
+    done = evalq("planagent", "small.csv", "--inline", "--limit", "7", "--out", tmp_path / "run", cwd=data)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "report.json").read_bytes())["records"]["total"] == 7
+    done = evalq("planagent", data / "small.csv", "--dry-run", cwd=tmp_path)
+    assert done.stdout == "1 input(s), 2000 rows, 2 chunk(s)\n"
+    assert not (tmp_path / "evalq-runs").exists()
+
+
+def test_json_lines_tell_the_whole_story(data: Path, tmp_path: Path) -> None:
+    """--json: launch, progress and done, one JSON object a line, and an error as one too."""
+    done = evalq("planagent", "small.csv", "--json", "--out", tmp_path / "run", cwd=data)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[0]["event"] == "launch"
+    assert events[-1]["event"] == "done"
+    assert {event["event"] for event in events[1:-1]} <= {"progress"}
+    done = evalq("planagent", "nowhere.csv", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout.splitlines()[-1])["exit_code"] == done.returncode == 2
+
+
+def test_a_terminal_sees_a_bar(data: Path, tmp_path: Path) -> None:
+    """On a terminal standard error carries a progress bar; elsewhere it does not."""
+    main, terminal = pty.openpty()
+    command = [*EVALQ, "planagent", "rows.csv", "--out", str(tmp_path / "run"), "--format", "none"]
+    process = subprocess.Popen(command, cwd=data, env=clean_environment(TERM="xterm"), stderr=terminal)
+    os.close(terminal)
+    seen = b""
+    try:
+        while data_seen := os.read(main, 65536):
+            seen += data_seen
+    except OSError:
+        pass
+    assert process.wait() == 0
+    assert b"rows, " in seen
+    assert b"%" in seen
+
+
+def test_detach_then_watch(server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path) -> None:
+    """--detach prints the run id and leaves; the workers go on alone, and watch gives the same report."""
+    args = ("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "75", "--out", tmp_path / "run")
+    done = evalq(*args, "--detach", cwd=data, EVALQ_WINDOW="8")
+    assert done.returncode == 0, done.stderr
+    run = done.stdout.strip()
+    assert info(tmp_path / "run")["state"] == "detached"
+    fleet.add(2)
+    meta = f"evalq:run:{{{run}}}:meta"
+    wait_until(lambda: server.client.hget(meta, "committed") == b"400", "the workers did it all", seconds=90)
+    done = evalq("watch", tmp_path / "run", "--broker", server.url, "--format", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    same_answer(calm("mid.csv"), tmp_path / "run")
+    assert info(tmp_path / "run")["progress"]["computed"] == 400
+
+
+def test_the_same_key_is_one_run(data: Path, tmp_path: Path) -> None:
+    """--once: the same key and input again is the first run, shown again; another input is another run."""
+    args = ("planagent", data / "small.csv", "--inline", "--once", "abc123", "--format", "json")
+    first, second = (evalq(*args, cwd=tmp_path) for _ in range(2))
+    assert first.returncode == second.returncode == 0, second.stderr
+    assert first.stdout == second.stdout
+    assert len(list((tmp_path / "evalq-runs").iterdir())) == 1
+    evalq("planagent", data / "mid.csv", "--inline", "--once", "abc123", "--limit", "10", cwd=tmp_path)
+    assert len(list((tmp_path / "evalq-runs").iterdir())) == 2
+
+
+def test_the_same_key_from_elsewhere_takes_what_is_computed(
+    server: Server, fleet: Fleet, data: Path, tmp_path: Path
+) -> None:
+    """Another folder, the same key and server: no worker computes anything again, and the bytes are the same."""
+    fleet.add(1)
+    args = ("planagent", data / "small.csv", "--broker", server.url, "--once", "k", "--chunk-size", "100", "-q")
+    for folder in ("one", "other"):
+        done = evalq(*args, "--out", folder, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    same_answer(tmp_path / "one", tmp_path / "other")
+    assert info(tmp_path / "other")["progress"]["computed"] == 20
+
+
+def test_report_again(data: Path, tmp_path: Path) -> None:
+    """`report` shows a finished run again, in any form, in the language it was asked for."""
+    done = evalq("planagent", data / "small.csv", "--inline", "--lang", "en", cwd=tmp_path)
+    again = evalq("report", "-o", "again.csv", cwd=tmp_path)
+    assert again.stdout == done.stdout
+    assert "Intent" in again.stdout
+    assert (tmp_path / "again.csv").exists()
+
+
+def test_list_and_status_without_a_server(data: Path, tmp_path: Path) -> None:
+    """Finished runs are listed from their folders; status is that of the latest."""
+    evalq("planagent", data / "small.csv", "--inline", "--suite", "nightly", cwd=tmp_path)
+    run = next((tmp_path / "evalq-runs").iterdir()).name
+    assert f"{run} " in evalq("list", cwd=tmp_path).stdout
+    assert json.loads(evalq("list", "--json", cwd=tmp_path).stdout)[0]["suite"] == "nightly"
+    done = evalq("status", cwd=tmp_path)
+    assert run in done.stdout
+    assert "done" in done.stdout
+
+
+def test_every_flag_has_a_variable(data: Path, tmp_path: Path) -> None:
+    """EVALQ_LIMIT, EVALQ_INLINE and the evaluator's own EVALQ_LANG stand for their flags."""
+    done = evalq("planagent", data / "small.csv", cwd=tmp_path, EVALQ_LIMIT="5", EVALQ_LANG="en", EVALQ_INLINE="1")
+    assert done.returncode == 0, done.stderr
+    assert "Intent" in done.stdout
+
+
+def test_doctor_here_and_there(server: Server, fleet: Fleet, tmp_path: Path) -> None:
+    """Without a broker doctor is content here; with one it misses workers until there is one."""
+    done = evalq("doctor", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    done = evalq("doctor", "--broker", server.url, cwd=tmp_path)
+    assert done.returncode == 3
+    assert "0 worker(s) of this code" in done.stdout
+    fleet.add(1)
+    wait_until(lambda: server.client.keys("evalq:worker:*"), "the worker is there")
+    done = evalq("doctor", "--broker", server.url, cwd=tmp_path)
+    assert "1 worker(s) of this code" in done.stdout
+    assert done.returncode == 0
+
+
+def test_damaged_packing(tmp_path: Path) -> None:
+    """A truncated .gz is an input error with its name, and nothing is left."""
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"a,b\n" * 1000)[:-20])
+    done = evalq("planagent", "x.csv.gz", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "x.csv.gz" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["x.csv.gz"]
