@@ -161,6 +161,8 @@ class Evaluator(ABC, Generic[P, S]):
     """Columns a CSV must have."""
     unit: ClassVar[str] = "records"
     """What the progress bar counts: the lines or rows of the input."""
+    positional: ClassVar[str] = "inputs"
+    """What its command's arguments are called, there and in a suite file."""
     options: ClassVar[tuple[Option, ...]] = ()
     commands: ClassVar[tuple[Command, ...]] = ()
     demo_records: ClassVar[int] = 1_000

@@ -17,6 +17,7 @@ from evalcore.errors import EvalqError
 __all__ = ["main"]
 
 _COMMANDS = {
+    "run": ("producer.commands.suite", "Several evaluations from one file, one run each."),
     "demo": ("producer.commands.demo", "Everything on sample data made on the spot."),
     "list": ("producer.commands.runs", "Runs in ./evalq-runs, and in the ledger with --broker."),
     "status": ("producer.commands.runs", "How a run stands (the latest, if none is named)."),

@@ -32,9 +32,13 @@ class RunExistsError(Exception):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a command was asked for, apart from the evaluator's own request."""
+    """What a command was asked for, apart from the evaluator's own request.
+
+    ``out`` is the run folder itself, ``under`` a folder in which it gets the first free name.
+    """
 
     out: Path | None = None
+    under: Path | None = None
     chunk_size: int | None = None
     limit: int | None = None
     suite: str = "default"
@@ -84,10 +88,7 @@ class Job:
             raise InputError("no input given: name files, folders, globs or - for standard input")
         sources = discover(request.inputs, format_suffixes(evaluator.format))
         run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
-        path = asked.out or Path("evalq-runs") / run
-        if asked.once and (path / "run.json").is_file() and RunFolder(path).info()["run"] == run:
-            raise RunExistsError(path)
-        folder = RunFolder.create(path)
+        folder = RunFolder.create(_new_path(asked, evaluator.name, run))
         try:
             sources = [_absolute(spool(source, folder.spool)) for source in sources]
             header = _header(run, evaluator, params, sources, asked)
@@ -122,6 +123,20 @@ class Job:
         info = folder.info()
         sources = msgspec.convert(info["sources"], list[Source])
         return cls(header, folder, sources, msgspec.convert(info["request"], Request), manifest)
+
+
+def _new_path(asked: Asked, evaluator: str, run: str) -> Path:
+    """Where the run's folder goes. Raises RunExistsError where this very run has one already."""
+    path, number = asked.out or Path("evalq-runs") / run, 1
+    if asked.under is not None:
+        path = asked.under / evaluator
+    while True:
+        if (path / "run.json").is_file() and RunFolder(path).info()["run"] == run:
+            raise RunExistsError(path)
+        if asked.under is None or not path.exists():
+            return path
+        number += 1
+        path = asked.under / f"{evaluator}-{number}"
 
 
 def _header(run: str, evaluator: Evaluator[Any, Any], params: Params, sources: list[Source], asked: Asked) -> Header:

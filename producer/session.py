@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -19,7 +20,7 @@ from producer.outputs import write_final
 from producer.progress import Reporter
 from workers.settings import Settings
 
-__all__ = ["Place", "carry_out", "launch"]
+__all__ = ["Place", "carry_out", "launch", "shared_place"]
 
 
 PATIENT_LOOKS = 5
@@ -73,6 +74,24 @@ def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
     return report
 
 
+@contextlib.contextmanager
+def shared_place(place: Place, roots: Sequence[Path]) -> Iterator[Place]:
+    """``place`` for several jobs in turn: what would be started for each of them is started once."""
+    from producer.embedded import embedded_server, local_workers
+
+    if place.inline:
+        yield place
+        return
+    with contextlib.ExitStack() as stack:
+        settings, count = place.settings, place.workers
+        if not settings.broker:
+            settings = settings.model_copy(update={"broker": stack.enter_context(embedded_server()), "ledger": ""})
+            count = count or os.cpu_count() or 1
+        if count:
+            stack.enter_context(local_workers(settings, count, roots))
+        yield Place(settings)
+
+
 def launch(job: Job, place: Place) -> None:
     """Plan and publish a job on a given server, and leave it to the workers."""
     with _driver(job, Collector(job), place) as driver:
@@ -106,18 +125,12 @@ def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -
 @contextlib.contextmanager
 def _driver(job: Job, collector: Collector, place: Place) -> Iterator[Driver]:
     """A driver over the servers and local workers of ``place``; what was started here ends with it."""
-    from producer.embedded import embedded_server, local_workers
     from workers.broker import Broker
     from workers.connect import connect
     from workers.ledger import Ledger
 
-    with contextlib.ExitStack() as stack:
-        settings, count = place.settings, place.workers
-        if not settings.broker:
-            settings = settings.model_copy(update={"broker": stack.enter_context(embedded_server()), "ledger": ""})
-            count = count or os.cpu_count() or 1
-        if count:
-            stack.enter_context(local_workers(settings, count, job.roots))
+    with shared_place(place, job.roots) as shared, contextlib.ExitStack() as stack:
+        settings = shared.settings
         ledger = Ledger(connect(settings.ledger_url, settings), settings)
         broker = Broker(settings)
         stack.callback(broker.close)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ def _demo(out: Path, only: tuple[str, ...], records: int | None, data_only: bool
     if data_only:
         return
     reporter = Reporter("records", quiet=False, bar=True, json_lines=False)
-    folders = _evaluate(samples, out, workers or os.cpu_count() or 1, reporter)
+    folders = _evaluate(samples, out, workers, reporter)
     click.echo(f"\n{len(folders)} evaluations in {time.monotonic() - began:.1f} s. Look at them:\n")
     for folder in folders:
         click.echo(f"  less {folder}/report.md")
@@ -64,29 +63,24 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
     return found
 
 
-def _evaluate(samples: list[tuple[Evaluator[Any, Any], Request]], out: Path, workers: int, reporter: Any) -> list[Path]:
-    import shutil
-
-    from producer.embedded import embedded_server, local_workers
+def _evaluate(
+    samples: list[tuple[Evaluator[Any, Any], Request]], out: Path, workers: int | None, reporter: Any
+) -> list[Path]:
     from producer.job import Asked, Job
-    from producer.session import Place, carry_out
+    from producer.session import Place, carry_out, shared_place
     from workers.settings import load_settings
 
     folders = []
-    with contextlib.ExitStack() as stack:
-        data = [(out / "data" / evaluator.name).resolve() for evaluator, _ in samples]
-        settings = load_settings(broker=stack.enter_context(embedded_server()), ledger="")
-        stack.enter_context(local_workers(settings, workers, [Path.cwd(), *data]))
+    data = [(out / "data" / evaluator.name).resolve() for evaluator, _ in samples]
+    with shared_place(Place(load_settings(broker="", ledger=""), workers=workers), [Path.cwd(), *data]) as place:
         for evaluator, request in samples:
             folder = out / evaluator.name
             if (folder / "run.json").is_file():
                 shutil.rmtree(folder)
             began = time.monotonic()
-            job = Job.start(evaluator, request, Asked(out=folder, suite="demo"))
-            report = carry_out(job, Place(settings), reporter)
+            report = carry_out(Job.start(evaluator, request, Asked(out=folder, suite="demo")), place, reporter)
             seconds = time.monotonic() - began
-            total = report["records"]["total"]
-            click.echo(f"{evaluator.name:<14} {total:>9,} records evaluated in {seconds:.1f} s")
+            click.echo(f"{evaluator.name:<14} {report['records']['total']:>9,} records evaluated in {seconds:.1f} s")
             folders.append(folder)
     return folders
 

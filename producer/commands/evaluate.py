@@ -21,7 +21,7 @@ def start_command(name: str) -> click.Command:
     evaluator = registry.get(name)
     common = [*shared.run_options(), *shared.place_options(), *shared.output_options()]
     own = [shared.click_option(option) for option in evaluator.options]
-    inputs = click.Argument(["inputs"], nargs=-1)
+    inputs = click.Argument(["inputs"], nargs=-1, metavar=f"{evaluator.positional.upper()}...")
 
     def call(**given: Any) -> None:
         _start(evaluator, given)

@@ -10,7 +10,8 @@ import click
 
 from evalcore.errors import ConfigError, UsageError
 from evalcore.evaluator import Option
-from evalcore.params import load_mapping, merged
+from evalcore.params import load_mapping
+from producer.suite import option_params
 
 __all__ = ["click_option", "output_options", "params_from", "place_options", "settings_from", "tags_from", "without"]
 
@@ -85,17 +86,9 @@ def click_option(option: Option) -> click.Option:
     return click.Option([*option.flags, f"own_{option.name}"], **attrs)
 
 
-def params_from(file: str | None, options: Iterable[Option], given: dict[str, Any]) -> dict[str, Any]:
+def params_from(file: str | None, options: tuple[Option, ...], given: dict[str, Any]) -> dict[str, Any]:
     """Parameters from a file with the options that name one laid over it. Raises ConfigError."""
-    params = load_mapping(file) if file else {}
-    for option in options:
-        value = given.get(option.name)
-        if option.param and value is not None and value != ():
-            nested: Any = list(value) if option.many else value
-            for key in reversed(option.param.split(".")):
-                nested = {key: nested}
-            params = merged(params, nested)
-    return params
+    return option_params(options, given, load_mapping(file) if file else {})
 
 
 def tags_from(tags: Iterable[str]) -> dict[str, str]:

@@ -1,0 +1,116 @@
+"""`evalq run`: every evaluation of a suite file, one run each."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalcore.canonical import Json, canonical_json
+from evalcore.errors import EvalqError, Interrupted, UsageError
+from producer.commands import options as shared
+from producer.commands.evaluate import reporter_for
+from producer.outputs import check_output, render, write_output
+from producer.suite import PlannedRun, load_suite
+
+__all__ = ["COMMANDS"]
+
+_SEVERITY = (0, 5, 2, 3)
+"""Exit codes, the worst last: a suite ends with the worst of its runs'."""
+
+
+def _suite(config: str, **given: Any) -> int:
+    name, runs = load_suite(config)
+    for run in runs:
+        for path in run.outputs:
+            check_output(path)
+    place = _place(given)
+    if given["detach"] and not place.settings.broker:
+        raise UsageError("--detach needs --broker: an embedded server ends with this command")
+    reporter = reporter_for("records", given)
+    reports: list[Json] = []
+    worst = 0
+    shared_place = import_module("producer.session").shared_place
+    roots = [Path.cwd(), Path(config).resolve().parent]
+    with shared_place(place, roots) as common:
+        for run in runs:
+            try:
+                reports.append(_one(run, name, common, reporter, given))
+            except Interrupted:
+                raise
+            except EvalqError as error:
+                reporter.event("error", message=str(error), exit_code=error.exit_code, evaluator=run.evaluator.name)
+                click.echo(f"evalq: {run.evaluator.name}: {error}", err=True)
+                worst = max(worst, error.exit_code, key=_SEVERITY.index)
+    if given["fmt"] == "json" and not given["detach"] and not given["json_lines"]:
+        click.echo(canonical_json({"suite": name, "runs": reports}))
+    return worst
+
+
+def _place(given: dict[str, Any]) -> Any:
+    from producer.session import Place
+
+    return Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
+
+
+def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str, Any]) -> Json:
+    """Start one run and, unless detached, see it through; returns its report."""
+    from producer.job import Asked, Job, RunExistsError
+    from producer.session import carry_out, launch
+
+    asked = Asked(
+        under=given["out"],
+        chunk_size=run.chunk_size,
+        limit=run.limit,
+        suite=suite,
+        priority=given["priority"],
+        tags=shared.tags_from(given["tags"]),
+        once=given["once"] or "",
+    )
+    try:
+        job = Job.start(run.evaluator, run.request, asked)
+    except RunExistsError as earlier:
+        return _earlier(earlier.path, place, reporter, given["detach"])
+    reporter.event("launch", run=job.run, folder=str(job.folder.path))
+    if given["detach"]:
+        launch(job, place)
+        click.echo(job.run)
+        return None
+    report = carry_out(job, place, reporter)
+    for path in run.outputs:
+        write_output(path, job.folder, run.evaluator, run.request.options)
+    if given["fmt"] in ("markdown", "yaml") and not given["json_lines"]:
+        click.echo(render(given["fmt"], run.evaluator, report, run.request.options))
+    reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
+    reporter.say(f"run {job.run}: {job.folder.path}")
+    return report
+
+
+def _earlier(path: Path, place: Any, reporter: Any, detach: bool) -> Json:
+    """A run that the same --once key began before: its report, after going on with it where it is not done."""
+    from producer.folder import RunFolder
+    from producer.job import Job
+    from producer.session import carry_out
+
+    folder = RunFolder(path)
+    reporter.say(f"run {folder.info()['run']}: begun before, in {path}")
+    if folder.info()["state"] == "done":
+        return folder.report()
+    return None if detach else carry_out(Job.load(folder), place, reporter)
+
+
+_skipped = {"params", "chunk_size", "limit", "suite", "dry_run", "outputs"}
+_options = [*shared.run_options(), *shared.place_options(), *shared.output_options()]
+COMMANDS = {
+    "run": click.Command(
+        "run",
+        callback=_suite,
+        help="Every evaluation of the suite file CONFIG, one run each; the exit code is the worst of them.",
+        params=[
+            click.Argument(["config"], type=click.Path(exists=True, dir_okay=False)),
+            *[option for option in _options if option.name not in _skipped],
+        ],
+    )
+}

@@ -1,0 +1,138 @@
+"""A suite file: several evaluations, one run each.
+
+    suite: nightly
+    runs:
+      - evaluator: planagent
+        inputs: [results/plan_agent_*.csv]
+        params: {rules: {stability: error_or_empty}}
+      - evaluator: vs
+        golden: golden.yaml
+        outputs: [recorded.jsonl]
+
+Beside ``evaluator`` a run has its inputs (under the name its evaluator gives them), ``params``, ``chunk_size``,
+``limit``, ``output`` (files as with -o) and any of the evaluator's options by name. Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore import registry
+from evalcore.errors import ConfigError
+from evalcore.evaluator import Evaluator, Option, Request
+from evalcore.params import load_mapping, merged, validate
+
+__all__ = ["PlannedRun", "load_suite", "option_params"]
+
+_COMMON = ("evaluator", "params", "chunk_size", "limit", "output")
+
+
+class PlannedRun(msgspec.Struct):
+    """One run of a suite: ``request`` is what its evaluator was asked for, ``options`` the raw option values."""
+
+    evaluator: Evaluator[Any, Any]
+    request: Request
+    chunk_size: int | None
+    limit: int | None
+    outputs: list[Path]
+
+
+def load_suite(path: str | Path) -> tuple[str, list[PlannedRun]]:
+    """The suite's name and its runs. Raises ConfigError with file and key path for anything that is not as above."""
+    data = load_mapping(path)
+    unknown = set(data) - {"suite", "runs"}
+    if unknown:
+        raise ConfigError(f"{path}: {min(unknown)}: unknown key (known here: runs, suite)")
+    runs = data.get("runs")
+    if not isinstance(runs, list) or not runs:
+        raise ConfigError(f"{path}: runs: a list of at least one run is needed")
+    name = data.get("suite", Path(path).stem)
+    if not isinstance(name, str):
+        raise ConfigError(f"{path}: suite: a name is needed, got {name!r}")
+    return name, [_run(path, f"runs.{number}", run) for number, run in enumerate(runs)]
+
+
+def option_params(options: tuple[Option, ...], given: Mapping[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+    """``params`` with the options that name a parameter laid over it."""
+    for option in options:
+        value = given.get(option.name)
+        if option.param and value is not None and value != ():
+            nested: Any = list(value) if option.many else value
+            for key in reversed(option.param.split(".")):
+                nested = {key: nested}
+            params = merged(params, nested)
+    return params
+
+
+def _run(path: str | Path, key: str, run: Any) -> PlannedRun:
+    if not isinstance(run, dict) or not isinstance(run.get("evaluator"), str):
+        raise ConfigError(f"{path}: {key}.evaluator: the name of an evaluator is needed")
+    evaluator = registry.get(run["evaluator"])
+    options = {option.name: option for option in evaluator.options}
+    known = {*_COMMON, evaluator.positional, *options}
+    unknown = [name for name in run if name not in known]
+    if unknown:
+        raise ConfigError(f"{path}: {key}.{unknown[0]}: unknown key (known here: {', '.join(sorted(known))})")
+    base = Path(path).parent
+    given = {name: _value(path, key, option, run.get(name), base) for name, option in options.items()}
+    params = run.get("params", {})
+    if not isinstance(params, dict):
+        raise ConfigError(f"{path}: {key}.params: a mapping is needed, got {params!r}")
+    inputs = [
+        _beside(base, item)
+        for item in _strings(path, f"{key}.{evaluator.positional}", run.get(evaluator.positional, []))
+    ]
+    request = Request(inputs, option_params(evaluator.options, given, params), given)
+    completed = evaluator.request(request)
+    validate(evaluator.Params, completed.params, f"{path}: {key}.params")
+    return PlannedRun(
+        evaluator,
+        request,
+        _count(path, f"{key}.chunk_size", run.get("chunk_size")),
+        _count(path, f"{key}.limit", run.get("limit")),
+        [base / name for name in _strings(path, f"{key}.output", run.get("output", []))],
+    )
+
+
+def _value(path: str | Path, key: str, option: Option, value: Any, base: Path) -> Any:
+    """An option's value in the form the command line gives it. Raises ConfigError for one of another kind."""
+    kinds: dict[str, tuple[type, ...]] = {
+        "str": (str,),
+        "int": (int,),
+        "float": (int, float),
+        "bool": (bool,),
+        "path": (str,),
+    }
+    if value is None:
+        return () if option.many else None
+    values = value if option.many and isinstance(value, list) else [value]
+    for item in values:
+        wrong_kind = not isinstance(item, kinds[option.kind]) or (option.kind != "bool" and isinstance(item, bool))
+        if wrong_kind or (option.choices and item not in option.choices):
+            wanted = " or ".join(option.choices) or option.kind
+            raise ConfigError(f"{path}: {key}.{option.name}: {wanted} is needed, got {item!r}")
+    if option.kind == "path":
+        values = [_beside(base, item) for item in values]
+    return tuple(values) if option.many else values[0]
+
+
+def _strings(path: str | Path, key: str, value: Any) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) for item in values):
+        raise ConfigError(f"{path}: {key}: names of files are needed, got {value!r}")
+    return values
+
+
+def _count(path: str | Path, key: str, value: Any) -> int | None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise ConfigError(f"{path}: {key}: a whole number of at least 1 is needed, got {value!r}")
+    return value
+
+
+def _beside(base: Path, name: str) -> str:
+    return name if name == "-" else os.path.normpath(base / name)

@@ -1,0 +1,79 @@
+"""The README's promises, followed to the letter."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas
+
+from evalcore.canonical import canonical_json
+from evalcore.conformance import check
+from evalcore.evaluator import Evaluator, Outcome, Params, State, Tally
+from evalcore.evaluators.planagent.sample import write_rows
+from evalcore.inline import evaluate_files
+from tests.integration.harness import evalq
+
+TOP = Path(__file__).parents[2]
+BLOCKS = dict(
+    zip(
+        ("session", "evaluator"),
+        re.findall(r"```python\n(.*?)```", (TOP / "README.md").read_text(), re.DOTALL),
+        strict=True,
+    )
+)
+
+
+def _rows(folder: Path) -> Path:
+    path = folder / "results.csv"
+    with path.open("w", encoding="utf-8", newline="") as out:
+        write_rows(out, 200, seed=3)
+    return path
+
+
+def test_the_python_session_runs_as_it_stands(tmp_path: Path, monkeypatch: Any) -> None:
+    """The lines of "From Python" give an intent between 0 and 5 and a row for each record."""
+    _rows(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"pandas": pandas}
+    exec(BLOCKS["session"], names)  # noqa: S102 - the README's own lines are the test
+    assert 0 <= names["evaluation"].report["results"]["set"]["intent"] <= 5
+    assert len(names["rows"]) == 200
+
+
+class Total(State):
+    """The README's Total: a count and a sum."""
+
+    count: int = 0
+    sum: int = 0
+
+    def merge(self, later: Total) -> None:
+        """Both add up."""
+        self.count += later.count
+        self.sum += later.sum
+
+
+def test_ten_lines_make_an_evaluator(tmp_path: Path) -> None:
+    """The README's evaluator, as it stands there, keeps the whole contract."""
+    names = {"Evaluator": Evaluator, "Params": Params, "Total": Total, "Outcome": Outcome, "Tally": Tally}
+    exec(textwrap.dedent(BLOCKS["evaluator"]), names | {"canonical_json": canonical_json}, names)  # noqa: S102
+    evaluator = names["Lengths"]()
+    path = tmp_path / "answers.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode({"answer": "x" * n}) + b"\n" for n in range(40)))
+    check(evaluator, [path])
+    sizes = [len(line) for line in path.read_bytes().splitlines()]
+    assert evaluate_files(evaluator, [path]).report["results"] == {"mean": sum(sizes) / len(sizes)}
+
+
+def test_the_laptop_job_is_one_command(tmp_path: Path) -> None:
+    """`evalq planagent results/plan_agent_*.csv` without a server gives the files that the README names."""
+    (tmp_path / "results").mkdir()
+    _rows(tmp_path).rename(tmp_path / "results" / "plan_agent_1.csv")
+    done = evalq("planagent", "results/plan_agent_*.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "evalq-runs").iterdir()
+    named = re.findall(r"`([a-z]+\.(?:json|yaml|md|jsonl))`", (TOP / "README.md").read_text())
+    assert {path.name for path in folder.iterdir()} <= set(named)
