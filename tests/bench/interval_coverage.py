@@ -17,9 +17,13 @@ import numpy as np
 
 from evalcore.evaluators.vs.stats import collision_interval, collision_probability, mode_share_interval, verdict
 
+DRAWS = 4000
+SEED = 20260301
 RUNS = (10, 30, 100)
 NEAR_THRESHOLD = (0.6, 0.65, 0.69, 0.71, 0.75, 0.8)
 COLLAPSE_SHARE = 0.7
+EXTREME = "collapsed, 0.99 and ten others"
+"""Where the interval of the collision probability is known to fall short; shown, and no part of the promise."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ def distributions() -> dict[str, list[float]]:
         "uniform over 50": [1 / 50] * 50,
         "zipf over 100": [weight / sum(zipf) for weight in zipf],
         "collapsed, 0.9 and ten others": _with_mode(0.9, 10),
-        "collapsed, 0.99 and ten others": _with_mode(0.99, 10),
+        EXTREME: _with_mode(0.99, 10),
     }
     return found | {f"mode {share:g} and six others": _with_mode(share, 6) for share in NEAR_THRESHOLD}
 
@@ -78,17 +82,16 @@ def table(draws: int, seed: int) -> Iterator[str]:
     for cell in cells:
         yield f"| {cell.name} | {cell.runs} | {cell.mode_share:.3f} | {cell.collision:.3f} | {cell.wrong:.4f} |"
     yield ""
-    yield (
-        f"Lowest coverage: {min(cell.mode_share for cell in cells):.3f} and "
-        f"{min(cell.collision for cell in cells):.3f}; most wrong verdicts: {max(cell.wrong for cell in cells):.4f}."
-    )
+    usual = [cell for cell in cells if cell.name != EXTREME]
+    lowest = f"{min(cell.mode_share for cell in usual):.3f} and {min(cell.collision for cell in usual):.3f}"
+    yield f"Without the rows at 0.99: lowest coverage {lowest}, most wrong verdicts {max(c.wrong for c in usual):.4f}."
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=4000)
-    parser.add_argument("--seed", type=int, default=20260301)
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--seed", type=int, default=SEED)
     asked = parser.parse_args()
     for line in table(asked.draws, asked.seed):
         sys.stdout.write(line + "\n")

@@ -7,7 +7,6 @@ forked processes read every other chunk, evaluate it and write its record lines 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import shutil
 import statistics
 import subprocess
@@ -21,7 +20,7 @@ from evalcore.evaluator import Batch
 from evalcore.params import validate
 from evalcore.records.cut import Cutter, Span, read_span
 from evalcore.records.inputs import read_columns
-from tests.integration.harness import evalq, running_server, wait_until
+from tests.integration.harness import clean_environment, evalq, running_server
 
 PROCESSES = 2
 
@@ -84,22 +83,15 @@ def queued(path: Path, scratch: Path) -> float:
 
 
 def naive(path: Path, scratch: Path) -> float:
-    """Seconds of (a): from the first message to the last result, workers started before."""
-    columns, spans = plan_rows(path)
-    with running_server(scratch) as server:
-        os.environ["NAIVE_BROKER"] = server.url
+    """Seconds of (a): from the first message to the last result; its server and workers are up before."""
+    with running_server(scratch) as server, (scratch / "naive.log").open("wb") as log:
+        environment = clean_environment(NAIVE_BROKER=server.url)
         command = [sys.executable, "-m", "celery", "-A", "tests.bench.naive", "worker", "--concurrency", str(PROCESSES)]
-        with (scratch / "naive.log").open("wb") as log:
-            worker = subprocess.Popen([*command, "--loglevel", "warning"], stdout=log, stderr=log)
+        worker = subprocess.Popen([*command, "--loglevel", "warning"], stdout=log, stderr=log, env=environment)
         try:
-            from tests.bench.naive import app, score
-
-            wait_until(lambda: app.control.ping(timeout=0.5), "the naive worker serves")
-            began = time.perf_counter()
-            results = [score.delay(row, columns) for row in spans]
-            for result in results:
-                result.get(timeout=600)
-            return time.perf_counter() - began
+            client = [sys.executable, "-m", "tests.bench.naive", str(path)]
+            done = subprocess.run(client, env=environment, capture_output=True, text=True, check=True)
+            return float(done.stdout)
         finally:
             worker.terminate()
             worker.wait()
