@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evalcore.canonical import Json
 from evalcore.records.batch import Batch
-from evalcore.records.cut import Format
+from evalcore.records.span import Format
 from evalcore.tally import Tally
 
 __all__ = [

@@ -15,8 +15,9 @@ from evalcore.evaluator import Batch, Evaluator
 from evalcore.fold import Fold, InputSummary
 from evalcore.params import validate
 from evalcore.partial import decode, encode
-from evalcore.records.cut import Cutter, read_span
+from evalcore.records.cut import Cutter
 from evalcore.records.inputs import discover, format_suffixes, read_columns, spool
+from evalcore.records.span import read_span
 
 __all__ = ["Evaluation", "evaluate_files"]
 

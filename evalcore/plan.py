@@ -8,7 +8,7 @@ import msgspec
 
 from evalcore.canonical import Json, digest
 from evalcore.errors import WireError
-from evalcore.records.cut import Span
+from evalcore.records.span import Span
 
 __all__ = ["QUEUE_CLASSES", "Chunk", "Header", "PlannedInput", "Seal", "from_wire", "queue_name", "to_wire"]
 

@@ -14,36 +14,24 @@ from evalcore.errors import BrokerUnreachable, Divergent, Incomplete, Infrastruc
 from evalcore.evaluator import Batch
 from evalcore.partial import Partial, encode
 from evalcore.plan import Chunk
-from evalcore.records.cut import read_span
+from evalcore.records.span import read_span
 from producer.collect import Collector
 from producer.job import Job
 from producer.planner import Planner
+from producer.standing import Standing, Watcher
 from workers.broker import Broker
-from workers.ledger import Ledger, Progress
+from workers.ledger import Ledger
 from workers.reading import CHANGED, pack
 from workers.reconciler import Reconciler
 from workers.settings import Settings
 
-__all__ = ["Driver", "Standing", "drive_inline"]
+__all__ = ["Driver", "drive_inline"]
 
 PLAN_STEP = 4
 FETCH_STEP = 8
 SYNC_STEP = 16
 IDLE_SECONDS = 0.02
 PATIENCE_SECONDS = 120.0
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """How far a job is: records and bytes collected, bytes in all, and the ledger's counters where there is one."""
-
-    records: int
-    done_bytes: int
-    total_bytes: int
-    progress: Progress | None = None
-    workers: int | None = None
-
-
-Watcher = Callable[[Standing], None]
 
 
 def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:

@@ -46,8 +46,13 @@ def embedded_server() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def local_workers(settings: Settings, count: int, roots: Sequence[Path]) -> Iterator[None]:
-    """``count`` pool processes of a worker that serves ``settings.broker`` and reads under ``roots``."""
+def local_workers(
+    settings: Settings, count: int, roots: Sequence[Path], evaluators: Sequence[str] = ()
+) -> Iterator[None]:
+    """``count`` pool processes of a worker that serves ``settings.broker`` and reads under ``roots``.
+
+    ``evaluators`` are loaded before they fork.
+    """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("EVALQ_")}
     environment |= {
         f"EVALQ_{name.upper()}": str(value)
@@ -57,6 +62,8 @@ def local_workers(settings: Settings, count: int, roots: Sequence[Path]) -> Iter
     command = [sys.executable, "-m", "producer.cli", "worker", "--concurrency", str(count)]
     for root in roots:
         command += ["--root", str(root)]
+    for name in evaluators:
+        command += ["--preload", name]
     with _guarded(command, Path(tempfile.mkdtemp(prefix="evalq-", dir=_short_tmp())), environment):
         yield
 

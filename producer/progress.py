@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evalcore.canonical import Json, canonical_json
-from producer.drive import Standing, Watcher
+from producer.standing import Standing, Watcher
 
 __all__ = ["Reporter"]
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,11 +15,14 @@ from evalcore.canonical import Json
 from evalcore.errors import InputError, Interrupted, NothingEvaluated, UsageError
 from evalcore.plan import Seal
 from producer.collect import Collector
-from producer.drive import Driver, Standing, drive_inline
 from producer.job import Job
 from producer.outputs import write_final
 from producer.progress import Reporter
+from producer.standing import Standing
 from workers.settings import Settings
+
+if TYPE_CHECKING:
+    from producer.drive import Driver
 
 __all__ = ["Place", "carry_out", "launch", "shared_place"]
 
@@ -75,8 +79,11 @@ def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
 
 
 @contextlib.contextmanager
-def shared_place(place: Place, roots: Sequence[Path]) -> Iterator[Place]:
-    """``place`` for several jobs in turn: what would be started for each of them is started once."""
+def shared_place(place: Place, roots: Sequence[Path], *evaluators: str) -> Iterator[Place]:
+    """``place`` for several jobs in turn: what would be started for each of them is started once.
+
+    Local workers load ``evaluators`` before they divide into processes.
+    """
     from producer.embedded import embedded_server, local_workers
 
     if place.inline:
@@ -88,7 +95,7 @@ def shared_place(place: Place, roots: Sequence[Path]) -> Iterator[Place]:
             settings = settings.model_copy(update={"broker": stack.enter_context(embedded_server()), "ledger": ""})
             count = count or os.cpu_count() or 1
         if count:
-            stack.enter_context(local_workers(settings, count, roots))
+            stack.enter_context(local_workers(settings, count, roots, evaluators))
         yield Place(settings)
 
 
@@ -114,6 +121,8 @@ def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -
             watch(standing)
 
         if place.inline:
+            from producer.drive import drive_inline
+
             drive_inline(job, collector, seen)
         else:
             with _driver(job, collector, place) as driver:
@@ -125,11 +134,13 @@ def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -
 @contextlib.contextmanager
 def _driver(job: Job, collector: Collector, place: Place) -> Iterator[Driver]:
     """A driver over the servers and local workers of ``place``; what was started here ends with it."""
-    from workers.broker import Broker
-    from workers.connect import connect
-    from workers.ledger import Ledger
+    with shared_place(place, job.roots, job.header.evaluator) as shared, contextlib.ExitStack() as stack:
+        # Imported while the local workers start: Celery takes its time in both.
+        from producer.drive import Driver
+        from workers.broker import Broker
+        from workers.connect import connect
+        from workers.ledger import Ledger
 
-    with shared_place(place, job.roots) as shared, contextlib.ExitStack() as stack:
         settings = shared.settings
         ledger = Ledger(connect(settings.ledger_url, settings), settings)
         broker = Broker(settings)

@@ -9,11 +9,13 @@ import secrets
 import socket
 import threading
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import redis
 from celery.exceptions import SecurityWarning
 
+from evalcore import registry
 from evalcore.errors import EvalqError
 from evalcore.version import code_version
 from workers.app import TASK, make_app
@@ -33,17 +35,20 @@ LIFE_SECONDS = 10.0
 _LOCK = "evalq:reconciler"
 
 
-def run_worker(settings: Settings, loglevel: str = "WARNING") -> int:
+def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[str] = ()) -> int:
     """Serve the queues of this code version until told to stop; returns an exit code.
 
     SIGTERM and SIGINT let running chunks end within ``soft_shutdown_seconds`` and give the rest back. For SIGTERM,
     REMAP_SIGTERM=SIGQUIT must stand in the environment before this module is imported: billiard reads it then.
+    Evaluators in ``preload`` are loaded before the pool forks.
     """
     # Celery warns of root because of pickled messages; this application takes JSON only.
     warnings.simplefilter("ignore", SecurityWarning)
     connect(settings.ledger_url, settings).close()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for evaluator in preload:
+        registry.get(evaluator)
     app = _app(settings, name)
     attendant = _Attendant(settings, name)
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()

@@ -9,7 +9,7 @@ import zstandard
 
 from evalcore.canonical import digest
 from evalcore.plan import Chunk, PlannedInput
-from evalcore.records.cut import MAX_RECORD_BYTES, read_span
+from evalcore.records.span import MAX_RECORD_BYTES, read_span
 
 __all__ = ["CHANGED", "UNREADABLE", "pack", "read", "unpack"]
 

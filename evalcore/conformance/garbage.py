@@ -11,7 +11,8 @@ from typing import Any
 
 from evalcore.conformance.subject import Example
 from evalcore.evaluator import Evaluator
-from evalcore.records.cut import Format, QuoteFault, record_ends
+from evalcore.records.cut import QuoteFault, record_ends
+from evalcore.records.span import Format
 
 __all__ = ["garbled"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from evalcore.records.cut import MAX_RECORD_BYTES, record_ends
+from evalcore.records.span import MAX_RECORD_BYTES
 
 __all__ = ["Batch"]
 
@@ -59,6 +59,8 @@ class Batch(msgspec.Struct, frozen=True):
                 yield line, data
 
     def _row_by_row(self, fault: Report) -> Iterator[tuple[int, list[str]]]:
+        from evalcore.records.cut import record_ends  # numpy is for planning; a worker seldom comes here
+
         line, start = self.first_line, 0
         ends = record_ends(self.data if self.data.endswith(b"\n") else self.data + b"\n", "csv")
         for end in ends.tolist():

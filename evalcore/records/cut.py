@@ -9,45 +9,22 @@ with a line, never a silently misplaced boundary.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from io import BufferedIOBase
-from typing import Literal, NoReturn
+from typing import NoReturn
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from evalcore.errors import InputChanged, InputError
+from evalcore.records.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
 
-__all__ = ["BLOCK_BYTES", "MAX_RECORD_BYTES", "Cutter", "Format", "Span", "read_span", "record_ends"]
+__all__ = ["Cutter", "QuoteFault", "record_ends"]
 
-Format = Literal["csv", "jsonl"]
 Positions = NDArray[np.int64]
 Buffer = bytes | bytearray | memoryview
 
-BLOCK_BYTES = 4 << 20
-"""How much is read at once, and the size of a chunk where no record count is asked for."""
-MAX_CHUNK_BYTES = 16 << 20
-"""Where a chunk of a given number of records ends early."""
-MAX_RECORD_BYTES = 64 << 20
-"""A record longer than this is refused: it is nearly always a quote that was never closed."""
-
-BOM = b"\xef\xbb\xbf"
 _QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
-
-
-class Span(msgspec.Struct, frozen=True):
-    """One chunk: bytes ``start`` to ``end`` of an input, which begin on line ``first_line`` (1-based).
-
-    ``records`` counts lines (JSONL) or rows (CSV), blank ones included; ``digest`` is the SHA-256 of the bytes.
-    """
-
-    start: int
-    end: int
-    first_line: int
-    records: int
-    digest: str
 
 
 class QuoteFault(ValueError):
@@ -259,10 +236,3 @@ class Cutter:
         if self._buffer.startswith(BOM):
             self._whole.update(BOM)
             self._at = self.position = len(BOM)
-
-
-def read_span(path: str | os.PathLike[str], span: Span) -> bytes:
-    """The bytes of ``span``; fewer if the file has become shorter."""
-    with open(path, "rb") as stream:
-        stream.seek(span.start)
-        return stream.read(span.end - span.start)

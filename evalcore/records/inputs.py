@@ -18,7 +18,7 @@ import msgspec
 
 from evalcore.errors import InputError
 from evalcore.records.batch import Batch
-from evalcore.records.cut import BLOCK_BYTES, Format
+from evalcore.records.span import BLOCK_BYTES, Format
 
 __all__ = ["Source", "discover", "spool"]
 

@@ -58,6 +58,9 @@ def strings(node: Node, alphabet: Alphabet) -> tuple[bytes, ...] | None:
         case Sequence(parts):
             known = [strings(part, alphabet) for part in parts]
             return _few(map(b"".join, itertools.product(*(found or () for found in known)))) if all(known) else None
+        case Repeat(inner, 0, 1, lazy):
+            some = strings(inner, alphabet)
+            return None if some is None else (b"", *some) if lazy else (*some, b"")
         case _:
             return None
 

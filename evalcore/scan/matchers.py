@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol
 
 import re2
@@ -12,7 +11,7 @@ from evalcore.scan.bounds import require_countable
 from evalcore.scan.emit import re2_source, strings, whole_words
 from evalcore.scan.nodes import Node, PatternRefused
 
-__all__ = ["Counter", "Engine", "Finder", "Span", "Strings", "Words", "counter", "finder"]
+__all__ = ["Counter", "Encoded", "Engine", "Finder", "Span", "Strings", "Words", "counter", "finder"]
 
 Span = tuple[int, int]
 """Where a match begins and ends, in characters."""
@@ -20,18 +19,42 @@ Span = tuple[int, int]
 MAX_PROGRAM = 10_000
 """RE2 instructions: where its automaton does not fit its memory, a search costs up to this many steps a character."""
 
+_GAP = b" "
+_GAPS = bytes(byte if byte in WORD_BYTES else _GAP[0] for byte in range(256))
+
+
+class Encoded:
+    """A text in the bytes of an alphabet, and its words one by one where they are asked for."""
+
+    __slots__ = ("_words", "data")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._words: bytes | None = None
+
+    @property
+    def words(self) -> bytes:
+        """The text's words, each with a gap of its own on both sides, so that none is hidden by its neighbour."""
+        if self._words is None:
+            gaps = self.data.translate(_GAPS).replace(_GAP, _GAP + _GAP)
+            self._words = _GAP + gaps + _GAP
+        return self._words
+
 
 class Finder(Protocol):
     """A pattern that can be found."""
 
-    def first(self, data: bytes) -> Span | None:
+    def first(self, text: Encoded) -> Span | None:
         """The leftmost match."""
+
+    def found(self, text: Encoded) -> bool:
+        """Whether there is a match."""
 
 
 class Counter(Finder, Protocol):
     """A pattern that can be found and counted."""
 
-    def count(self, data: bytes) -> int:
+    def count(self, text: Encoded) -> int:
         """How many matches there are, each searched for behind the one before."""
 
 
@@ -44,20 +67,35 @@ class Engine:
         options.never_capture = True
         options.log_errors = False
         try:
-            self._pattern = re2.compile(source, options)
+            pattern = re2.compile(source, options)
         except re2.error as error:
             raise PatternRefused(f"too much to search for in linear time ({_reason(error)})") from None
-        if self._pattern.programsize > MAX_PROGRAM:
-            raise PatternRefused(f"{self._pattern.programsize} steps, where {MAX_PROGRAM} are allowed")
+        if pattern.programsize > MAX_PROGRAM:
+            raise PatternRefused(f"{pattern.programsize} steps, where {MAX_PROGRAM} are allowed")
+        # The package's own search wraps this call in a generator and a match object, at three times its cost.
+        self._match = pattern._regexp.Match
+        self._anywhere = re2._Anchor.UNANCHORED
 
-    def first(self, data: bytes) -> Span | None:
+    def search(self, data: bytes, start: int) -> Span:
+        """The leftmost match at or behind ``start``; (-1, -1) where there is none."""
+        span: Span = self._match(self._anywhere, data, start, len(data))[0]
+        return span
+
+    def first(self, text: Encoded) -> Span | None:
         """The leftmost match."""
-        found = self._pattern.search(data)
-        return found.span() if found else None
+        span = self.search(text.data, 0)
+        return span if span[0] >= 0 else None
 
-    def count(self, data: bytes) -> int:
-        """How many matches there are, each searched for behind the one before."""
-        return sum(1 for _ in self._pattern.finditer(data))
+    def found(self, text: Encoded) -> bool:
+        """Whether there is a match."""
+        return self.search(text.data, 0)[0] >= 0
+
+    def count(self, text: Encoded) -> int:
+        """How many matches there are, none of which is empty."""
+        times = at = 0
+        while (span := self.search(text.data, at))[0] >= 0:
+            times, at = times + 1, span[1]
+        return times
 
 
 class Strings:
@@ -66,16 +104,20 @@ class Strings:
     def __init__(self, wanted: tuple[bytes, ...]) -> None:
         self.wanted = wanted
 
-    def first(self, data: bytes) -> Span | None:
+    def first(self, text: Encoded) -> Span | None:
         """The leftmost match."""
-        best: Span | None = None
+        best, end = -1, len(text.data)
         for wanted in self.wanted:
             # Only a place before the best so far can still win, so nothing behind it is looked at.
-            limit = len(data) if best is None else best[0] - 1 + len(wanted)
-            at = data.find(wanted, 0, max(limit, 0))
-            if at >= 0 and (best is None or at < best[0]):
-                best = (at, at + len(wanted))
-        return best
+            limit = end if best < 0 else best + len(wanted) - 1
+            at = text.data.find(wanted, 0, limit) if limit >= 0 else -1
+            if at >= 0:
+                best, end = at, at + len(wanted)
+        return (best, end) if best >= 0 else None
+
+    def found(self, text: Encoded) -> bool:
+        """Whether there is a match."""
+        return any(wanted in text.data for wanted in self.wanted)
 
 
 class Words:
@@ -83,26 +125,32 @@ class Words:
 
     def __init__(self, wanted: tuple[bytes, ...]) -> None:
         self._wanted = tuple(dict.fromkeys(wanted))
+        self._apart = tuple(_GAP + word + _GAP for word in self._wanted)
 
-    def first(self, data: bytes) -> Span | None:
+    def first(self, text: Encoded) -> Span | None:
         """The leftmost match."""
-        starts = ((next(_whole(data, word), None), len(word)) for word in self._wanted)
-        return min(((at, at + length) for at, length in starts if at is not None), default=None)
+        starts = ((_whole(text.data, word), len(word)) for word in self._wanted)
+        return min(((at, at + length) for at, length in starts if at >= 0), default=None)
 
-    def count(self, data: bytes) -> int:
+    def found(self, text: Encoded) -> bool:
+        """Whether there is a match."""
+        return any(word in text.words for word in self._apart)
+
+    def count(self, text: Encoded) -> int:
         """How many matches there are."""
-        return sum(sum(1 for _ in _whole(data, word)) for word in self._wanted)
+        return sum(map(text.words.count, self._apart))
 
 
-def _whole(data: bytes, word: bytes) -> Iterator[int]:
-    """Where ``word`` stands between two word boundaries."""
-    at, length, total = data.find(word), len(word), len(data)
+def _whole(data: bytes, word: bytes) -> int:
+    """Where ``word`` first stands between two word boundaries, or -1."""
+    at = data.find(word)
     while at >= 0:
-        end = at + length
-        if (not at or data[at - 1] not in WORD_BYTES) and (end == total or data[end] not in WORD_BYTES):
-            yield at
+        end = at + len(word)
+        if (not at or data[at - 1] not in WORD_BYTES) and (end == len(data) or data[end] not in WORD_BYTES):
+            return at
         # What begins inside this hit is preceded by a word character, and so is no word of its own.
         at = data.find(word, end)
+    return at
 
 
 def counter(node: Node, alphabet: Alphabet) -> Counter:

@@ -7,6 +7,7 @@ Python's own scanner is used because it alone shows a key that occurs twice; all
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, NoReturn, TypeVar
 
@@ -16,33 +17,71 @@ __all__ = ["RecordFault", "read_object", "typed"]
 
 T = TypeVar("T")
 
+MAX_DEPTH = 100
+"""How deep objects and lists may nest: far from where a decoder would give up, which depends on its caller's depth."""
+_TOO_DEEP = f"nested more than {MAX_DEPTH} deep"
+_LONG = 1 << 16
 _SHOWN = 60
 
 
 class RecordFault(ValueError):
     """A record is broken; the message gives the path of the fault and what is wrong there."""
 
+    def __init__(self, path: str, reason: str) -> None:
+        # A key with half a surrogate pair would make the message itself impossible to write down.
+        super().__init__(f"{path.encode('utf-8', 'replace').decode()}: {reason}")
+
 
 def read_object(line: bytes) -> dict[str, Any]:
-    """The object in ``line``. Raises RecordFault: not UTF-8, not JSON, no object, a key twice, half a surrogate pair."""
-    try:
-        text = line.decode()
-        value = _DECODER.decode(text)
-    except UnicodeDecodeError as error:
-        raise RecordFault(f"$: not UTF-8: byte 0x{line[error.start]:02x} at {error.start}") from None
-    except json.JSONDecodeError as error:
-        raise RecordFault(f"$: not JSON: {error.msg} at {error.pos}") from None
-    except RecursionError:
-        raise RecordFault("$: not JSON: nested too deeply") from None
-    except _Repeated:
-        raise RecordFault(f"{_repeated_key(text)}: the key occurs twice") from None
-    except ValueError as error:
-        raise RecordFault(f"$: not JSON: {str(error)[:_SHOWN]}") from None
+    """The object in ``line``.
+
+    Raises RecordFault: not UTF-8, not JSON, no object, a key twice, nested too deeply, half a surrogate pair.
+    """
+    value = _decoded(line)
+    # In a long line looking at the few values is faster than looking for a reason to do so.
+    if len(line) > _LONG or line.count(b"{") + line.count(b"[") > MAX_DEPTH:
+        _refuse_depth(value)
     if not isinstance(value, dict):
-        raise RecordFault(f"$: expected an object, got {_kind(value)}")
-    if b"\\u" in line:
+        raise RecordFault("$", f"expected an object, got {_kind(value)}")
+    if len(line) > _LONG or b"\\u" in line:
         _refuse_surrogates(value)
     return value
+
+
+def _decoded(line: bytes) -> Any:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise RecordFault("$", f"not UTF-8: byte 0x{line[error.start]:02x} at {error.start}") from None
+    try:
+        return _DECODER.decode(text)
+    except (_Repeated, RecursionError, ValueError) as error:
+        # Before all else: how deep a decoder gets depends on its caller, and the reason must not.
+        if _too_deep(line):
+            raise RecordFault("$", _TOO_DEEP) from None
+        raise _fault(text, error) from None
+
+
+def _fault(text: str, error: Exception) -> RecordFault:
+    """What is wrong with ``text``, which could not be decoded because of ``error``."""
+    try:
+        if isinstance(error, _Repeated):
+            # The rest of the line may be worse than a key that occurs twice.
+            return RecordFault(_repeated_key(_PAIRS_DECODER.decode(text)), "the key occurs twice")
+    except ValueError as worse:
+        error = worse
+    if isinstance(error, json.JSONDecodeError):
+        return RecordFault("$", f"not JSON: {error.msg} at {error.pos}")
+    return RecordFault("$", "not JSON: NaN, an infinity, or a number of thousands of digits")
+
+
+def _too_deep(line: bytes) -> bool:
+    depth = 0
+    for token in _BRACKETS.finditer(line):
+        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token[0], 0)
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def typed(value: Any, kind: type[T]) -> T:
@@ -51,7 +90,10 @@ def typed(value: Any, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `")
-        raise RecordFault(f"{path.rstrip('`') or '$'}: {message[:1].lower()}{message[1:]}") from None
+        path = path.rstrip("`") or "$"
+        if missing := message.partition("missing required field `")[2]:
+            raise RecordFault(f"{path}.{missing.rstrip('`')}", "missing") from None
+        raise RecordFault(path, f"{message[:1].lower()}{message[1:]}") from None
 
 
 class _Repeated(Exception):
@@ -74,18 +116,18 @@ def _no_constant(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+_PAIRS_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_no_constant)
+_BRACKETS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
-def _repeated_key(text: str) -> str:
-    """The path of the first key in ``text`` that occurs twice in one object."""
-    value = json.JSONDecoder(object_pairs_hook=_Pairs).decode(text)
+def _repeated_key(value: Any) -> str:
+    """The path of the first key in ``value`` that occurs twice in one object."""
     for path, pairs in _walk(value, "$"):
-        if isinstance(pairs, _Pairs):
-            seen: set[str] = set()
-            for key, _ in pairs:
-                if key in seen:
-                    return f"{path}.{key[:_SHOWN]}"
-                seen.add(key)
+        seen: set[str] = set()
+        for key, _ in pairs if isinstance(pairs, _Pairs) else ():
+            if key in seen:
+                return f"{path}.{key[:_SHOWN]}"
+            seen.add(key)
     raise AssertionError("no key occurs twice")
 
 
@@ -102,12 +144,20 @@ def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
             waiting += [(f"{at}[{index}]", held) for index, held in reversed(list(enumerate(inner)))]
 
 
+def _refuse_depth(value: Any) -> None:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH):
+        holders = (list(held.values()) if isinstance(held, dict) else held for held in level)
+        level = [inner for holder in holders for inner in holder if isinstance(inner, dict | list)]
+    if level:
+        raise RecordFault("$", _TOO_DEEP)
+
+
 def _refuse_surrogates(value: Any) -> None:
     for path, inner in _walk(value, "$"):
         texts = list(inner) if isinstance(inner, dict) else [inner]
         if any(isinstance(text, str) and not _encodable(text) for text in texts):
-            # In a key it would be part of the path, which has to be encodable itself.
-            raise RecordFault(f"{path.encode('utf-8', 'replace').decode()}: half of a surrogate pair")
+            raise RecordFault(path, "half of a surrogate pair")
 
 
 def _encodable(text: str) -> bool:

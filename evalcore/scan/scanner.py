@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
 
 from evalcore.scan.alphabet import Alphabet
 from evalcore.scan.charset import Folding
-from evalcore.scan.emit import re2_source
-from evalcore.scan.matchers import Counter, Engine, Finder, Span, Strings, counter, finder
+from evalcore.scan.matchers import Counter, Encoded, Finder, Span, Strings, counter, finder
 from evalcore.scan.nodes import Anchor, Choice, Node, PatternRefused, Repeat, charsets
 from evalcore.scan.nodes import Sequence as Row
 from evalcore.scan.parse import parse
+from evalcore.scan.sweep import SWEEP_FROM, Sweep
 
 __all__ = ["Pattern", "Scan", "Scanner", "require_searchable"]
-
-GATE_FROM = 1 << 15
-"""Texts longer than this are first searched for all plain strings in one pass: most hold none of them."""
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -58,11 +55,8 @@ class Scanner:
         """For each pattern its first match in ``text``, in characters."""
         found: list[Span | None] = [None] * self.size
         for group in self._groups:
-            data = group.alphabet.encode(text)
-            skipped = group.absent(data)
-            for index, pattern in group.finders.items():
-                if index not in skipped:
-                    found[index] = pattern.first(data)
+            for index, span in group.firsts(text):
+                found[index] = span
         return found
 
 
@@ -73,21 +67,29 @@ class Scan:
         self._text = text
         self._groups = groups
         self._place = place
-        self._data: dict[int, bytes] = {}
+        self._encoded: dict[int, Encoded] = {}
 
     def first(self, index: int) -> Span | None:
         """The first match of pattern ``index``, in characters."""
-        return self._groups[self._place[index]].finders[index].first(self._encoded(index))
+        group, text = self._read(index)
+        return group.finders[index].first(text)
+
+    def found(self, index: int) -> bool:
+        """Whether pattern ``index`` occurs."""
+        group, text = self._read(index)
+        return group.finders[index].found(text)
 
     def count(self, index: int) -> int:
         """How many non-overlapping matches of pattern ``index`` there are. KeyError when it was not to be counted."""
-        return self._groups[self._place[index]].counters[index].count(self._encoded(index))
+        group, text = self._read(index)
+        return group.counters[index].count(text)
 
-    def _encoded(self, index: int) -> bytes:
+    def _read(self, index: int) -> tuple[_Group, Encoded]:
         place = self._place[index]
-        if place not in self._data:
-            self._data[place] = self._groups[place].alphabet.encode(self._text)
-        return self._data[place]
+        group = self._groups[place]
+        if place not in self._encoded:
+            self._encoded[place] = Encoded(group.alphabet.encode(self._text))
+        return group, self._encoded[place]
 
 
 class _Group:
@@ -101,15 +103,20 @@ class _Group:
         self.finders: dict[int, Finder] = {
             index: self.counters.get(index) or finder(node, self.alphabet) for index, node in nodes.items()
         }
-        self._plain = frozenset(index for index, found in self.finders.items() if isinstance(found, Strings))
-        union = Choice(tuple(nodes[index] for index in sorted(self._plain)))
-        self._gate = Engine(re2_source(union, self.alphabet)) if len(self._plain) > 1 else None
+        plain = {index: found for index, found in self.finders.items() if isinstance(found, Strings)}
+        sweep = Sweep(plain)
+        self._sweep = sweep if sweep.worthwhile else None
+        self._unswept = {index: found for index, found in self.finders.items() if index not in plain}
 
-    def absent(self, data: bytes) -> frozenset[int]:
-        """Patterns known not to be in ``data``, from one pass over a long text."""
-        if self._gate is None or len(data) < GATE_FROM or self._gate.first(data):
-            return frozenset()
-        return self._plain
+    def firsts(self, text: str) -> Iterator[tuple[int, Span | None]]:
+        """The first match of each pattern; one that has none may be left out."""
+        encoded = Encoded(self.alphabet.encode(text))
+        one_by_one = self.finders
+        if self._sweep is not None and len(text) >= SWEEP_FROM:
+            yield from self._sweep.firsts(encoded).items()
+            one_by_one = self._unswept
+        for index, pattern in one_by_one.items():
+            yield index, pattern.first(encoded)
 
 
 def _groups(nodes: dict[int, Node], counted: set[int], *, words: bool) -> list[_Group]:

@@ -71,8 +71,11 @@ def _evaluate(
     from workers.settings import load_settings
 
     folders = []
+    names = [evaluator.name for evaluator, _ in samples]
     data = [(out / "data" / evaluator.name).resolve() for evaluator, _ in samples]
-    with shared_place(Place(load_settings(broker="", ledger=""), workers=workers), [Path.cwd(), *data]) as place:
+    with shared_place(
+        Place(load_settings(broker="", ledger=""), workers=workers), [Path.cwd(), *data], *names
+    ) as place:
         for evaluator, request in samples:
             folder = out / evaluator.name
             if (folder / "run.json").is_file():

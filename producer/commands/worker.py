@@ -25,6 +25,7 @@ __all__ = ["COMMANDS"]
     type=click.Path(exists=True, file_okay=False),
     help="A folder inputs may be read from [the current one]. Repeatable.",
 )
+@click.option("--preload", multiple=True, metavar="NAME", help="Load this evaluator before forking. Repeatable.")
 @click.option("--settings", envvar="EVALQ_SETTINGS", type=click.Path(dir_okay=False), help="A YAML file of settings.")
 @click.option(
     "--loglevel",
@@ -32,7 +33,7 @@ __all__ = ["COMMANDS"]
     show_default=True,
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
 )
-def _worker(roots: tuple[str, ...], settings: str | None, loglevel: str, **given: Any) -> int:  # fmt: skip
+def _worker(roots: tuple[str, ...], preload: tuple[str, ...], settings: str | None, loglevel: str, **given: Any) -> int:
     """Compute chunks for every run of this version on a broker, until SIGTERM."""
     # billiard reads it when it is imported: SIGTERM then lets running chunks end and gives the others back.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
@@ -42,7 +43,7 @@ def _worker(roots: tuple[str, ...], settings: str | None, loglevel: str, **given
     chosen = load_settings(settings, roots=tuple(Path(root) for root in roots) or None, **given)
     if not chosen.broker:
         raise ConfigError("a worker needs a broker: --broker URL, EVALQ_BROKER, or broker: in the settings file")
-    return run_worker(chosen, loglevel.upper())
+    return run_worker(chosen, loglevel.upper(), preload)
 
 
 COMMANDS = {"worker": _worker}

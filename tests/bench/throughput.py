@@ -18,8 +18,9 @@ from pathlib import Path
 from evalcore import registry
 from evalcore.evaluator import Batch
 from evalcore.params import validate
-from evalcore.records.cut import Cutter, Span, read_span
+from evalcore.records.cut import Cutter
 from evalcore.records.inputs import read_columns
+from evalcore.records.span import Span, read_span
 from tests.integration.harness import clean_environment, evalq, running_server
 
 PROCESSES = 2

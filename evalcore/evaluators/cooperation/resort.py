@@ -23,7 +23,7 @@ from evalcore.evaluators.cooperation.kernel import kinds_of, values_of
 from evalcore.evaluators.cooperation.params import Rules
 from evalcore.evaluators.cooperation.reading import read
 from evalcore.evaluators.cooperation.state import Columns, CooperationState
-from evalcore.records.cut import BOM
+from evalcore.records.span import BOM
 
 __all__ = ["Limits", "resorted"]
 

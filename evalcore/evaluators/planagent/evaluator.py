@@ -17,7 +17,7 @@ from evalcore.evaluators.planagent.queries import unpack_rows
 from evalcore.evaluators.planagent.sample import write_rows
 from evalcore.evaluators.planagent.section import file_section
 from evalcore.evaluators.planagent.state import PlanState
-from evalcore.records.cut import Format
+from evalcore.records.span import Format
 from evalcore.tally import LISTED, Faults
 
 __all__ = ["PlanAgent", "evaluator"]

@@ -13,7 +13,8 @@ import msgspec
 from hypothesis import strategies as st
 
 from evalcore.records import cut
-from evalcore.records.cut import BOM, Cutter, Format, Span
+from evalcore.records.cut import Cutter
+from evalcore.records.span import BOM, Format, Span
 
 __all__ = ["Known", "csv_files", "cut_up", "jsonl_files", "sha256"]
 

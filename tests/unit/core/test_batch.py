@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evalcore.records import batch as batch_module
 from evalcore.records.batch import Batch
-from evalcore.records.cut import Span
+from evalcore.records.span import Span
 from tests.unit.core.tables import cut_up
 
 COLUMNS = ("a", "b")

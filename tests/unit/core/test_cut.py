@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from evalcore.errors import InputChanged
 from evalcore.records import cut
 from evalcore.records.batch import Batch
-from evalcore.records.cut import BOM, Cutter, Format, Span, read_span, record_ends
+from evalcore.records.cut import Cutter, record_ends
+from evalcore.records.span import BOM, Format, Span, read_span
 from tests.unit.core.tables import Known, csv_files, cut_up, jsonl_files, sha256
 
 BLOCKS = st.integers(1, 12) | st.just(1 << 16)

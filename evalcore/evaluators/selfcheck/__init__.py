@@ -1,0 +1,43 @@
+"""Self check after the work (seed 002): four questions, danger signals, and the goal looked back from.
+
+The names of the specification, in Python's spelling; `check` is synchronous. Keys of evidence and results are the
+specification's camelCase, in JSON and as attributes.
+"""
+
+from evalcore.evaluators.selfcheck.evaluator import SelfCheck, evaluator
+from evalcore.evaluators.selfcheck.evidence import Evidence, GoalBackwardResult, GoalPath
+from evalcore.evaluators.selfcheck.goals import resolve_goals
+from evalcore.evaluators.selfcheck.params import SelfCheckParams
+from evalcore.evaluators.selfcheck.protocol import (
+    SelfCheckProtocol,
+    SelfCheckResult,
+    create_default_self_check_protocol,
+    create_self_check_protocol,
+)
+from evalcore.evaluators.selfcheck.questions import SELF_CHECK_QUESTIONS, SelfCheckQuestion
+from evalcore.evaluators.selfcheck.signals import (
+    CALIBRATED_DANGER_SIGNALS,
+    DANGER_SIGNALS,
+    EXTENDED_DANGER_SIGNALS,
+    DangerSignal,
+)
+
+__all__ = [
+    "CALIBRATED_DANGER_SIGNALS",
+    "DANGER_SIGNALS",
+    "EXTENDED_DANGER_SIGNALS",
+    "SELF_CHECK_QUESTIONS",
+    "DangerSignal",
+    "Evidence",
+    "GoalBackwardResult",
+    "GoalPath",
+    "SelfCheck",
+    "SelfCheckParams",
+    "SelfCheckProtocol",
+    "SelfCheckQuestion",
+    "SelfCheckResult",
+    "create_default_self_check_protocol",
+    "create_self_check_protocol",
+    "evaluator",
+    "resolve_goals",
+]

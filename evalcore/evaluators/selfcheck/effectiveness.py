@@ -1,0 +1,95 @@
+"""How well the check tells hallucinated reports from accurate ones, where somebody has labelled them."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Literal
+
+import msgspec
+from pydantic import Field
+
+from evalcore.canonical import Json
+from evalcore.evaluator import Params
+
+__all__ = ["Confusion", "Targets", "effectiveness", "met", "wilson"]
+
+
+class Targets(Params):
+    """What the specification's section 5.3 asks for, and the ``confidence`` of the intervals held against it."""
+
+    true_positive_rate: float = Field(default=0.7, ge=0, le=1)
+    false_positive_rate: float = Field(default=0.2, ge=0, le=1)
+    confidence: float = Field(default=0.95, gt=0, lt=1)
+
+
+class Confusion(msgspec.Struct):
+    """Labelled records by label and call; positive means hallucinated."""
+
+    true_positives: int = 0
+    false_positives: int = 0
+    true_negatives: int = 0
+    false_negatives: int = 0
+
+    @property
+    def total(self) -> int:
+        """All labelled records."""
+        return self.true_positives + self.false_positives + self.true_negatives + self.false_negatives
+
+    def add(self, *, hallucinated: bool, called: bool) -> None:
+        """Count one record with its label and what it was called."""
+        if hallucinated:
+            self.true_positives += called
+            self.false_negatives += not called
+        else:
+            self.false_positives += called
+            self.true_negatives += not called
+
+    def merge(self, later: Confusion) -> None:
+        """Take in further counts."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+
+
+def wilson(successes: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval for a share, within [0, 1]. ZeroDivisionError for a share of nothing."""
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    share, weight = successes / of, 1 + z * z / of
+    middle = (share + z * z / (2 * of)) / weight
+    reach = z / weight * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    # At the ends the interval touches them exactly; floats would miss by a hair.
+    low = 0.0 if successes == 0 else max(0.0, middle - reach)
+    return low, 1.0 if successes == of else min(1.0, middle + reach)
+
+
+def met(low: float, high: float, target: float, bound: Literal["least", "most"]) -> str:
+    """Whether a share with this interval meets its target: "yes", "no", or "undecided" while the interval spans it."""
+    if bound == "least":
+        return "yes" if low >= target else "no" if high < target else "undecided"
+    return "yes" if high <= target else "no" if low > target else "undecided"
+
+
+def effectiveness(counts: Confusion, targets: Targets) -> dict[str, Json]:
+    """``tpr``, ``fpr``, ``precision``, ``recall`` (null where there is nothing to divide by) and the ``counts``."""
+    positives = counts.true_positives + counts.false_negatives
+    negatives = counts.false_positives + counts.true_negatives
+    called = counts.true_positives + counts.false_positives
+    caught = _rate(counts.true_positives, positives, targets.confidence, targets.true_positive_rate, "least")
+    return {
+        "tpr": caught,
+        "fpr": _rate(counts.false_positives, negatives, targets.confidence, targets.false_positive_rate, "most"),
+        "precision": _rate(counts.true_positives, called, targets.confidence, None, "least"),
+        "recall": dict(caught),
+        "counts": msgspec.to_builtins(counts),
+    }
+
+
+def _rate(
+    hits: int, of: int, confidence: float, target: float | None, bound: Literal["least", "most"]
+) -> dict[str, Json]:
+    if of == 0:
+        empty = None if target is None else "undecided"
+        return {"value": None, "low": None, "high": None, "target": target, "met": empty}
+    low, high = wilson(hits, of, confidence)
+    verdict = None if target is None else met(low, high, target, bound)
+    return {"value": hits / of, "low": low, "high": high, "target": target, "met": verdict}

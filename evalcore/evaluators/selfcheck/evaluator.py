@@ -1,0 +1,134 @@
+"""The self check as an evaluator: one record is one agent's claim to be done, with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore.canonical import Json
+from evalcore.evaluator import Batch, Command, Evaluator, InputResult, Option, Outcome, Request, Tally
+from evalcore.evaluators.selfcheck.effectiveness import effectiveness
+from evalcore.evaluators.selfcheck.evidence import Record, read_record
+from evalcore.evaluators.selfcheck.goals import resolve_command
+from evalcore.evaluators.selfcheck.markdown import markdown
+from evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
+from evalcore.evaluators.selfcheck.protocol import SelfCheckResult
+from evalcore.evaluators.selfcheck.sample import write_records
+from evalcore.evaluators.selfcheck.signals import SIGNAL_LISTS
+from evalcore.evaluators.selfcheck.state import SelfCheckState
+from evalcore.scan.lines import Line, read_lines
+from evalcore.scan.objects import RecordFault
+
+__all__ = ["SelfCheck", "evaluator"]
+
+_UNRESOLVED = "not resolved: run 'evalq selfcheck-resolve' where the files are, and evaluate what it writes"
+
+
+class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
+    """Four questions and a list of danger signals for every completion report (seed 002)."""
+
+    name = "selfcheck"
+    version = "1"
+    summary = "Check agents' completion reports: four questions of evidence, and signals of doubtful claims."
+    format = "jsonl"
+    unit = "records"
+    options = (
+        Option(("--signals",), "List of danger signals.", param="signals", choices=tuple(SIGNAL_LISTS)),
+        Option(
+            ("--labels",),
+            "Every record must say whether it is hallucinated (labels are reported on wherever there are any).",
+            kind="bool",
+            param="require_labels",
+        ),
+    )
+    commands = (
+        Command(
+            "selfcheck-resolve",
+            "Look up the expectedPaths of records, and print the records with what was found.",
+            (
+                Option(("--evidence",), "JSONL file of records.", kind="path"),
+                Option(("--root",), "Folder that expected paths are relative to, and may not leave."),
+            ),
+            resolve_command,
+        ),
+    )
+    Params = SelfCheckParams
+    State = SelfCheckState
+
+    def evaluate(self, batch: Batch, params: SelfCheckParams) -> Outcome[SelfCheckState]:
+        """Check each line; a broken one is a fault with the path of what is wrong in it."""
+        check, read = protocol(params).check, partial(_scorable, params)
+        state, tally = SelfCheckState.zero(), Tally()
+        lines = []
+        for line in read_lines(batch, read, tally):
+            if line.record is None:
+                lines.append(line.broken())
+                continue
+            result = check(line.record.evidence)
+            state.add(result, line.record.label)
+            lines.append(_encode(_shown(line, line.record, result)))
+        tally.scored = state.checked
+        return Outcome(state, tally, lines)
+
+    def section(self, results: Sequence[InputResult[SelfCheckState]], params: SelfCheckParams) -> dict[str, Json]:
+        """Pass rate, rates by question, counts by signal; goals where verified, effectiveness where labelled."""
+        state = SelfCheckState.zero()
+        for result in results:
+            state.merge(result.state)
+        share = {q.id: _share(state.questions.get(q.id, 0), state.checked) for q in params.questions}
+        section: dict[str, Json] = {
+            "passed": state.passed,
+            "pass_rate": _share(state.passed, state.checked),
+            "questions": share,
+            "signals": {signal.message: state.signals.get(signal.message, 0) for signal in params.signals},
+        }
+        if state.goals:
+            section["goals"] = {"verified": state.goals, "reached": state.goals_reached}
+        if state.by_verdict.total:
+            any_signal = effectiveness(state.by_signal, params.targets)
+            section["labels"] = {**effectiveness(state.by_verdict, params.targets), "any_signal": any_signal}
+        return section
+
+    def sample(self, folder: Path, records: int, seed: int) -> Request:
+        """Write made-up records into ``folder``."""
+        path = folder / "completion-reports.jsonl"
+        with path.open("wb") as stream:
+            write_records(stream, records, seed)
+        return Request([str(path)], {}, {})
+
+    def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+        """The report as a person reads it."""
+        return markdown(report)
+
+
+def _scorable(params: SelfCheckParams, given: Mapping[str, Any]) -> Record:
+    """The record in ``given``. Raises RecordFault when it cannot be checked as it stands."""
+    record = read_record(given)
+    if record.unresolved:
+        raise RecordFault("$.expectedPaths", _UNRESOLVED)
+    if params.require_labels and record.label is None:
+        raise RecordFault("$.hallucinated", "missing, where every record is to be labelled")
+    return record
+
+
+def _shown(line: Line[Record], record: Record, result: SelfCheckResult) -> dict[str, Any]:
+    plain = line.head("passed" if result.passed else "failed")
+    if record.label is not None:
+        plain["hallucinated"] = record.label
+    plain["result"] = result.to_json()
+    if result.details is not None:
+        plain["details"] = result.details
+    return plain
+
+
+def _share(count: int, of: int) -> float | None:
+    return count / of if of else None
+
+
+_encode = msgspec.json.Encoder().encode
+
+evaluator = SelfCheck()

@@ -1,0 +1,143 @@
+"""What an agent hands in with its claim to be done, in the keys of the specification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
+
+from evalcore.scan.objects import typed
+
+__all__ = [
+    "Assumption",
+    "CodeChange",
+    "Evidence",
+    "EvidenceItem",
+    "GoalBackwardResult",
+    "GoalPath",
+    "Record",
+    "Requirement",
+    "read_record",
+    "scanned_text",
+]
+
+
+class Requirement(TypedDict):
+    """A requirement and whether it was met."""
+
+    requirement: str
+    met: bool
+
+
+class Assumption(TypedDict):
+    """An assumption, whether it was verified, and where."""
+
+    assumption: str
+    verified: bool
+    source: NotRequired[str | None]
+
+
+class EvidenceItem(TypedDict):
+    """A piece of evidence of some type: a log, an output, a note."""
+
+    type: str
+    content: str
+
+
+class CodeChange(TypedDict):
+    """A changed file and its diff."""
+
+    file: str
+    diff: str
+
+
+@dataclass(frozen=True)
+class GoalPath:
+    """What was found at one expected path; ``matches`` is None where no pattern was asked for."""
+
+    path: str
+    exists: bool
+    nonEmpty: bool = False  # noqa: N815 - the key in JSON
+    matches: bool | None = None
+    reason: str | None = None
+
+    @property
+    def reached(self) -> bool:
+        """Whether the path is there, holds something, and matches where it has to."""
+        return self.exists and self.nonEmpty and self.matches is not False
+
+
+@dataclass(frozen=True)
+class GoalBackwardResult:
+    """Whether the goal was reached, looking back from the files it should have left."""
+
+    passed: bool
+    paths: list[GoalPath] = field(default_factory=list)
+
+    @property
+    def reached(self) -> bool:
+        """Whether it passed, and no path stored with it says otherwise."""
+        return self.passed and all(path.reached for path in self.paths)
+
+
+@dataclass
+class Evidence:
+    """All keys are optional; None stands for a key that was not given."""
+
+    testOutput: str | None = None  # noqa: N815 - these are the keys in JSON
+    testsPassed: bool | None = None  # noqa: N815
+    requirementsList: list[Requirement] | None = None  # noqa: N815
+    assumptions: list[Assumption] | None = None
+    evidence: list[EvidenceItem] | None = None
+    codeChanges: list[CodeChange] | None = None  # noqa: N815
+    goalVerification: GoalBackwardResult | None = None  # noqa: N815
+
+
+class _Checked(msgspec.Struct):
+    """The types a record's keys must have; further keys are left alone."""
+
+    id: str | int | None = None
+    hallucinated: bool | None = None
+    testOutput: str | None = None  # noqa: N815
+    testsPassed: bool | None = None  # noqa: N815
+    requirementsList: list[Requirement] | None = None  # noqa: N815
+    assumptions: list[Assumption] | None = None
+    evidence: list[EvidenceItem] | None = None
+    codeChanges: list[CodeChange] | None = None  # noqa: N815
+    goalVerification: GoalBackwardResult | None = None  # noqa: N815
+    expectedPaths: list[Any] | None = None  # noqa: N815
+
+
+class Record(msgspec.Struct):
+    """A line of input: the evidence, with the label (True: hallucinated) where somebody gave one."""
+
+    label: bool | None
+    evidence: Evidence
+    unresolved: bool
+
+
+def read_record(given: Mapping[str, Any]) -> Record:
+    """The record in a JSON object. Raises RecordFault with the path of the first key of a wrong type."""
+    checked = typed(given, _Checked)
+    evidence = Evidence(
+        testOutput=checked.testOutput,
+        testsPassed=checked.testsPassed,
+        # As given, not as checked: what they are quoted from keeps its further keys.
+        requirementsList=given.get("requirementsList"),
+        assumptions=given.get("assumptions"),
+        evidence=checked.evidence,
+        codeChanges=checked.codeChanges,
+        goalVerification=checked.goalVerification,
+    )
+    unresolved = bool(checked.expectedPaths) and checked.goalVerification is None
+    return Record(checked.hallucinated, evidence, unresolved)
+
+
+def scanned_text(evidence: Evidence) -> str:
+    """All that danger signals are looked for in: test output, evidence contents and assumptions, by lines."""
+    parts = [evidence.testOutput] if evidence.testOutput else []
+    parts += [item["content"] for item in evidence.evidence or ()]
+    parts += [item["assumption"] for item in evidence.assumptions or ()]
+    return "\n".join(parts)

@@ -1,0 +1,119 @@
+"""Looking back from the goal: are the files there that a task was to leave behind?
+
+This is the one part of a self check that touches a disk. It runs once, where the files are, and its answer is
+stored in the record; the check itself only reads what is stored.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import msgspec
+
+from evalcore.errors import ConfigError, UsageError
+from evalcore.evaluators.selfcheck.evidence import GoalBackwardResult, GoalPath
+from evalcore.evaluators.selfcheck.signals import search_pattern
+from evalcore.scan import PatternRefused, Scanner
+from evalcore.scan.objects import RecordFault, read_object, typed
+
+__all__ = ["MAX_SEARCHED_BYTES", "resolve_command", "resolve_goals"]
+
+MAX_SEARCHED_BYTES = 16 << 20
+"""How much of a file is searched for its pattern."""
+
+
+class _Expected(msgspec.Struct, forbid_unknown_fields=True):
+    path: str
+    pattern: str | None = None
+
+
+class _Out(Exception):
+    """A path leaves the root, or cannot be looked at."""
+
+
+def resolve_goals(evidence: Mapping[str, Any], root: str | Path) -> dict[str, Any]:
+    """``evidence`` (a record as plain JSON) with the ``goalVerification`` of its ``expectedPaths`` under ``root``.
+
+    An expected path is a string, or {"path", "pattern"}: a file or folder that must exist, hold something, and
+    match. It is relative; one that is absolute, has ``..`` in it or leads out of ``root`` by a symbolic link is
+    not looked at and counts as not reached. Without expected paths the evidence comes back as it is; a verification it
+    came with is replaced, since the agent may have written it. Raises RecordFault for expected paths of a wrong
+    type, ConfigError when there is no such root.
+    """
+    top = Path(root).resolve()
+    if not top.is_dir():
+        raise ConfigError(f"{root}: the root of expected paths is no folder")
+    wanted = typed(evidence, _Wanting).expectedPaths
+    if not wanted:
+        return dict(evidence)
+    paths = [_look(top, _Expected(item) if isinstance(item, str) else item) for item in wanted]
+    result = GoalBackwardResult(all(path.reached for path in paths), paths)
+    return {**evidence, "goalVerification": msgspec.to_builtins(result)}
+
+
+class _Wanting(msgspec.Struct):
+    expectedPaths: list[str | _Expected] | None = None  # noqa: N815 - the key in JSON
+
+
+def _look(top: Path, expected: _Expected) -> GoalPath:
+    try:
+        real = _inside(top, expected.path)
+        kind = real.stat().st_mode
+        if stat.S_ISDIR(kind):
+            return GoalPath(expected.path, True, any(real.iterdir()), None if expected.pattern is None else False)
+        if not stat.S_ISREG(kind):
+            raise _Out("neither a file nor a folder")
+        return GoalPath(expected.path, True, real.stat().st_size > 0, _matches(real, expected.pattern))
+    except FileNotFoundError:
+        return GoalPath(expected.path, False)
+    except (_Out, PatternRefused) as error:
+        return GoalPath(expected.path, False, reason=str(error))
+    except OSError as error:
+        return GoalPath(expected.path, False, reason=error.strerror or "cannot be looked at")
+
+
+def _inside(top: Path, path: str) -> Path:
+    """The real path of ``path`` under ``top``. Raises _Out when it is not under it."""
+    windows = PureWindowsPath(path)
+    if not path or "\0" in path:
+        raise _Out("no path")
+    if PurePosixPath(path).is_absolute() or windows.drive or windows.root:
+        raise _Out("an absolute path; expected paths are relative to the root")
+    if ".." in windows.parts:
+        raise _Out("'..' in a path; expected paths stay inside the root")
+    try:
+        real = (top / path).resolve()
+    except RuntimeError:
+        raise _Out("a loop of symbolic links") from None
+    if not real.is_relative_to(top):
+        raise _Out("a symbolic link leads out of the root")
+    return real
+
+
+def _matches(path: Path, pattern: str | None) -> bool | None:
+    if pattern is None:
+        return None
+    scanner = Scanner([search_pattern(pattern)])
+    with path.open("rb") as stream:
+        text = stream.read(MAX_SEARCHED_BYTES).decode(errors="replace")
+    return scanner.firsts(text)[0] is not None
+
+
+def resolve_command(options: Mapping[str, Any]) -> str:
+    """The JSONL file ``options["evidence"]`` with the goals of its records resolved under ``options["root"]``."""
+    missing = [name for name in ("evidence", "root") if not options.get(name)]
+    if missing:
+        raise UsageError(f"selfcheck-resolve needs {' and '.join('--' + name for name in missing)}")
+    lines = Path(options["evidence"]).read_bytes().splitlines()
+    return "\n".join(_resolved(line, options["root"]) for line in lines if line.strip())
+
+
+def _resolved(line: bytes, root: str) -> str:
+    try:
+        return msgspec.json.encode(resolve_goals(read_object(line), root)).decode()
+    except RecordFault:
+        # The evaluation says what is wrong with it.
+        return line.decode(errors="replace")

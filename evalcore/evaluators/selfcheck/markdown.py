@@ -1,0 +1,56 @@
+"""A self check's report for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evalcore.canonical import Json
+from evalcore.report.markdown import escape, table
+
+__all__ = ["effectiveness_table", "markdown"]
+
+_MEASURES = (
+    ("tpr", "true positive rate", "at least"),
+    ("fpr", "false positive rate", "at most"),
+    ("precision", "precision", ""),
+    ("recall", "recall", "at least"),
+)
+
+
+def markdown(report: Mapping[str, Json]) -> str:
+    """Verdicts, questions and signals; effectiveness where records are labelled; faults."""
+    results, records = report["results"], report["records"]
+    passed = f"{results['passed']} of {records['scored']} checks passed ({_percent(results['pass_rate'])})"
+    names = ", ".join(escape(given["name"]) for given in report["inputs"])
+    parts = ["# Self check\n", f"{names}: {passed}; {records['errors']} broken records.\n"]
+    questions: list[tuple[object, ...]] = [(name, _percent(rate)) for name, rate in results["questions"].items()]
+    signals: list[tuple[object, ...]] = list(results["signals"].items())
+    parts += ["## Questions\n", table(("question", "yes"), questions)]
+    parts += ["## Danger signals\n", table(("signal", "records"), signals)]
+    if "goals" in results:
+        goals = results["goals"]
+        parts.append(f"Goal reached in {goals['reached']} of {goals['verified']} records where it was verified.\n")
+    if "labels" in results:
+        parts += ["## Effectiveness: a record is called hallucinated when its check does not pass\n"]
+        parts += [effectiveness_table(results["labels"])]
+        parts += ["## Effectiveness: ... when any signal is found\n"]
+        parts += [effectiveness_table(results["labels"]["any_signal"])]
+    if report["faults"]:
+        faults: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]
+        parts += ["## Broken records\n", table(("where", "reason"), faults)]
+    return "\n".join(parts)
+
+
+def effectiveness_table(measured: Mapping[str, Json]) -> str:
+    """The four measures, each with its interval, its target and whether it is met."""
+    rows: list[tuple[object, ...]] = []
+    for key, name, bound in _MEASURES:
+        rate = measured[key]
+        interval = "-" if rate["low"] is None else f"{_percent(rate['low'])} to {_percent(rate['high'])}"
+        target = "-" if rate["target"] is None else f"{bound} {_percent(rate['target'])}"
+        rows.append((name, _percent(rate["value"]), interval, target, rate["met"] or "-"))
+    return table(("measure", "value", "interval", "target", "met"), rows)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share * 100:.1f} %"

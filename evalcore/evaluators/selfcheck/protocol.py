@@ -1,0 +1,145 @@
+"""The check itself: questions, danger signals and the goal, put together to one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalcore.evaluators.selfcheck.evidence import Evidence, GoalBackwardResult, read_record, scanned_text
+from evalcore.evaluators.selfcheck.questions import SELF_CHECK_QUESTIONS, SelfCheckQuestion, evidence_text
+from evalcore.evaluators.selfcheck.signals import CONTEXT, DANGER_SIGNALS, DangerSignal, FoundSignal, SignalScan
+
+__all__ = [
+    "QuestionResult",
+    "SelfCheckProtocol",
+    "SelfCheckResult",
+    "SignalResult",
+    "create_default_self_check_protocol",
+    "create_self_check_protocol",
+]
+
+
+@dataclass(slots=True)
+class QuestionResult:
+    """The answer to one question, and the evidence it rests on."""
+
+    id: str
+    passed: bool
+    evidence: str | None = None
+
+
+@dataclass(slots=True)
+class SignalResult:
+    """Whether a signal was found, and the text around it."""
+
+    signal: str
+    found: bool
+    context: str | None = None
+
+
+@dataclass(slots=True)
+class SelfCheckResult:
+    """The verdict on one piece of evidence; ``details`` is given where a goal was verified too."""
+
+    passed: bool
+    questions: list[QuestionResult]
+    dangerSignals: list[SignalResult]  # noqa: N815 - the key in JSON
+    goalVerification: GoalBackwardResult | None = None  # noqa: N815
+    details: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The specification's result object: a key without a value is left out."""
+        questions = [{"id": q.id, "passed": q.passed, "evidence": q.evidence} for q in self.questions]
+        signals: list[dict[str, Any]] = [{"signal": s.signal, "found": s.found} for s in self.dangerSignals]
+        for shown, signal in zip(signals, self.dangerSignals, strict=True):
+            if signal.found:
+                shown["context"] = signal.context
+        plain: dict[str, Any] = {"passed": self.passed, "questions": questions, "dangerSignals": signals}
+        if self.goalVerification is not None:
+            plain["goalVerification"] = self.goalVerification
+        return plain
+
+
+class SelfCheckProtocol:
+    """Asks ``questions`` and looks for ``danger_signals``; both empty unless given.
+
+    ``check`` is synchronous, where the specification's is a promise: nothing here waits for anything.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[SelfCheckQuestion] = (),
+        danger_signals: Sequence[DangerSignal] = (),
+        *,
+        context: int = CONTEXT,
+    ) -> None:
+        self._context = context
+        self.set_questions(questions)
+        self.set_danger_signals(danger_signals)
+
+    def set_questions(self, questions: Sequence[SelfCheckQuestion]) -> None:
+        """Ask ``questions`` from now on, in place of the former ones."""
+        self._questions = tuple(questions)
+
+    def set_danger_signals(self, signals: Sequence[DangerSignal]) -> None:
+        """Look for ``signals`` from now on, in place of the former ones."""
+        self._scan = SignalScan(signals, self._context)
+        # Two signals of one message count as one, and the first of them has the say.
+        severities = {signal.message: signal.severity for signal in reversed(self._scan.signals)}
+        self._fatal = frozenset(message for message, severity in severities.items() if severity == "error")
+
+    def scan_for_danger_signals(self, text: str) -> list[FoundSignal]:
+        """The signals found in ``text``, in list order, each at its first match."""
+        return self._scan(text)
+
+    def check(self, evidence: Evidence | Mapping[str, Any]) -> SelfCheckResult:
+        """The verdict on ``evidence``. Raises RecordFault for a mapping with a key of a wrong type."""
+        given = evidence if isinstance(evidence, Evidence) else read_record(evidence).evidence
+        answers = [_answer(question, given) for question in self._questions]
+        found = self._scan(scanned_text(given))
+        first = {answer.id: answer.passed for answer in reversed(answers)}
+        required = all(first[question.id] for question in self._questions if question.required)
+        passed = required and not any(signal.signal in self._fatal for signal in found)
+        goal = given.goalVerification
+        reached = goal is None or goal.reached
+        details = f"SelfCheck: {_word(passed)}, GoalBackward: {_word(reached)}"
+        return SelfCheckResult(
+            passed=passed and reached,
+            questions=answers,
+            dangerSignals=self._signal_results(found),
+            goalVerification=goal,
+            details=None if goal is None else details,
+        )
+
+    def _signal_results(self, found: list[FoundSignal]) -> list[SignalResult]:
+        contexts = {signal.signal: signal.context for signal in reversed(found)}
+        messages = [signal.message for signal in self._scan.signals]
+        return [SignalResult(message, message in contexts, contexts.get(message)) for message in messages]
+
+
+def _answer(question: SelfCheckQuestion, evidence: Evidence) -> QuestionResult:
+    try:
+        passed = question.validator(evidence)
+        if not isinstance(passed, bool):
+            raise TypeError(f"the validator returned {type(passed).__name__}, not a boolean")
+        return QuestionResult(question.id, passed, evidence_text(question.id, evidence))
+    except Exception as error:
+        # Whatever a user's validator raises is an answer: no.
+        return QuestionResult(question.id, False, f"{type(error).__name__}: {error}")
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def create_self_check_protocol(
+    questions: Sequence[SelfCheckQuestion] = (), danger_signals: Sequence[DangerSignal] = ()
+) -> SelfCheckProtocol:
+    """A protocol with questions and signals of one's own."""
+    return SelfCheckProtocol(questions, danger_signals)
+
+
+def create_default_self_check_protocol() -> SelfCheckProtocol:
+    """The specification's four questions and seven signals."""
+    return SelfCheckProtocol(SELF_CHECK_QUESTIONS, DANGER_SIGNALS)

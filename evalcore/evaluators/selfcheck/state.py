@@ -1,0 +1,57 @@
+"""What self checks add up to."""
+
+from __future__ import annotations
+
+import msgspec
+
+from evalcore.evaluator import State
+from evalcore.evaluators.selfcheck.effectiveness import Confusion
+from evalcore.evaluators.selfcheck.protocol import SelfCheckResult
+
+__all__ = ["SelfCheckState"]
+
+
+class SelfCheckState(State):
+    """Counts of checks: passed, by question passed, by signal found, by goal; and the labelled ones by call.
+
+    ``by_verdict`` calls a record hallucinated when its check does not pass, ``by_signal`` when any signal is found.
+    """
+
+    checked: int = 0
+    passed: int = 0
+    questions: dict[str, int] = msgspec.field(default_factory=dict)
+    signals: dict[str, int] = msgspec.field(default_factory=dict)
+    goals: int = 0
+    goals_reached: int = 0
+    by_verdict: Confusion = msgspec.field(default_factory=Confusion)
+    by_signal: Confusion = msgspec.field(default_factory=Confusion)
+
+    def add(self, result: SelfCheckResult, label: bool | None) -> None:
+        """Count one check; ``label`` says whether the record is known to be hallucinated."""
+        self.checked += 1
+        self.passed += result.passed
+        found = [signal.signal for signal in result.dangerSignals if signal.found]
+        _count(self.questions, {question.id: 1 for question in result.questions if question.passed})
+        _count(self.signals, dict.fromkeys(found, 1))
+        if result.goalVerification is not None:
+            self.goals += 1
+            self.goals_reached += result.goalVerification.reached
+        if label is not None:
+            self.by_verdict.add(hallucinated=label, called=not result.passed)
+            self.by_signal.add(hallucinated=label, called=bool(found))
+
+    def merge(self, later: SelfCheckState) -> None:
+        """Take in the counts of later records."""
+        self.checked += later.checked
+        self.passed += later.passed
+        _count(self.questions, later.questions)
+        _count(self.signals, later.signals)
+        self.goals += later.goals
+        self.goals_reached += later.goals_reached
+        self.by_verdict.merge(later.by_verdict)
+        self.by_signal.merge(later.by_signal)
+
+
+def _count(counts: dict[str, int], more: dict[str, int]) -> None:
+    for name, times in more.items():
+        counts[name] = counts.get(name, 0) + times

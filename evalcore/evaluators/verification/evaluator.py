@@ -1,0 +1,131 @@
+"""Verification compliance as an evaluator: one record is one agent's output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore.canonical import Json
+from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request, Tally
+from evalcore.evaluators.verification.markdown import markdown
+from evalcore.evaluators.verification.params import VerificationParams
+from evalcore.evaluators.verification.patterns import PATTERN_SETS
+from evalcore.evaluators.verification.sample import write_records
+from evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore, scorer
+from evalcore.evaluators.verification.state import Agreement, VerificationState
+from evalcore.scan.lines import Line, read_lines
+from evalcore.scan.objects import typed
+
+__all__ = ["Verification", "evaluator"]
+
+
+class _Record(msgspec.Struct):
+    """What is read of a line; ``compliant`` is a label, where somebody gave one."""
+
+    actual_output: str
+    id: str | int | None = None
+    compliant: bool | None = None
+
+
+class Verification(Evaluator[VerificationParams, VerificationState]):
+    """How well an agent's output shows that it verified what it did (seed 004)."""
+
+    name = "verification"
+    version = "1"
+    summary = "Score agents' transcripts for verification: read-backs, evidence, tests, quality gates."
+    format = "jsonl"
+    unit = "records"
+    options = (
+        Option(("--strict",), "Any unsubstantiated claim scores 0; the threshold is 1.", kind="bool", param="strict"),
+        Option(("--threshold",), "Score from which a record passes (0.9).", kind="float", param="threshold"),
+        Option(("--patterns",), "Pattern set.", param="patterns", choices=tuple(PATTERN_SETS)),
+    )
+    Params = VerificationParams
+    State = VerificationState
+
+    def evaluate(self, batch: Batch, params: VerificationParams) -> Outcome[VerificationState]:
+        """Score each line; a broken one is a fault with the path of what is wrong in it."""
+        tally, agreement = Tally(), Agreement()
+        score = scorer(params.patterns, params.scoring).score
+        results, lines = [], []
+        for line in read_lines(batch, _read, tally):
+            if line.record is None:
+                lines.append(line.broken())
+                continue
+            result = score(line.record.actual_output, params.passing, strict=params.strict)
+            if line.record.compliant is not None:
+                agreement.add(line.record.compliant, _verdicts(line.record.actual_output, result, params))
+            results.append(result)
+            lines.append(_encode(_shown(line, line.record, result)))
+        tally.scored = len(results)
+        state = VerificationState.of(results)
+        state.agreement = agreement
+        return Outcome(state, tally, lines)
+
+    def section(self, results: Sequence[InputResult[VerificationState]], params: VerificationParams) -> dict[str, Json]:
+        """Means, pass rate and bands; where records are labelled, how the pattern sets agree with the labels."""
+        state = VerificationState.zero()
+        for result in results:
+            state.merge(result.state)
+        count = state.scored
+        means = [total.mean(count) if count else None for total in (state.score, *state.components)]
+        section: dict[str, Json] = {
+            "mean_score": means[0],
+            "pass_rate": state.passed / count if count else None,
+            "passed": state.passed,
+            "bands": dict(zip(BANDS, state.bands, strict=True)),
+            "components": dict(zip(COMPONENTS, means[1:], strict=True)),
+            "unsubstantiated": state.claims,
+        }
+        if labelled := state.agreement.records:
+            right = {name: {"right": k, "share": k / labelled} for name, k in state.agreement.right.items()}
+            same = {"same": state.agreement.same, "share": state.agreement.same / labelled}
+            section["labels"] = {"records": labelled, "patterns": right, "agreement": same}
+        return section
+
+    def sample(self, folder: Path, records: int, seed: int) -> Request:
+        """Write made-up records into ``folder``."""
+        path = folder / "transcripts.jsonl"
+        with path.open("wb") as stream:
+            write_records(stream, records, seed)
+        return Request([str(path)], {}, {})
+
+    def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+        """The report as a person reads it."""
+        return markdown(report)
+
+
+def _read(given: dict[str, Any]) -> _Record:
+    return typed(given, _Record)
+
+
+def _verdicts(text: str, result: VerificationScore, params: VerificationParams) -> dict[str, bool]:
+    """Whether the text passes by each named pattern set, and by the one in use."""
+    chosen = params.pattern_set or "custom"
+    verdicts = {chosen: result.success}
+    for name, patterns in PATTERN_SETS.items():
+        if name != chosen:
+            other = scorer(patterns, params.scoring).score(text, params.passing, strict=params.strict)
+            verdicts[name] = other.success
+    return verdicts
+
+
+def _shown(line: Line[_Record], record: _Record, result: VerificationScore) -> dict[str, Any]:
+    plain = line.head("passed" if result.success else "failed")
+    plain["score"] = result.score
+    plain["success"] = result.success
+    plain["reason"] = result.reason
+    plain["components"] = result.components
+    plain["unsubstantiated"] = result.unsubstantiated
+    plain["band"] = result.band
+    if record.compliant is not None:
+        plain["compliant"] = record.compliant
+    return plain
+
+
+_encode = msgspec.json.Encoder().encode
+
+evaluator = Verification()

@@ -1,0 +1,43 @@
+"""A verification report for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evalcore.canonical import Json
+from evalcore.report.markdown import escape, table
+
+__all__ = ["markdown"]
+
+
+def markdown(report: Mapping[str, Json]) -> str:
+    """Score, pass rate, components and bands; agreement with labels where there are any; faults."""
+    results, records = report["results"], report["records"]
+    names = ", ".join(escape(given["name"]) for given in report["inputs"])
+    passed = f"{results['passed']} of {records['scored']} passed ({_percent(results['pass_rate'])})"
+    parts = ["# Verification compliance\n", f"{names}: {passed}; {records['errors']} broken records.\n"]
+    scores: list[tuple[object, ...]] = [("score", _decimals(results["mean_score"]))]
+    scores += [(name.replace("_", " "), _decimals(mean)) for name, mean in results["components"].items()]
+    parts += [table(("mean of", "value"), scores)]
+    parts += ["## Bands\n", table(("band", "records"), list(results["bands"].items()))]
+    parts.append(f"Records with an unsubstantiated claim: {results['unsubstantiated']}.\n")
+    if "labels" in results:
+        labels = results["labels"]
+        rows: list[tuple[object, ...]] = [
+            (f"verdict of '{name}' is the label", agreed["right"], _percent(agreed["share"]))
+            for name, agreed in labels["patterns"].items()
+        ]
+        rows.append(("all sets say the same", labels["agreement"]["same"], _percent(labels["agreement"]["share"])))
+        parts += [f"## Labelled records ({labels['records']})\n", table(("", "records", "share"), rows)]
+    if report["faults"]:
+        faults: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]
+        parts += ["## Broken records\n", table(("where", "reason"), faults)]
+    return "\n".join(parts)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share * 100:.1f} %"
+
+
+def _decimals(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

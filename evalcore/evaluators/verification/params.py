@@ -1,0 +1,112 @@
+"""What changes a verification score: pattern set, weights, limits and bands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, field_serializer, field_validator, model_validator
+
+from evalcore.evaluator import Params
+from evalcore.evaluators.verification.patterns import DEFAULT, PATTERN_SETS
+from evalcore.evaluators.verification.rules import Patterns
+from evalcore.params import merged
+from evalcore.scan.named import by_name, name_of
+
+__all__ = ["Bands", "ExecutionWeights", "Scoring", "Shortfalls", "ToolWeights", "VerificationParams", "Weights"]
+
+Share = Annotated[float, Field(ge=0, le=1)]
+_HAIR = 1e-9
+
+
+class _Shares(Params):
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        total = sum(getattr(self, name) for name in type(self).model_fields)
+        if abs(total - 1) > _HAIR:
+            raise ValueError(f"the weights must add up to 1, not {total}")
+        return self
+
+
+class Weights(_Shares):
+    """Of the four components in the score."""
+
+    tool: Share = 0.4
+    evidence: Share = 0.3
+    tests: Share = 0.2
+    gates: Share = 0.1
+
+
+class ToolWeights(_Shares):
+    """Of reads to edits, health checks to deploys, and keywords, in tool verification."""
+
+    reads: Share = 0.4
+    health: Share = 0.3
+    keywords: Share = 0.3
+
+
+class ExecutionWeights(_Shares):
+    """Of a test command and a test result in test execution."""
+
+    command: Share = 0.5
+    result: Share = 0.5
+
+
+class Shortfalls(Params):
+    """A component below its limit is named in the reason."""
+
+    tool: Share = 0.9
+    evidence: Share = 0.9
+    tests: Share = 0.9
+    gates: Share = 0.5
+
+
+class Bands(Params):
+    """The least scores of the bands; below the last it is "poor"."""
+
+    perfect: Share = 0.85
+    good: Share = 0.75
+    moderate: Share = 0.65
+
+
+class Scoring(Params):
+    """How what was found becomes a score; ``keywords_needed`` distinct keywords give their full share."""
+
+    weights: Weights = Weights()
+    tool: ToolWeights = ToolWeights()
+    tests: ExecutionWeights = ExecutionWeights()
+    keywords_needed: int = Field(default=2, ge=1)
+    shortfalls: Shortfalls = Shortfalls()
+    bands: Bands = Bands()
+
+
+class VerificationParams(Params):
+    """``patterns`` is "default", "hardened", or what of the default set is to be different.
+
+    ``strict`` puts the threshold at 1.
+    """
+
+    threshold: Share = 0.9
+    strict: bool = False
+    patterns: Patterns = DEFAULT
+    scoring: Scoring = Scoring()
+
+    @field_validator("patterns", mode="before")
+    @classmethod
+    def _pattern_set(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            given = merged(DEFAULT.model_dump(mode="json"), given)
+        return by_name(given, PATTERN_SETS)
+
+    @field_serializer("patterns")
+    def _pattern_name(self, patterns: Patterns) -> Any:
+        return self.pattern_set or patterns.model_dump(mode="json")
+
+    @property
+    def pattern_set(self) -> str | None:
+        """The name of the pattern set, where it has one."""
+        return name_of(self.patterns, PATTERN_SETS)
+
+    @property
+    def passing(self) -> float:
+        """The score from which a text passes."""
+        return 1.0 if self.strict else self.threshold

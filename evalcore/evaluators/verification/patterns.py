@@ -1,0 +1,102 @@
+r"""The two pattern sets: the specification's, and a hardened one.
+
+The default set takes words wherever its pattern has no ``\b``: "unverified" holds the keyword "verified". The
+hardened set takes whole words in all their inflections, and leaves out what is negated within the three words before.
+On examples/labelled.jsonl its verdict is the label in 24 of 24 cases, the default set's in 21. They were written to
+show where the sets differ: illustrations, no estimates.
+"""
+
+from __future__ import annotations
+
+from evalcore.evaluators.verification.rules import CountedRule, Gate, NamedRule, Patterns, Rule
+
+__all__ = ["DEFAULT", "HARDENED", "PATTERN_SETS"]
+
+_LINE = NamedRule(name="line reference", pattern=r"line\s+\d+")
+_FENCE = NamedRule(name="code fence", pattern=r"```\w*\n.*?\n```", dotall=True)
+_OUTPUT = NamedRule(name="quoted output", pattern=r"""(?:output|result|response):\s*[`"'].*?[`"']""")
+
+DEFAULT = Patterns(
+    edits=CountedRule(pattern=r"\b(?:Edit|Write)\b"),
+    reads=CountedRule(pattern=r"(?:Edit|Write).*?Read", dotall=True),
+    deploys=CountedRule(pattern=r"\b(?:deploy|start|launch)\b"),
+    health=CountedRule(pattern=r"(?:health|status|verify|check).*?(?:check|endpoint|healthy|running)"),
+    keywords=("verified", "confirmed", "validated", "checked", "testing showed", "output shows", "confirmed by"),
+    evidence=(_LINE, _FENCE, _OUTPUT),
+    claims=(
+        Rule(pattern=r"(?:should|would|could)\s+work"),
+        Rule(pattern=r"(?:probably|likely|seems to)"),
+        Rule(pattern=r"I\s+(?:believe|think|assume)"),
+        Rule(pattern=r"(?:should be|would be|could be)\s+(?:correct|working|fine)"),
+    ),
+    code_changes=Rule(pattern=r"\b(?:Edit|Write|implement|fix|refactor)\b"),
+    test_command=Rule(pattern=r"pytest|npm test|cargo test|go test|mvn test"),
+    test_result=Rule(pattern=r"\d+\s+passed|\d+\s+failed|all tests pass"),
+    gates=(
+        Gate(name="type check", pattern=r"mypy|pyright|tsc|flow", weight=0.33),
+        Gate(name="lint", pattern=r"ruff|eslint|pylint|flake8", weight=0.33),
+        Gate(name="coverage", pattern=r"coverage|--cov", weight=0.34),
+    ),
+)
+"""The specification's set."""
+
+_GAP = r"\s{1,4}"
+_NOT = rf"(?:\b(?:not|never|no|without|cannot|unable to)|n['’]t){_GAP}(?:\w{{1,20}}{_GAP}){{0,2}}"
+_EDIT = r"(?:edit(?:s|ed|ing)?|writes?|wrote|writing|written)"
+_READ = r"(?:re-?)?read(?:s|ing)?"
+_DEPLOY = r"(?:deploy(?:s|ed|ing|ment|ments)?|start(?:s|ed|ing)?|launch(?:es|ed|ing)?)"
+_WELL = r"(?:check(?:s|ed)?|endpoints?|healthy|running)"
+_CHANGE = rf"(?:{_EDIT}|implement(?:s|ed|ing|ation)?|fix(?:es|ed|ing)?|refactor(?:s|ed|ing)?)"
+_RUNNER = rf"(?:pytest|npm{_GAP}(?:run{_GAP})?test|cargo{_GAP}test|go{_GAP}test|mvn{_GAP}test)"
+_TYPES = rf"(?:mypy|pyright|tsc|flow{_GAP}check)"
+_LINTERS = r"(?:ruff|eslint|pylint|flake8)"
+
+
+def _words(words: str) -> Rule:
+    """The whole words, unless negated."""
+    return Rule(pattern=rf"\b{words}\b", unless=rf"{_NOT}{words}\b")
+
+
+def _counted(words: str) -> CountedRule:
+    return CountedRule(pattern=rf"\b{words}\b", unless=rf"{_NOT}{words}\b")
+
+
+HARDENED = Patterns(
+    edits=_counted(_EDIT),
+    reads=CountedRule(pattern=rf"\b{_EDIT}\b.*?\b{_READ}\b", unless=rf"{_NOT}{_READ}\b", dotall=True),
+    deploys=_counted(_DEPLOY),
+    health=CountedRule(
+        pattern=rf"\b(?:health|status|verif(?:y|ies|ied|ying)|check(?:s|ed|ing)?)\b.*?\b{_WELL}\b",
+        unless=rf"{_NOT}{_WELL}\b",
+    ),
+    keyword_rules=(
+        _words("verified"),
+        _words("confirmed"),
+        _words("validated"),
+        _words("checked"),
+        _words(rf"(?:testing|tests?){_GAP}show(?:s|ed)?"),
+        _words(rf"outputs?{_GAP}show(?:s|ed)?"),
+        _words(rf"confirmed{_GAP}by"),
+    ),
+    evidence=(NamedRule(name="line reference", pattern=r"\blines?\s+\d+"), _FENCE, _OUTPUT),
+    claims=(
+        Rule(pattern=r"\b(?:should|would|could|ought to)\s+(?:now\s+|just\s+)?work\b"),
+        _words(rf"(?:probably|likely|seems?{_GAP}to)"),
+        Rule(pattern=r"\bI\s+(?:believe|think|assume)\b"),
+        Rule(pattern=r"\b(?:should|would|could)\s+be\s+(?:correct|working|fine)\b"),
+    ),
+    code_changes=_words(_CHANGE),
+    test_command=_words(_RUNNER),
+    test_result=Rule(
+        pattern=r"\b\d{1,9}\s{1,4}(?:tests?\s{1,4})?(?:passed|failed)\b|\ball\s{1,4}(?:tests\s{1,4})?pass(?:ed)?\b",
+        unless=rf"{_NOT}all\s{{1,4}}(?:tests\s{{1,4}})?pass(?:ed)?\b",
+    ),
+    gates=(
+        Gate(name="type check", pattern=rf"\b{_TYPES}\b", unless=rf"{_NOT}{_TYPES}\b", weight=0.33),
+        Gate(name="lint", pattern=rf"\b{_LINTERS}\b", unless=rf"{_NOT}{_LINTERS}\b", weight=0.33),
+        Gate(name="coverage", pattern=r"\bcoverage\b|--cov\b", unless=rf"{_NOT}coverage\b", weight=0.34),
+    ),
+)
+"""Whole words, inflections, no negated ones."""
+
+PATTERN_SETS = {"default": DEFAULT, "hardened": HARDENED}

@@ -1,0 +1,181 @@
+"""The score of one text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from evalcore.evaluators.verification.params import Bands, Scoring, VerificationParams
+from evalcore.evaluators.verification.rules import Patterns, Rule
+from evalcore.scan import Pattern, Scan, Scanner
+
+__all__ = ["BANDS", "COMPONENTS", "Components", "Scorer", "VerificationScore", "score_verification", "scorer"]
+
+DECIMALS = 12
+"""Scores are rounded to this many, so that four components of 1 add up to 1."""
+QUOTED = 80
+"""Characters of a claim that are quoted."""
+BANDS = ("perfect", "good", "moderate", "poor")
+COMPONENTS = ("tool_verification", "assertion_evidence", "test_execution", "quality_gates")
+
+
+@dataclass(slots=True)
+class Components:
+    """The four components, each between 0 and 1."""
+
+    tool_verification: float
+    assertion_evidence: float
+    test_execution: float
+    quality_gates: float
+
+
+@dataclass(slots=True)
+class VerificationScore:
+    """The score of a text, what it is made of, and in ``reason`` what fell short."""
+
+    score: float
+    success: bool
+    reason: str
+    components: Components
+    unsubstantiated: list[str]
+    threshold: float
+    band: str
+
+
+class _Probe:
+    """A rule at its place among the scanner's patterns."""
+
+    def __init__(self, rule: Rule, patterns: list[Pattern]) -> None:
+        self._at = len(patterns)
+        self._negated = rule.unless is not None
+        patterns += rule.searched()
+
+    def count(self, scan: Scan) -> int:
+        """How often it occurs."""
+        times = scan.count(self._at)
+        return max(0, times - scan.count(self._at + 1)) if times and self._negated else times
+
+    def found(self, scan: Scan) -> bool:
+        """Whether it occurs."""
+        found = scan.found(self._at)
+        return self.count(scan) > 0 if found and self._negated and scan.found(self._at + 1) else found
+
+    def quote(self, scan: Scan, text: str) -> str | None:
+        """Its first match, cut to what can be quoted; None where it does not occur."""
+        span = scan.first(self._at) if self.found(scan) else None
+        return None if span is None else text[span[0] : min(span[1], span[0] + QUOTED)]
+
+
+class Scorer:
+    """Scores texts by one pattern set."""
+
+    def __init__(self, patterns: Patterns, scoring: Scoring) -> None:
+        self._scoring = scoring
+        self._keywords = patterns.keywords
+        searched: list[Pattern] = []
+        self._edits, self._reads, self._deploys, self._health = (
+            _Probe(rule, searched) for rule in (patterns.edits, patterns.reads, patterns.deploys, patterns.health)
+        )
+        self._keyword_rules = [_Probe(rule, searched) for rule in patterns.keyword_rules]
+        self._evidence = [(rule.name, _Probe(rule, searched)) for rule in patterns.evidence]
+        self._claims = [_Probe(rule, searched) for rule in patterns.claims]
+        self._changes = _Probe(patterns.code_changes, searched)
+        self._tests = [
+            ("no test command", scoring.tests.command, _Probe(patterns.test_command, searched)),
+            ("no test result", scoring.tests.result, _Probe(patterns.test_result, searched)),
+        ]
+        self._gates = [(f"no {gate.name}", gate.weight, _Probe(gate, searched)) for gate in patterns.gates]
+        self._scanner = Scanner(searched)
+
+    def score(self, text: str, threshold: float, *, strict: bool = False) -> VerificationScore:
+        """The score of ``text``; strict, any unsubstantiated claim makes it 0."""
+        scan = self._scanner.scan(text)
+        claims = list(dict.fromkeys(quote for claim in self._claims if (quote := claim.quote(scan, text))))
+        tool, tool_short = self._tool(scan, text)
+        evidence, evidence_short = self._assertions(scan, claims)
+        changed = self._changes.found(scan)
+        tests, tests_short = _presence(self._tests, scan) if changed else (1.0, "")
+        gates, gates_short = _presence(self._gates, scan) if changed else (1.0, "")
+        weights, limits = self._scoring.weights, self._scoring.shortfalls
+        total = weights.tool * tool + weights.evidence * evidence + weights.tests * tests + weights.gates * gates
+        score = 0.0 if strict and claims else round(total, DECIMALS)
+        claimed = f"unsubstantiated claims: {', '.join(map(repr, claims))}" if claims else ""
+        reasons = [
+            _short("tool verification", tool, limits.tool, tool_short),
+            _short("assertion evidence", evidence, limits.evidence, evidence_short),
+            f"STRICT MODE FAILURE: {claimed}" if strict and claims else claimed,
+            _short("test execution", tests, limits.tests, tests_short),
+            _short("quality gates", gates, limits.gates, gates_short),
+        ]
+        return VerificationScore(
+            score=score,
+            success=score >= threshold,
+            reason="; ".join(filter(None, reasons)) or "all verification requirements met",
+            components=Components(*(round(part, DECIMALS) for part in (tool, evidence, tests, gates))),
+            unsubstantiated=claims,
+            threshold=threshold,
+            band=_band(score, self._scoring.bands),
+        )
+
+    def _tool(self, scan: Scan, text: str) -> tuple[float, str]:
+        weights, needed = self._scoring.tool, self._scoring.keywords_needed
+        edits, deploys = self._edits.count(scan), self._deploys.count(scan)
+        reads = self._reads.count(scan) if edits else 0
+        health = self._health.count(scan) if deploys else 0
+        lowered = text.lower()
+        keywords = sum(keyword in lowered for keyword in self._keywords)
+        keywords += sum(rule.found(scan) for rule in self._keyword_rules)
+        value = (
+            weights.reads * (min(1.0, reads / edits) if edits else 1.0)
+            + weights.health * (min(1.0, health / deploys) if deploys else 1.0)
+            + weights.keywords * min(1.0, keywords / needed)
+        )
+        short = [
+            (reads < edits, f"{reads} of {edits} edits read back"),
+            (health < deploys, f"{health} health checks for {deploys} deployments"),
+            (keywords < needed, f"{keywords} of {needed} verification keywords"),
+        ]
+        return value, ", ".join(text for is_short, text in short if is_short)
+
+    def _assertions(self, scan: Scan, claims: list[str]) -> tuple[float, str]:
+        missing = [f"no {name}" for name, probe in self._evidence if not probe.found(scan)]
+        missing += ["unsubstantiated claims"] if claims else []
+        of = len(self._evidence) + 1
+        return (of - len(missing)) / of, ", ".join(missing)
+
+
+def _presence(rows: list[tuple[str, float, _Probe]], scan: Scan) -> tuple[float, str]:
+    """The summed weights of the rules that occur, and what to say of the others."""
+    value, missing = 0.0, []
+    for name, weight, probe in rows:
+        if probe.found(scan):
+            value += weight
+        else:
+            missing.append(name)
+    return value, ", ".join(missing)
+
+
+def _short(name: str, value: float, limit: float, why: str) -> str:
+    return f"{name} {value:.2f}: {why}" if round(value, DECIMALS) < limit else ""
+
+
+def _band(score: float, bands: Bands) -> str:
+    limits = (bands.perfect, bands.good, bands.moderate)
+    return next((band for band, least in zip(BANDS, limits, strict=False) if score >= least), BANDS[-1])
+
+
+@lru_cache(maxsize=64)
+def scorer(patterns: Patterns, scoring: Scoring) -> Scorer:
+    """The scorer for a pattern set, compiled once."""
+    return Scorer(patterns, scoring)
+
+
+def score_verification(
+    text: str, *, strict: bool = False, patterns: str | Patterns = "default", threshold: float = 0.9
+) -> VerificationScore:
+    """The score of an agent's output (seed 004): by one of the named pattern sets, or one of one's own.
+
+    Strict, the threshold is 1. Raises ValueError for an unknown pattern set.
+    """
+    params = VerificationParams.model_validate({"patterns": patterns, "strict": strict, "threshold": threshold})
+    return scorer(params.patterns, params.scoring).score(text, params.passing, strict=strict)

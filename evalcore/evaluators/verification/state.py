@@ -1,0 +1,68 @@
+"""What verification scores add up to."""
+
+from __future__ import annotations
+
+import msgspec
+
+from evalcore.evaluator import State
+from evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore
+from evalcore.stats import ExactSum
+
+__all__ = ["Agreement", "VerificationState"]
+
+
+class Agreement(msgspec.Struct):
+    """Labelled records: how many, how often each pattern set's verdict is the label, how often all say the same."""
+
+    records: int = 0
+    right: dict[str, int] = msgspec.field(default_factory=dict)
+    same: int = 0
+
+    def add(self, label: bool, verdicts: dict[str, bool]) -> None:
+        """Count one record with its label and the verdict of each pattern set."""
+        self.records += 1
+        self.same += len(set(verdicts.values())) == 1
+        for name, verdict in verdicts.items():
+            self.right[name] = self.right.get(name, 0) + (verdict is label)
+
+    def merge(self, later: Agreement) -> None:
+        """Take in further counts."""
+        self.records += later.records
+        self.same += later.same
+        for name, times in later.right.items():
+            self.right[name] = self.right.get(name, 0) + times
+
+
+class VerificationState(State):
+    """Counts and exact sums of scores: in all, by component (in the order of COMPONENTS), by band (of BANDS)."""
+
+    scored: int = 0
+    passed: int = 0
+    score: ExactSum = msgspec.field(default_factory=ExactSum)
+    components: list[ExactSum] = msgspec.field(default_factory=lambda: [ExactSum() for _ in COMPONENTS])
+    bands: list[int] = msgspec.field(default_factory=lambda: [0] * len(BANDS))
+    claims: int = 0
+    agreement: Agreement = msgspec.field(default_factory=Agreement)
+
+    @classmethod
+    def of(cls, results: list[VerificationScore]) -> VerificationState:
+        """The state of ``results``, without their labels."""
+        return cls(
+            scored=len(results),
+            passed=sum(result.success for result in results),
+            score=ExactSum.of(result.score for result in results),
+            components=[ExactSum.of(getattr(result.components, name) for result in results) for name in COMPONENTS],
+            bands=[sum(result.band == band for result in results) for band in BANDS],
+            claims=sum(bool(result.unsubstantiated) for result in results),
+        )
+
+    def merge(self, later: VerificationState) -> None:
+        """Take in the scores of later records."""
+        self.scored += later.scored
+        self.passed += later.passed
+        self.score.merge(later.score)
+        for own, other in zip(self.components, later.components, strict=True):
+            own.merge(other)
+        self.bands = [own + other for own, other in zip(self.bands, later.bands, strict=True)]
+        self.claims += later.claims
+        self.agreement.merge(later.agreement)

@@ -1,0 +1,40 @@
+"""VS behaviour: agents' outputs against a golden set of verbalized-sampling cases, and mode collapse over repeats.
+
+The validators and `detect_mode_collapse` take plain dicts and can be used by themselves; `evaluator` is what
+evalq runs.
+"""
+
+from evalcore.evaluators.vs.collapse import ModeCollapseReport, detect_mode_collapse
+from evalcore.evaluators.vs.contract import ContractFault, contract_faults
+from evalcore.evaluators.vs.evaluator import VsEvaluator, evaluator
+from evalcore.evaluators.vs.golden import load_golden
+from evalcore.evaluators.vs.inputs import combine_outputs
+from evalcore.evaluators.vs.params import VsParams
+from evalcore.evaluators.vs.section import results_document
+from evalcore.evaluators.vs.state import VsState
+from evalcore.evaluators.vs.validators import (
+    ValidationResult,
+    validate_provenance,
+    validate_self_critique,
+    validate_t_score_distribution,
+    validate_vs_phases,
+)
+
+__all__ = [
+    "ContractFault",
+    "ModeCollapseReport",
+    "ValidationResult",
+    "VsEvaluator",
+    "VsParams",
+    "VsState",
+    "combine_outputs",
+    "contract_faults",
+    "detect_mode_collapse",
+    "evaluator",
+    "load_golden",
+    "results_document",
+    "validate_provenance",
+    "validate_self_critique",
+    "validate_t_score_distribution",
+    "validate_vs_phases",
+]

@@ -1,0 +1,170 @@
+"""Mode collapse over repeated runs: the specification's own numbers, and the robust block beside them.
+
+The specified number is Pielou's evenness: how evenly the answers fall on the modes that were seen. It cannot
+tell two even modes from ten, and sits near zero or jumps where one mode dominates; hence the block, which
+looks at the commonest answer's share and says how sure it is.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalcore.canonical import Json
+from evalcore.evaluators.vs.options import fuzzy_distinct, normalized_counts
+from evalcore.evaluators.vs.params import CollapseRule
+from evalcore.evaluators.vs.stats import (
+    ALPHA,
+    chao1,
+    chao_wang_jost_bits,
+    collision_interval,
+    collision_probability,
+    coverage,
+    hill,
+    holm,
+    mode_share_interval,
+    mode_share_p_value,
+    runs_to_decide,
+    verdict,
+)
+from evalcore.stats import shannon_bits
+
+__all__ = ["CaseCounts", "ModeCollapseReport", "collapse_nowhere", "detect_mode_collapse", "robust_block", "specified"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeCollapseReport:
+    """The specification's five attributes, over runs with an option; ``errors`` counts those without.
+
+    With no option at all ``diversity_score`` and ``mode_collapse_detected`` are None: there is nothing to say.
+    """
+
+    unique_recommendations: int
+    total_runs: int
+    diversity_score: float | None
+    mode_collapse_detected: bool | None
+    most_common: list[tuple[Any, int]]
+    errors: int
+
+
+def detect_mode_collapse(outputs: Sequence[dict[str, Any]]) -> ModeCollapseReport:
+    """Whether repeated runs of one input recommend the same thing, from their ``vs_metadata.final_selection.option``.
+
+    A run without an option (or with one that cannot be counted, such as a list) is an error: excluded and counted.
+    """
+    options = [option for option in map(_recommended, outputs) if option is not None]
+    return specified(Counter(options), CollapseRule(), errors=len(outputs) - len(options))
+
+
+def _recommended(output: object) -> Hashable | None:
+    for key in ("vs_metadata", "final_selection", "option"):
+        output = output.get(key) if isinstance(output, dict) else None
+    try:
+        hash(output)
+    except TypeError:
+        return None
+    return output
+
+
+def specified(counts: Mapping[Any, int], rule: CollapseRule, errors: int = 0) -> ModeCollapseReport:
+    """The report for options counted in order of first sight, which breaks ties among the most common."""
+    if not counts:
+        return ModeCollapseReport(
+            unique_recommendations=0,
+            total_runs=0,
+            diversity_score=None,
+            mode_collapse_detected=None,
+            most_common=[],
+            errors=errors,
+        )
+    evenness = shannon_bits(counts.values()) / math.log2(len(counts)) if len(counts) > 1 else 0.0
+    return ModeCollapseReport(
+        unique_recommendations=len(counts),
+        total_runs=sum(counts.values()),
+        diversity_score=evenness,
+        mode_collapse_detected=evenness < rule.detected_below,
+        most_common=heapq.nlargest(rule.most_common, counts.items(), key=lambda item: item[1]),
+        errors=errors,
+    )
+
+
+def robust_block(options: Mapping[str, int], rule: CollapseRule) -> dict[str, Json]:
+    """``distinct`` to ``runs_to_decide`` of a mode_collapse entry; all but ``distinct`` of normalised options."""
+    normal = normalized_counts(options)
+    counts = sorted(normal.values(), reverse=True)
+    distinct = {
+        "exact": len(options),
+        "normalized": len(normal),
+        "fuzzy": fuzzy_distinct(normal, rule.fuzzy_similarity, rule.fuzzy_most),
+    }
+    if not counts:
+        return {"distinct": distinct, **_NOTHING}
+    n = sum(counts)
+    low, high = mode_share_interval(counts[0], n)
+    agreement = collision_probability(counts)
+    collision_low, collision_high = (None, None) if agreement is None else collision_interval(agreement, n)
+    return {
+        "distinct": distinct,
+        "mode_share": {"value": counts[0] / n, "low": low, "high": high},
+        "collision_probability": {"value": agreement, "low": collision_low, "high": collision_high},
+        "effective_modes": {"q1": hill(counts, 1), "q2": hill(counts, 2)},
+        "entropy_bits": {"plugin": shannon_bits(counts), "chao_wang_jost": chao_wang_jost_bits(counts)},
+        "coverage": coverage(counts),
+        "chao1": chao1(counts),
+        "verdict": verdict(low, high, rule.collapse_share),
+        "runs_to_decide": runs_to_decide(counts[0], n, rule.collapse_share),
+    }
+
+
+_INTERVAL: dict[str, Json] = {"value": None, "low": None, "high": None}
+_NOTHING: dict[str, Json] = {
+    "mode_share": _INTERVAL,
+    "collision_probability": _INTERVAL,
+    "effective_modes": {"q1": None, "q2": None},
+    "entropy_bits": {"plugin": None, "chao_wang_jost": None},
+    "coverage": None,
+    "chao1": None,
+    "verdict": "no_data",
+    "runs_to_decide": None,
+}
+
+
+@dataclass(frozen=True)
+class CaseCounts:
+    """How often a case's commonest normalised option came, of how many runs with an option, and its verdict."""
+
+    case: str
+    mode: int
+    runs: int
+    verdict: str
+
+
+def collapse_nowhere(cases: Iterable[CaseCounts], rule: CollapseRule) -> dict[str, Json]:
+    """The one statement over all cases, that none is collapsed: whether it ``holds``, ``fails`` or is ``inconclusive``.
+
+    It fails for the cases whose p-values, adjusted by Holm, are at most ALPHA, so the chance of naming any case
+    wrongly stays below ALPHA however many there are. It holds when every case is diverse by itself, which
+    needs no adjustment: to hold wrongly, the test of the very case that is collapsed must err (intersection-union).
+    """
+    known = list(cases)
+    tested = [case for case in known if case.runs]
+    adjusted = holm([mode_share_p_value(case.mode, case.runs, rule.collapse_share) for case in tested])
+    collapsed: list[Json] = [
+        {"case": case.case, "p": p} for case, p in zip(tested, adjusted, strict=True) if p <= ALPHA
+    ]
+    if collapsed:
+        answer = "fails"
+    else:
+        answer = "holds" if known and all(case.verdict == "diverse" for case in known) else "inconclusive"
+    return {
+        "verdict": answer,
+        "cases": len(known),
+        "collapsed": collapsed,
+        "collapse_share": rule.collapse_share,
+        "alpha": ALPHA,
+        "correction": "Holm",
+    }

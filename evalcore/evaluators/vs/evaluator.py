@@ -1,0 +1,179 @@
+"""The vs evaluation as evalq runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from evalcore.canonical import Json
+from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
+from evalcore.evaluators.vs.findings import REMEDIES
+from evalcore.evaluators.vs.inputs import combine_command, complete
+from evalcore.evaluators.vs.judge import Judgement, judge_for
+from evalcore.evaluators.vs.markdown import dashboard
+from evalcore.evaluators.vs.naming import shorten
+from evalcore.evaluators.vs.params import LEVELS, VsParams
+from evalcore.evaluators.vs.sample import sample_request
+from evalcore.evaluators.vs.section import vs_section
+from evalcore.evaluators.vs.state import Gatherer, VsState
+from evalcore.records.span import BOM
+from evalcore.tally import LISTED, Faults, Tally
+
+__all__ = ["VsEvaluator", "evaluator"]
+
+
+class _Metrics(msgspec.Struct):
+    """The specification's metrics of one test; null where a validator does not apply or had nothing to measure."""
+
+    vs_phase_score: float
+    t_score_diversity: float | None
+    self_critique_quality: float | None
+    provenance_completeness: float
+
+
+class _Line(msgspec.Struct):
+    """One line of records.jsonl."""
+
+    record: str
+    id: str | None
+    status: str
+    metrics: _Metrics | None
+    issue: str | None
+    remediation: str | None
+    case: str | None
+    repeat: int | None
+    agent: str | None
+    option: str | None
+    faults: list[str]
+
+
+class VsEvaluator(Evaluator[VsParams, VsState]):
+    """Holds recorded outputs of agents against a golden set, and repeated ones against mode collapse."""
+
+    name = "vs"
+    version = "1"
+    summary = "Test agents' outputs against a golden set of verbalized-sampling cases, and find mode collapse."
+    unit = "outputs"
+    positional = "golden"
+    demo_records = 1_500
+    options = (
+        Option(
+            ("--outputs",), "Recorded outputs: JSONL of {case, repeat, output}; may be repeated.", "path", many=True
+        ),
+        Option(("--registry",), "Agents and their levels, in place of the registry that comes along.", "path"),
+        Option(("--all",), "Every case of the golden set (the default).", "bool"),
+        Option(("--agent",), "Only the cases of this agent (its id or the number that it begins with)."),
+        Option(("--level",), "Only the cases of this level.", choices=tuple(level.name for level in LEVELS)),
+    )
+    commands = (combine_command,)
+    Params = VsParams
+    State = VsState
+
+    def request(self, asked: Request) -> Request:
+        """Read the golden set and the registry into params; the recorded outputs become the inputs."""
+        return complete(asked)
+
+    def evaluate(self, batch: Batch, params: VsParams) -> Outcome[VsState]:
+        """Test every line of a chunk."""
+        judge, gatherer, tally = judge_for(params), Gatherer(), Tally()
+        lines: list[bytes] = []
+        faults: list[tuple[int, str]] = []
+        for number, data in batch.lines():
+            test = judge.test(data)
+            gatherer.add(number, test)
+            lines.append(msgspec.json.encode(_line(f"{batch.source}:{number}", test)))
+            if test.status == "ERROR":
+                tally.errors += 1
+                faults.append((number, test.findings[0].issue))
+            elif test.status == "SKIPPED":
+                tally.unscored += 1
+            else:
+                tally.scored += 1
+        tally.listed = Faults(len(faults), faults[:LISTED])
+        return Outcome(gatherer.finish(), tally, lines)
+
+    def settle(self, state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scratch: Path) -> VsState:
+        """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
+        if not state.overlap:
+            return state
+        judge, gatherer = judge_for(params), Gatherer()
+        left_out: list[tuple[int, str]] = []
+        with reopen() as stream:
+            for number, data in _lines(stream, state.last):
+                test = judge.test(data)
+                if gatherer.has(test) and test.plan is not None:
+                    left_out.append(
+                        (number, f"{shorten(test.plan.case.id)} repeat {test.repeat} came before; left out")
+                    )
+                else:
+                    gatherer.add(number, test)
+        settled = gatherer.finish()
+        settled.repeated = Faults(len(left_out), left_out[:LISTED])
+        return settled
+
+    def close(self, result: InputResult[VsState], params: VsParams) -> list[bytes]:
+        """Repeated outputs were tested as any other; here they leave the tally of those scored."""
+        repeated = result.state.repeated
+        result.tally.scored -= repeated.total
+        result.tally.unscored += repeated.total
+        result.tally.listed.merge(repeated)
+        return []
+
+    def section(self, results: Sequence[InputResult[VsState]], params: VsParams) -> dict[str, Json]:
+        """The specification's result format, and mode collapse by case."""
+        return vs_section(results, params)
+
+    def sample(self, folder: Path, records: int, seed: int) -> Request:
+        """Outputs for the bundled golden set: as many repeats of its cases as make about ``records`` lines."""
+        return sample_request(folder, records, seed)
+
+    def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+        """The dashboard, as text, and a table of cases."""
+        return dashboard(report)
+
+
+def _line(record: str, test: Judgement) -> _Line:
+    case = test.plan.case if test.plan else None
+    first = test.findings[0] if test.findings else None
+    return _Line(
+        record=record,
+        id=f"{case.id}#{test.repeat}" if case and test.repeat is not None else None,
+        status=test.status,
+        metrics=_metrics(test),
+        issue="; ".join(finding.issue for finding in test.findings) if first else None,
+        remediation=REMEDIES[first.check] if first else None,
+        case=case.id if case else None,
+        repeat=test.repeat,
+        agent=case.agent if case else None,
+        option=test.option,
+        faults=[f"{fault.path}: {fault.reason}" for fault in test.faults],
+    )
+
+
+def _metrics(test: Judgement) -> _Metrics | None:
+    scores = test.scores
+    if scores is None:
+        return None
+    return _Metrics(
+        vs_phase_score=scores.phases.score,
+        t_score_diversity=scores.t_scores.t_score_spread if scores.t_scores else None,
+        self_critique_quality=scores.self_critique.quality_score if scores.self_critique else None,
+        provenance_completeness=scores.provenance.provenance_completeness,
+    )
+
+
+def _lines(stream: BinaryIO, last: int) -> Iterator[tuple[int, bytes]]:
+    """Lines of an input as chunks give them, up to line ``last``: numbered from 1, blank ones left out."""
+    for number, line in enumerate(stream, start=1):
+        if number > last:
+            return
+        data = line.removeprefix(BOM) if number == 1 else line
+        data = data.removesuffix(b"\n")
+        if data and not data.isspace():
+            yield number, data
+
+
+evaluator = VsEvaluator()

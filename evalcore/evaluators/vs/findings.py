@@ -1,0 +1,117 @@
+"""What was wrong with an output: one finding a failed check, in words, with what to do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from evalcore.evaluators.vs.contract import ContractFault
+from evalcore.evaluators.vs.expectations import Unmet
+from evalcore.evaluators.vs.params import VsParams
+from evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
+
+__all__ = [
+    "LOW_SPREAD",
+    "REMEDIES",
+    "Finding",
+    "contract_findings",
+    "critique_finding",
+    "expectation_finding",
+    "phase_finding",
+    "provenance_finding",
+    "t_score_finding",
+]
+
+REMEDIES: Mapping[str, str] = {
+    "output": "Make the agent answer with one JSON object, and record it on one line with its case and repeat.",
+    "contract": "Make the agent's output follow the contract at the paths named.",
+    "phases": "Have the agent execute the missing phases, or register it at a level that does not require them.",
+    "t_scores": "Have the agent sample options of low typicality and select one that is not modal.",
+    "self_critique": "Have the agent name strengths, weaknesses, improvements and alternatives to its own answer.",
+    "provenance": "Have the agent list its sources and reasoning steps and state its assumptions.",
+    "expected": "Make the output meet the expectation, or correct the golden set if it asks too much.",
+}
+"""What to do, in one sentence, by check."""
+
+LOW_SPREAD = "T-Score diversity below threshold"
+
+_POSITION = re.compile(r"\[\d+\]")
+_MISSING = {
+    "has_strengths": "strengths",
+    "has_weaknesses": "weaknesses",
+    "has_improvements": "improvement suggestions",
+    "has_alternatives": "alternatives",
+    "has_sources": "sources",
+    "has_reasoning": "reasoning trace",
+    "has_assumptions": "assumptions",
+}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """``check`` is a key of REMEDIES, ``kind`` one of few texts, counted over outputs, ``issue`` is of one output."""
+
+    check: str
+    kind: str
+    issue: str
+
+
+def contract_findings(faults: list[ContractFault]) -> Iterator[Finding]:
+    """One finding a breach; positions in lists are left out of its kind."""
+    for fault in faults:
+        kind = f"Contract: {_POSITION.sub('[]', fault.path)} {fault.reason}"
+        yield Finding("contract", kind, f"Contract: {fault.path} {fault.reason}")
+
+
+def phase_finding(result: PhaseResult, params: VsParams) -> Finding:
+    """Which phases are missing, with their names."""
+    phases = result.missing_phases
+    named = [f"{n} ({params.phase_names[n]})" if 0 <= n < len(params.phase_names) else str(n) for n in phases]
+    noun = "Phase" if len(phases) == 1 else "Phases"
+    issue = f"{noun} {', '.join(named)} not executed"
+    if result.reason:
+        issue += f": {result.reason}"
+    return Finding("phases", f"{noun} {', '.join(map(str, phases))} missing", issue)
+
+
+def t_score_finding(result: TScoreResult, params: VsParams) -> Finding:
+    """Why the T-scores fail: none, unreadable, no option of low typicality, or a modal selection."""
+    if result.t_score_spread is None:
+        missing = result.reason == "No T-scores provided"
+        return Finding("t_scores", "No T-scores provided" if missing else "T-scores unreadable", result.reason or "")
+    rule, kinds, issues = params.t_scores, [], []
+    if not result.has_diversity:
+        kinds.append("no T-score is low")
+        issues.append(f"no T-score is below {rule.diverse_below:g}")
+    final = result.final_selection_t_score
+    if final is None:
+        kinds.append("the final selection has no T-score")
+        issues.append(result.reason or "the final selection has no T-score, which counts as modal")
+    elif final > rule.modal_above:
+        kinds.append("the final selection is modal")
+        issues.append(f"the final selection is modal (T-score {final:g} above {rule.modal_above:g})")
+    return Finding("t_scores", "T-scores: " + ", ".join(kinds), "T-scores: " + ", ".join(issues))
+
+
+def critique_finding(result: CritiqueResult) -> Finding:
+    """Which parts of the self-critique are missing or too few."""
+    return _incomplete("self_critique", "Self-critique", result.reason, result.checks)
+
+
+def provenance_finding(result: ProvenanceResult) -> Finding:
+    """Which parts of the provenance are missing."""
+    return _incomplete("provenance", "Provenance", result.reason, result.checks)
+
+
+def _incomplete(check: str, title: str, reason: str | None, checks: Mapping[str, bool]) -> Finding:
+    if reason:
+        kind = reason if reason.startswith("No ") else f"{title} unreadable"
+        return Finding(check, kind, reason)
+    text = f"{title} lacks " + ", ".join(_MISSING[name] for name, held in checks.items() if not held)
+    return Finding(check, text, text)
+
+
+def expectation_finding(unmet: Unmet) -> Finding:
+    """An expectation of the golden set that the output does not meet."""
+    return Finding("expected", unmet.kind, unmet.issue)

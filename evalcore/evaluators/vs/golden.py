@@ -1,0 +1,188 @@
+"""Reading a golden set: YAML or JSON of test cases by level, into plain params, every fault by file and key path."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore.errors import ConfigError
+from evalcore.evaluators.vs.agents import Agent
+from evalcore.evaluators.vs.naming import join, kind_of, shorten
+from evalcore.evaluators.vs.params import Level
+from evalcore.params import load_mapping
+
+__all__ = ["MAX_GOLDEN_BYTES", "MAX_GOLDEN_NODES", "load_golden"]
+
+MAX_GOLDEN_BYTES = 16 << 20
+MAX_GOLDEN_NODES = 1_000_000
+"""Values a golden set may hold once its aliases are written out, so that a small file cannot stand for a huge one."""
+
+_KEYS = ("id", "agent", "input", "expected")
+_COMPARISON = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
+
+
+def load_golden(path: str | Path, agents: Sequence[Agent], levels: Sequence[Level]) -> list[dict[str, Any]]:
+    """The cases of a golden set as plain params, in the file's order.
+
+    Raises ConfigError that lists every fault with its key path, or says that the file cannot be read.
+    """
+    data = _load(path)
+    reader = _Reader({agent.id: agent.level for agent in agents})
+    cases = list(reader.read(data, {f"{level.key}_tests": level.name for level in levels}))
+    if not cases and not reader.faults:
+        reader.fault("test_cases", "holds no case")
+    if reader.faults:
+        raise ConfigError("\n  ".join([f"{path}: the golden set is not valid", *reader.faults]))
+    return cases
+
+
+def _load(path: str | Path) -> dict[str, Any]:
+    try:
+        size = Path(path).stat().st_size
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if size > MAX_GOLDEN_BYTES:
+        raise ConfigError(f"{path}: {size >> 20} MiB; a golden set may have {MAX_GOLDEN_BYTES >> 20} MiB")
+    data = load_mapping(path)
+    stack: list[Any] = [data]
+    seen = 0
+    while stack:
+        node = stack.pop()
+        seen += 1
+        if isinstance(node, dict):
+            stack += node.values()
+        elif isinstance(node, list):
+            stack += node
+        if seen + len(stack) > MAX_GOLDEN_NODES:
+            raise ConfigError(f"{path}: more than {MAX_GOLDEN_NODES} values once its aliases are written out")
+    return data
+
+
+class _Reader:
+    """Collects faults while reading, so that a user mends them all at once."""
+
+    def __init__(self, level_of: dict[str, str]) -> None:
+        self.faults: list[str] = []
+        self._level_of = level_of
+        self._first: dict[str, str] = {}
+
+    def fault(self, path: str, reason: str) -> None:
+        self.faults.append(f"{path}: {reason}")
+
+    def read(self, data: dict[str, Any], groups: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """The valid cases below ``test_cases``; ``groups`` maps a group's key to its level."""
+        self._only(data, ("test_cases",), "")
+        top = data.get("test_cases")
+        if not isinstance(top, dict):
+            return self.fault("test_cases", f"must be a mapping of groups ({', '.join(groups)}), found {kind_of(top)}")
+        self._only(top, tuple(groups), "test_cases")
+        for group, level in groups.items():
+            path = join("test_cases", group)
+            entries = top.get(group) or []
+            if not isinstance(entries, list):
+                self.fault(path, f"must be a list of cases, found {kind_of(entries)}")
+                continue
+            for index, entry in enumerate(entries):
+                case = self._case(entry, level, join(path, index))
+                if case is not None:
+                    yield case
+        return None
+
+    def _only(self, data: dict[Any, Any], known: tuple[str, ...], path: str) -> None:
+        for key in data:
+            if key not in known:
+                self.fault(join(path, str(key)), f"unknown key (known here: {', '.join(known)})")
+
+    def _case(self, entry: Any, level: str, path: str) -> dict[str, Any] | None:
+        if not isinstance(entry, dict):
+            self.fault(path, f"must be a mapping, found {kind_of(entry)}")
+            return None
+        self._only(entry, _KEYS, path)
+        identity, agent = entry.get("id"), entry.get("agent")
+        self._check_id(identity, path)
+        registered = self._level_of.get(agent) if isinstance(agent, str) else None
+        if registered is None:
+            found = repr(shorten(agent)) if isinstance(agent, str) else kind_of(agent)
+            self.fault(join(path, "agent"), f"{found} is not in the registry of agents")
+        elif registered != level:
+            self.fault(
+                join(path, "agent"), f"{agent} is registered as {registered}, but stands among the {level} cases"
+            )
+        expected = self._expected(entry.get("expected"), join(path, "expected"))
+        return {"id": identity, "agent": agent, "input_sha256": self._digest(entry.get("input"), path), **expected}
+
+    def _check_id(self, identity: Any, path: str) -> None:
+        where = join(path, "id")
+        if not isinstance(identity, str) or not identity:
+            self.fault(where, "missing" if identity is None else f"must be text, found {kind_of(identity)}")
+        elif identity in self._first:
+            self.fault(where, f"{shorten(identity)!r} is already the id of {self._first[identity]}")
+        else:
+            self._first[identity] = path
+
+    def _digest(self, value: Any, path: str) -> str:
+        try:
+            return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+        except (TypeError, ValueError, RecursionError) as error:
+            self.fault(join(path, "input"), f"not plain data: {error}")
+            return ""
+
+    def _expected(self, data: Any, path: str) -> dict[str, Any]:
+        if data is None:
+            return {}
+        if not isinstance(data, dict):
+            self.fault(path, f"must be a mapping, found {kind_of(data)}")
+            return {}
+        params: dict[str, Any] = {"expected": []}
+        for key, value in data.items():
+            where = join(path, str(key))
+            if key == "vs_phases":
+                params["phases"] = self._phases(value, where)
+            elif key == "t_score_range":
+                params["t_score_range"] = self._range(value, where)
+            else:
+                params["expected"].append({"key": str(key), **self._relation(value, where)})
+        return params
+
+    def _phases(self, value: Any, path: str) -> list[int]:
+        if not isinstance(value, list) or not value or not all(type(phase) is int for phase in value):
+            self.fault(path, "must be a list of phase numbers, at least one")
+            return []
+        return sorted(set(value))
+
+    def _range(self, value: Any, path: str) -> list[float]:
+        if not isinstance(value, list) or len(value) != 2 or not all(_is_number(bound) for bound in value):
+            self.fault(path, "must be two numbers, the lowest and the highest score allowed")
+            return []
+        if value[0] > value[1]:
+            self.fault(path, f"the lowest score, {value[0]}, is above the highest, {value[1]}")
+        return value
+
+    def _relation(self, value: Any, path: str) -> dict[str, Any]:
+        """``op`` and ``want`` of an expectation."""
+        if isinstance(value, bool) or _is_number(value):
+            return {"want": value}
+        if not isinstance(value, str):
+            self.fault(path, f"must be a comparison, a boolean, a number or text, found {kind_of(value)}")
+            return {}
+        if not value.lstrip().startswith((">", "<", "=", "!")):
+            return {"want": value}
+        match = _COMPARISON.fullmatch(value)
+        if match is None:
+            reason = "is no comparison: write one of >= > <= < == != and a number"
+            self.fault(path, f"{shorten(value)!r} {reason}")
+            return {}
+        number = match[2]
+        return {"op": match[1], "want": float(number) if "." in number else int(number)}
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,125 @@
+"""From what was asked for to what is evaluated: golden set and registry become params, recorded outputs the inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore.errors import InputError, UsageError
+from evalcore.evaluator import Command, Option, Request
+from evalcore.evaluators.vs.agents import load_agents
+from evalcore.evaluators.vs.decoding import Malformed, decode
+from evalcore.evaluators.vs.golden import load_golden
+from evalcore.evaluators.vs.params import VsParams
+from evalcore.params import validate
+from evalcore.records.span import BOM
+
+__all__ = ["combine_command", "combine_outputs", "complete", "conformed_line"]
+
+_USE = "evalq vs GOLDEN --outputs FILE.jsonl"
+_NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.json")
+
+
+def complete(asked: Request) -> Request:
+    """``asked`` with its golden set in params and its recorded outputs as inputs. Raises UsageError, ConfigError."""
+    options = asked.options
+    outputs = [str(path) for path in options.get("outputs") or ()]
+    if not outputs and asked.params.get("cases"):
+        return asked  # params that hold a golden set already: the inputs are recorded outputs
+    if len(asked.inputs) != 1:
+        raise UsageError(f"vs takes one golden set, not {len(asked.inputs)} files: {_USE}")
+    if not outputs:
+        raise UsageError(f"vs needs recorded outputs: {_USE}")
+    if options.get("all") and (options.get("agent") or options.get("level")):
+        raise UsageError("--all goes with neither --agent nor --level")
+    params = dict(asked.params)
+    if options.get("registry"):
+        params["agents"] = load_agents(options["registry"])
+    base = validate(VsParams, {key: value for key, value in params.items() if key not in ("agent", "level")}, "params")
+    params["agents"] = [agent.model_dump() for agent in base.agents]
+    params["cases"] = load_golden(asked.inputs[0], base.agents, base.levels)
+    params["agent"] = _agent(options.get("agent") or params.get("agent") or "", base)
+    params["level"] = options.get("level") or params.get("level") or ""
+    if not validate(VsParams, params, str(asked.inputs[0])).selected():
+        raise UsageError(f"{asked.inputs[0]} holds no case of --agent {params['agent']!r} --level {params['level']!r}")
+    return Request(inputs=[_readable(path) for path in outputs], params=params, options=options)
+
+
+def _agent(asked: str, params: VsParams) -> str:
+    """The full id of the agent that ``asked`` names, whole or by the number before its first dash."""
+    ids = [agent.id for agent in params.agents]
+    fitting = [known for known in ids if asked in (known, known.split("-")[0])]
+    if asked and not fitting:
+        raise UsageError(f"no agent {asked!r}; there are: {', '.join(ids)}")
+    return fitting[0] if fitting else ""
+
+
+def _readable(path: str) -> str:
+    folder = Path(path)
+    if folder.is_dir() and not any(folder.glob("*.jsonl*")) and any(folder.glob("*.json")):
+        raise UsageError(
+            f"{path} holds one .json file an output; first: evalq vs-combine --folder {path} --to outputs.jsonl"
+        )
+    return path
+
+
+def combine_outputs(folder: Path, out: Path) -> int:
+    """Write the outputs in the .json files of ``folder`` to ``out`` as JSONL, sorted by name; returns how many lines.
+
+    A file holds ``{"case", "repeat", "output"}``, or the output alone and is then named ``CASE.REPEAT.json``,
+    ``CASE#REPEAT.json``, or ``CASE.json`` for repeat 0. One that is no JSON becomes a line with an ``error``, so
+    that it is counted. Raises InputError when there is no such file or one cannot be read.
+    """
+    paths = sorted(path for path in folder.glob("*.json") if path.is_file())
+    if not paths:
+        raise InputError("no input", [(str(folder), "the folder holds no file ending in .json")])
+    with out.open("wb") as stream:
+        for path in paths:
+            stream.write(conformed_line(path.name, _bytes(path)) + b"\n")
+    return len(paths)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes().removeprefix(BOM)
+    except OSError as error:
+        raise InputError("an output cannot be read", [(str(path), str(error.strerror))]) from None
+
+
+def conformed_line(name: str, data: bytes) -> bytes:
+    """The content of the file ``name`` as one line ``{"case", "repeat", "output"}``, nothing in it altered."""
+    match = _NAME.fullmatch(name)
+    case, repeat = (match["case"], int(match["repeat"] or 0)) if match else (name, 0)
+    try:
+        content = decode(data)
+    except Malformed as error:
+        return msgspec.json.encode({"case": case, "repeat": repeat, "error": f"{name}: {error}"})
+    compact = msgspec.json.format(data, indent=-1)
+    if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):
+        return compact
+    head = msgspec.json.encode({"case": case, "repeat": repeat})
+    return head[:-1] + b',"output":' + compact + b"}"
+
+
+def _combine(options: Mapping[str, Any]) -> str:
+    if not options.get("folder") or not options.get("to"):
+        raise UsageError("vs-combine needs --folder and --to")
+    count = combine_outputs(Path(options["folder"]), Path(options["to"]))
+    return f"{count} outputs in {options['to']}"
+
+
+combine_command = Command(
+    name="vs-combine",
+    help="Combine a folder of .json files, one output each, into one JSONL file for evalq vs --outputs.",
+    options=(
+        Option(
+            ("--folder",), "Folder of .json files: {case, repeat, output}, or outputs named CASE.REPEAT.json.", "path"
+        ),
+        Option(("--to",), "JSONL file to write."),
+    ),
+    call=_combine,
+)

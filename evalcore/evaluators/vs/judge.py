@@ -1,0 +1,200 @@
+"""Testing one line of recorded outputs: decode it, hold it against contract, level and case, say what became of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from evalcore.evaluators.vs.contract import ContractFault, contract_faults
+from evalcore.evaluators.vs.decoding import Malformed, decode, repeated_keys
+from evalcore.evaluators.vs.expectations import Check, checks_of, t_score_range_check, unmet
+from evalcore.evaluators.vs.findings import (
+    Finding,
+    contract_findings,
+    critique_finding,
+    expectation_finding,
+    phase_finding,
+    provenance_finding,
+    t_score_finding,
+)
+from evalcore.evaluators.vs.naming import kind_of, shorten
+from evalcore.evaluators.vs.options import identity
+from evalcore.evaluators.vs.params import Case, Level, VsParams
+from evalcore.evaluators.vs.validators import (
+    CritiqueResult,
+    PhaseResult,
+    ProvenanceResult,
+    TScoreResult,
+    check_phases,
+    check_provenance,
+    check_self_critique,
+    check_t_scores,
+)
+
+__all__ = ["Judge", "Judgement", "Plan", "Scores", "judge_for"]
+
+_MOST_REPEATS = 2**53
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A case made ready: its level, the phases it requires, its checks, and whether the selection leaves it out."""
+
+    case: Case
+    level: Level
+    phases: tuple[int, ...]
+    checks: tuple[Check, ...]
+    skipped: bool
+
+
+class Scores(msgspec.Struct, frozen=True):
+    """What the validators found; None where one does not apply to the level."""
+
+    phases: PhaseResult
+    t_scores: TScoreResult | None
+    self_critique: CritiqueResult | None
+    provenance: ProvenanceResult
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """One line tested. ``status`` is PASSED, FAILED, ERROR or SKIPPED; ``plan`` is None when its case is not known.
+
+    ``scores`` are there for PASSED and FAILED; ``option`` is what was recommended, None where nothing readable was.
+    """
+
+    status: str
+    findings: tuple[Finding, ...] = ()
+    faults: tuple[ContractFault, ...] = ()
+    plan: Plan | None = None
+    repeat: int | None = None
+    scores: Scores | None = None
+    option: str | None = None
+
+
+class Judge:
+    """Tests lines by one set of params; made once by `judge_for`, and the same for any line in any order."""
+
+    def __init__(self, params: VsParams) -> None:
+        self._params = params
+        chosen = {case.id for case in params.selected()}
+        levels = {level.name: level for level in params.levels}
+        level_of = {agent.id: levels[agent.level] for agent in params.agents}
+        self._plans = {case.id: self._plan(case, level_of[case.agent], case.id not in chosen) for case in params.cases}
+
+    def _plan(self, case: Case, level: Level, skipped: bool) -> Plan:
+        return Plan(case, level, case.phases or level.phases, checks_of(case, self._params), skipped)
+
+    def test(self, data: bytes) -> Judgement:
+        """The test of one line, whatever its bytes are."""
+        try:
+            record = decode(data)
+        except Malformed as error:
+            return _error(str(error))
+        if not isinstance(record, dict):
+            return _error(f"the line is {kind_of(record)}, not an object with case, repeat and output")
+        repeated = repeated_keys(data, record)
+        plan, repeat, problem = self._addressed(record)
+        if plan is not None and plan.skipped:
+            return Judgement("SKIPPED", plan=plan, repeat=repeat)
+        unclear = [path for path in repeated if path in ("case", "repeat", "output")]
+        if unclear and not problem:
+            problem = f"{unclear[0]}: the key is given more than once"
+        if plan is None or problem:
+            return _error(problem, plan, repeat)
+        output = record.get("output")
+        if not isinstance(output, dict):
+            return _error(_no_output(record), plan, repeat)
+        inside = [path.removeprefix("output.") for path in repeated if path.startswith("output.")]
+        return self._judged(output, plan, repeat, inside)
+
+    def _addressed(self, record: dict[str, Any]) -> tuple[Plan | None, int | None, str]:
+        """Which case and repeat a line is of, and what is wrong with the address."""
+        case, repeat = record.get("case"), record.get("repeat")
+        whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
+        if not isinstance(case, str):
+            return None, None, f"case: {_found(record, 'case')} where the id of a case is wanted"
+        plan = self._plans.get(case)
+        if plan is None:
+            return None, repeat if whole else None, f"case: {shorten(case)!r} is not in the golden set"
+        if not whole:
+            return plan, None, f"repeat: {_found(record, 'repeat')} where a whole number from 0 is wanted"
+        return plan, repeat, ""
+
+    def _judged(self, output: dict[str, Any], plan: Plan, repeat: int | None, repeated: list[str]) -> Judgement:
+        faults = contract_faults(output)
+        faults += [ContractFault(path, "is given more than once") for path in repeated]
+        scores = self._scores(output, plan)
+        findings = tuple(self._findings(output, plan, scores, faults))
+        return Judgement(
+            status="FAILED" if findings else "PASSED",
+            findings=findings,
+            faults=tuple(faults),
+            plan=plan,
+            repeat=repeat,
+            scores=scores,
+            option=_option(output),
+        )
+
+    def _scores(self, output: dict[str, Any], plan: Plan) -> Scores:
+        params, level = self._params, plan.level
+        return Scores(
+            phases=check_phases(output, plan.phases),
+            t_scores=check_t_scores(output, params.t_scores) if level.t_scores else None,
+            self_critique=check_self_critique(output, params.self_critique) if level.self_critique else None,
+            provenance=check_provenance(output, params.provenance),
+        )
+
+    def _findings(
+        self, output: dict[str, Any], plan: Plan, scores: Scores, faults: list[ContractFault]
+    ) -> Iterator[Finding]:
+        yield from contract_findings(faults)
+        if not scores.phases.passed:
+            yield phase_finding(scores.phases, self._params)
+        if scores.t_scores is not None and not scores.t_scores.passed:
+            yield t_score_finding(scores.t_scores, self._params)
+        if scores.self_critique is not None and not scores.self_critique.passed:
+            yield critique_finding(scores.self_critique)
+        if not scores.provenance.passed:
+            yield provenance_finding(scores.provenance)
+        out_of_range = t_score_range_check(plan.case, output)
+        if out_of_range is not None:
+            yield expectation_finding(out_of_range)
+        for check in plan.checks:
+            problem = unmet(check, output)
+            if problem is not None:
+                yield expectation_finding(problem)
+
+
+@lru_cache(maxsize=16)
+def judge_for(params: VsParams) -> Judge:
+    """The judge of ``params``, kept for the next chunk."""
+    return Judge(params)
+
+
+def _error(reason: str, plan: Plan | None = None, repeat: int | None = None) -> Judgement:
+    return Judgement("ERROR", (Finding("output", "No readable output", reason),), plan=plan, repeat=repeat)
+
+
+def _found(record: dict[str, Any], key: str) -> str:
+    value = record.get(key)
+    if key not in record:
+        return "missing"
+    return shorten(json.dumps(value), 40) if isinstance(value, int | float) else kind_of(value)
+
+
+def _no_output(record: dict[str, Any]) -> str:
+    """Why a line has no output to test; a recorder may have left its reason under ``error``."""
+    if isinstance(record.get("error"), str):
+        return f"no output: {shorten(record['error'], 200)}"
+    return f"output: {_found(record, 'output')} where an object is wanted"
+
+
+def _option(output: dict[str, Any]) -> str | None:
+    """What was finally selected. Only text counts: the contract has no other kind of option."""
+    metadata = output.get("vs_metadata")
+    final = metadata.get("final_selection") if isinstance(metadata, dict) else None
+    option = final.get("option") if isinstance(final, dict) else None
+    return identity(option) if isinstance(option, str) else None

@@ -1,0 +1,142 @@
+"""The vs dashboard as Markdown, from report.json's content alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from evalcore.canonical import Json
+from evalcore.evaluators.vs.naming import shorten
+from evalcore.report.markdown import escape, table
+
+__all__ = ["dashboard"]
+
+_BAR = 10
+_ISSUES = 10
+_FAULTS = 20
+_NONE = "N/A"
+_VERDICTS = ("collapsed", "diverse", "inconclusive", "no_data")
+_COLUMNS = (
+    "Case",
+    "Agent",
+    "Passed",
+    "Verdict",
+    "Mode share (95 %)",
+    "Distinct",
+    "Modes",
+    "Specified",
+    "Runs to decide",
+)
+_NOTES = (
+    "Distinct options are counted as written, normalised, and with near-duplicates as one; "
+    "modes are effective ones (Hill number of order 1)."
+)
+
+
+def dashboard(report: Mapping[str, Json]) -> str:
+    """Overall health, level tiles, issues, mode collapse by case, and faults of the input."""
+    results = report["results"]
+    parts = [
+        "# VS evaluation",
+        _health(results),
+        _tiles(report),
+        _issues(results),
+        _collapse(results),
+        table(_COLUMNS, [_case(entry) for entry in results["mode_collapse"]]),
+        _NOTES,
+        _faults(report),
+    ]
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+
+
+def _health(results: Mapping[str, Json]) -> str:
+    run, rate = results["test_run"], results["pass_rate"]
+    filled = round((rate or 0.0) * _BAR)
+    bar = "█" * filled + "░" * (_BAR - filled)
+    tests = f"{run['passed']} of {run['passed'] + run['failed']} tests passed"
+    errors = f", {run['errors']} without a readable output" if run["errors"] else ""
+    return f"Overall health: {bar} {_percent(rate)} ({tests}{errors})"
+
+
+def _tiles(report: Mapping[str, Json]) -> str:
+    summary = report["results"]["test_run"]["summary"]
+    tiles = [(level["name"], summary[f"{level['name'].lower()}_vs"]) for level in report["params"]["levels"]]
+    rows: list[tuple[object, ...]] = [
+        ("Passed", *(_percent(tile["pass_rate"]) for _, tile in tiles)),
+        ("Phase", *(_percent(tile["phase_completion"]) for _, tile in tiles)),
+        ("T-Score", *(_number(tile["avg_t_score_diversity"]) for _, tile in tiles)),
+        ("Critique", *(_percent(tile["avg_self_critique_quality"]) for _, tile in tiles)),
+    ]
+    return table(("", *(f"{name} VS ({tile['agents_tested']})" for name, tile in tiles)), rows)
+
+
+def _issues(results: Mapping[str, Json]) -> str:
+    issues = [issue for level in results["test_run"]["summary"].values() for issue in level["issues"]]
+    if not issues:
+        return "Recent issues: none"
+    issues.sort(key=lambda issue: (-issue["tests"], issue["agent"], issue["issue"]))
+    lines = [f"- {escape(i['agent'])}: {_short(i['issue'])} (tests: {i['tests']})" for i in issues[:_ISSUES]]
+    more = [f"- and {len(issues) - _ISSUES} more"] if len(issues) > _ISSUES else []
+    return "\n".join(["Recent issues:", "", *lines, *more])
+
+
+def _collapse(results: Mapping[str, Json]) -> str:
+    entries, nowhere = results["mode_collapse"], results["collapse_nowhere"]
+    verdicts = Counter(entry["verdict"] for entry in entries)
+    detected = sum(entry["mode_collapse_detected"] is True for entry in entries)
+    counted = ", ".join(f"{verdicts[name]} {name.replace('_', ' ')}" for name in _VERDICTS if verdicts[name])
+    named = ", ".join(item["case"] for item in nowhere["collapsed"])
+    status = "detected" if detected else "not detected"
+    error = f"family-wise error at most {nowhere['alpha']:.1%} ({nowhere['correction']})"
+    answer = f"{nowhere['verdict']} ({_short(named)})" if named else nowhere["verdict"]
+    lines = [
+        f"Mode collapse status: {status} as specified ({detected} of {len(entries)} cases)",
+        f"Diversity of this run: {_number(results['diversity'])} (mean over cases of the specified score)",
+        f"Verdicts at a mode share of {nowhere['collapse_share']:g}: {counted or 'none'}",
+        f"Collapse nowhere: {answer}, over {nowhere['cases']} cases, {error}",
+    ]
+    return "\n\n".join(lines)
+
+
+def _case(entry: Mapping[str, Json]) -> tuple[object, ...]:
+    distinct = [entry["distinct"][way] for way in ("exact", "normalized", "fuzzy")]
+    more = entry["runs_to_decide"]
+    return (
+        entry["case"],
+        entry["agent"],
+        f"{entry['passes']} of {entry['of']}",
+        entry["verdict"].replace("_", " "),
+        _share(entry["mode_share"]),
+        " → ".join("?" if count is None else str(count) for count in distinct),
+        _number(entry["effective_modes"]["q1"]),
+        _number(entry["diversity_score"]),
+        _NONE if more is None else more,
+    )
+
+
+def _faults(report: Mapping[str, Json]) -> str:
+    faults = report["faults"]
+    if not faults:
+        return ""
+    rows: list[tuple[object, ...]] = [(fault["where"], shorten(fault["reason"], 200)) for fault in faults[:_FAULTS]]
+    if len(faults) > _FAULTS:
+        rows.append(("", f"and {len(faults) - _FAULTS} more in report.json"))
+    return "## Faults in the input\n\n" + table(("Where", "Why"), rows)
+
+
+def _share(share: Mapping[str, float | None]) -> str:
+    if share["value"] is None:
+        return _NONE
+    return f"{_number(share['value'])} ({_number(share['low'])} to {_number(share['high'])})"
+
+
+def _percent(value: float | None) -> str:
+    return _NONE if value is None else f"{100 * value:.1f} %"
+
+
+def _number(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.2f}"
+
+
+def _short(text: str) -> str:
+    return escape(shorten(text, 200))

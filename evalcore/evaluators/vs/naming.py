@@ -1,0 +1,32 @@
+"""Words for values and places in an output, so that every message says them alike."""
+
+from __future__ import annotations
+
+__all__ = ["join", "kind_of", "shorten"]
+
+_KINDS = {
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+def kind_of(value: object) -> str:
+    """What ``value`` is in the words of JSON, such as "a string" or "null"."""
+    return _KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+def join(path: str, key: str | int) -> str:
+    """The path of a member: ``a.b`` for a key, ``a[0]`` for a position."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{shorten(key)}" if path else shorten(key)
+
+
+def shorten(text: str, most: int = 80) -> str:
+    """``text``, cut to ``most`` characters with an ellipsis where it is longer."""
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,198 @@
+"""What changes the answer of the vs evaluation: the golden set, the registry, and every threshold and table."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from evalcore.evaluator import Params
+from evalcore.evaluators.vs.agents import Agent, default_agents
+
+__all__ = [
+    "LEVELS",
+    "LOOKUPS",
+    "Case",
+    "CollapseRule",
+    "CritiqueRule",
+    "Expectation",
+    "Level",
+    "Lookup",
+    "Op",
+    "ProvenanceRule",
+    "TScoreRule",
+    "VsParams",
+]
+
+Op = Literal[">=", ">", "<=", "<", "==", "!="]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Unit = Annotated[float, Field(ge=0, le=1)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+
+
+class Level(Params):
+    """A level of verbalized sampling: the phases it requires, and which validators apply to it."""
+
+    name: str
+    phases: tuple[int, ...] = Field(min_length=1)
+    t_scores: bool
+    self_critique: bool
+
+    @property
+    def key(self) -> str:
+        """The level's key in the summary, such as full_vs; its group in a golden set is that and ``_tests``."""
+        return f"{self.name.lower()}_vs"
+
+
+LEVELS = (
+    Level(name="Full", phases=(0, 1, 2, 3, 4, 5), t_scores=True, self_critique=True),
+    Level(name="Enhanced", phases=(0, 1, 2, 4), t_scores=True, self_critique=False),
+    Level(name="Light", phases=(0, 1, 4), t_scores=False, self_critique=False),
+)
+
+
+class Lookup(Params):
+    """Where an expectation's key is found in an output: dotted paths, the first that exists counts.
+
+    ``take``: its value, the length of a list, or whether any of the paths holds something (absent is empty).
+    In a path the part ``{key}`` stands for the expectation's key.
+    """
+
+    key: str
+    paths: tuple[str, ...] = Field(min_length=1)
+    take: Literal["value", "length", "non_empty"] = "value"
+
+
+LOOKUPS = (
+    Lookup(key="modal_count", paths=("vs_metadata.modal_identified",), take="length"),
+    Lookup(key="critique_count", paths=("content.main_output.critiques",), take="length"),
+    Lookup(key="has_rebuttals", paths=("content.main_output.rebuttals",), take="non_empty"),
+    Lookup(key="has_self_critique", paths=("self_critique",), take="non_empty"),
+    Lookup(
+        key="has_alternatives",
+        paths=("self_critique.alternative_perspectives", "content.main_output.alternative_explanations"),
+        take="non_empty",
+    ),
+    Lookup(key="refined_questions", paths=("content.main_output.refined_questions",)),
+    Lookup(key="pico_elements", paths=("content.main_output.pico_elements",)),
+    Lookup(key="code_generated", paths=("content.main_output.code_generated",)),
+    Lookup(key="modal_awareness", paths=("content.main_output.modal_awareness",)),
+)
+
+
+class Expectation(Params):
+    """One further key of a case's ``expected``: the looked-up value must stand in relation ``op`` to ``want``."""
+
+    key: str
+    op: Op = "=="
+    want: bool | int | Finite | str
+
+    @model_validator(mode="after")
+    def _only_numbers_are_ordered(self) -> Self:
+        if self.op != "==" and isinstance(self.want, bool | str):
+            raise ValueError(f"{self.op} needs a number")
+        return self
+
+
+class Case(Params):
+    """A test case of the golden set. ``phases`` overrides its level's; of its input only the digest is kept."""
+
+    id: str = Field(min_length=1)
+    agent: str
+    input_sha256: str = ""
+    phases: tuple[int, ...] | None = Field(default=None, min_length=1)
+    t_score_range: tuple[Finite, Finite] | None = None
+    expected: tuple[Expectation, ...] = ()
+
+
+class TScoreRule(Params):
+    """Scores above ``modal_above`` are modal; a diverse set has one below ``diverse_below``."""
+
+    modal_above: Finite = 0.8
+    diverse_below: Finite = 0.6
+
+
+class CritiqueRule(Params):
+    """How many of each a self-critique needs, and the mean of its four checks at which it passes."""
+
+    strengths: int = 2
+    weaknesses: int = 2
+    improvement_suggestions: int = 1
+    weaknesses_for_alternatives: int = 1
+    pass_at: Unit = 0.75
+
+
+class ProvenanceRule(Params):
+    """How many sources and reasoning steps an output needs."""
+
+    sources: int = 1
+    reasoning_trace: int = 1
+
+
+class CollapseRule(Params):
+    """When repeated runs count as collapsed.
+
+    ``detected_below`` bounds the specified evenness, ``collapse_share`` the mode's share that the verdict is about.
+    Options at least ``fuzzy_similarity`` alike are one in the fuzzy count, left out above ``fuzzy_most`` options.
+    """
+
+    detected_below: Unit = 0.3
+    collapse_share: Share = 0.7
+    most_common: AtLeastOne = 3
+    fuzzy_similarity: Unit = 0.9
+    fuzzy_most: int = 400
+
+
+class VsParams(Params):
+    """Params of vs: `request` fills ``cases`` from the golden set and ``agents`` from a registry file.
+
+    ``agent`` and ``level`` select cases (empty: all); records of others are skipped, not errors.
+    """
+
+    cases: tuple[Case, ...] = ()
+    agents: tuple[Agent, ...] = Field(default_factory=default_agents)
+    agent: str = ""
+    level: str = ""
+    levels: tuple[Level, ...] = LEVELS
+    phase_names: tuple[str, ...] = (
+        "Context Collection",
+        "Modal Response Identification",
+        "Long-Tail Sampling",
+        "Low-Typicality Selection",
+        "Execution",
+        "Originality Verification",
+    )
+    t_scores: TScoreRule = TScoreRule()
+    self_critique: CritiqueRule = CritiqueRule()
+    provenance: ProvenanceRule = ProvenanceRule()
+    lookups: tuple[Lookup, ...] = LOOKUPS
+    unlisted: tuple[str, ...] = ("content.main_output.{key}", "{key}")
+    min_t_score_spread: Unit = 0.3
+    collapse: CollapseRule = CollapseRule()
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        levels = {level.name for level in self.levels}
+        agents = {agent.id for agent in self.agents}
+        faults = [f"agents: {a.id} has the unknown level {a.level!r}" for a in self.agents if a.level not in levels]
+        faults += [
+            f"cases: {c.id} names the agent {c.agent!r}, not in agents" for c in self.cases if c.agent not in agents
+        ]
+        for what, ids in (("levels", [v.name for v in self.levels]), ("agents", [a.id for a in self.agents]),
+                          ("cases", [c.id for c in self.cases])):  # fmt: skip
+            faults += [f"{what}: {name} is given twice" for name in sorted({i for i in ids if ids.count(i) > 1})]
+        if self.agent and self.agent not in agents:
+            faults.append(f"agent: {self.agent!r} is not in agents")
+        if self.level and self.level not in levels:
+            faults.append(f"level: {self.level!r} is none of {', '.join(sorted(levels))}")
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def selected(self) -> tuple[Case, ...]:
+        """The cases that ``agent`` and ``level`` leave, in the golden set's order."""
+        level_of = {agent.id: agent.level for agent in self.agents}
+        return tuple(
+            case for case in self.cases if self.agent in ("", case.agent) and self.level in ("", level_of[case.agent])
+        )

@@ -1,0 +1,190 @@
+"""The report of the vs evaluation: the specification's result format, the pass rate, and mode collapse by case."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from evalcore.canonical import Json
+from evalcore.evaluator import InputResult
+from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
+from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
+from evalcore.evaluators.vs.params import Case, Level, VsParams
+from evalcore.evaluators.vs.state import CaseState, VsState
+from evalcore.stats import ExactSum
+
+__all__ = ["results_document", "vs_section"]
+
+_CRITIQUE_CHECKS, _PROVENANCE_CHECKS = 4, 3
+_NAMED_ISSUES = 3
+_RUN_KEYS = ("total_tests", "passed", "failed", "errors", "summary", "detailed_results")
+_DETAIL_KEYS = ("test_id", "agent", "status", "passes", "of", "metrics", "issue", "remediation")
+
+
+def vs_section(results: Sequence[InputResult[VsState]], params: VsParams) -> dict[str, Json]:
+    """``results`` of report.json; several inputs count as one, a repeat in two of them as two runs."""
+    state = _together([result.state for result in results])
+    errors = sum(result.tally.errors for result in results)
+    cases = [(case, state.cases.get(case.id, CaseState())) for case in params.selected()]
+    passed = sum(counted.passed for _, counted in cases)
+    failed = sum(counted.failed for _, counted in cases)
+    collapse = [_collapse_entry(case, counted, params) for case, counted in cases]
+    scores = [entry["diversity_score"] for entry in collapse if entry["diversity_score"] is not None]
+    return {
+        "test_run": {
+            "total_tests": passed + failed + errors,
+            "passed": passed,
+            "failed": failed,
+            "errors": errors,
+            "summary": _summary(cases, params),
+            "detailed_results": [_detail(case, counted, params) for case, counted in cases],
+        },
+        "pass_rate": _ratio(passed, passed + failed),
+        "diversity": ExactSum.of(scores).mean(len(scores)) if scores else None,
+        "collapse_nowhere": collapse_nowhere(_counts(collapse), params.collapse),
+        "mode_collapse": collapse,
+    }
+
+
+def results_document(results: Mapping[str, Json], timestamp: str) -> dict[str, Json]:
+    """The specification's result document for YAML and JSON: ``test_run`` with a timestamp (ISO 8601), in its order."""
+    run = results["test_run"]
+    details = [_in_order(detail, _DETAIL_KEYS) for detail in run["detailed_results"]]
+    ordered = _in_order({**run, "detailed_results": details}, _RUN_KEYS)
+    return {"test_run": {"timestamp": timestamp, **ordered}}
+
+
+def _in_order(mapping: Mapping[str, Json], keys: Sequence[str]) -> dict[str, Json]:
+    """Canonical JSON has sorted keys; people read a document in the order it was specified in."""
+    return {key: mapping[key] for key in keys if key in mapping}
+
+
+def _together(states: Sequence[VsState]) -> VsState:
+    if len(states) == 1:
+        return states[0]
+    whole = VsState.zero()
+    for state in states:
+        whole.merge(VsState.from_wire(state.to_wire()))  # a copy: merging takes the parts of what it merges
+    return whole
+
+
+def _ratio(part: float, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _mean_spread(cases: Sequence[CaseState]) -> float | None:
+    total, count = ExactSum(), 0
+    for case in cases:
+        total.merge(case.spread)
+        count += case.spreads
+    return total.mean(count) if count else None
+
+
+def _summary(cases: Sequence[tuple[Case, CaseState]], params: VsParams) -> dict[str, Json]:
+    level_of = {agent.id: agent.level for agent in params.agents}
+    summary: dict[str, Json] = {}
+    for level in params.levels:
+        own = [(case, counted) for case, counted in cases if level_of[case.agent] == level.name]
+        summary[level.key] = _level(level, own, params)
+    return summary
+
+
+def _level(level: Level, cases: Sequence[tuple[Case, CaseState]], params: VsParams) -> dict[str, Json]:
+    """A level's line of the summary; ``phase_completion`` is the share of tests whose phases were all executed."""
+    counted = [state for _, state in cases]
+    tests = sum(state.tests for state in counted)
+    critique_hits = sum(state.critique_hits for state in counted)
+    return {
+        "agents_tested": len({case.agent for case, state in cases if state.runs}),
+        "pass_rate": _ratio(sum(state.passed for state in counted), tests),
+        "avg_t_score_diversity": _mean_spread(counted) if level.t_scores else None,
+        "phase_completion": _ratio(sum(state.phases_passed for state in counted), tests),
+        "avg_self_critique_quality": _ratio(critique_hits, tests * _CRITIQUE_CHECKS) if level.self_critique else None,
+        "issues": list(_issues(level, cases, params)),
+    }
+
+
+def _issues(level: Level, cases: Sequence[tuple[Case, CaseState]], params: VsParams) -> Iterator[Json]:
+    """What went wrong by agent, commonest first, with the number of tests it was found in."""
+    by_agent: dict[str, list[CaseState]] = {}
+    for case, counted in cases:
+        by_agent.setdefault(case.agent, []).append(counted)
+    for agent, states in by_agent.items():
+        spread = _mean_spread(states) if level.t_scores else None
+        if spread is not None and spread < params.min_t_score_spread:
+            yield {"agent": agent, "issue": LOW_SPREAD, "tests": sum(state.spreads for state in states)}
+        kinds: Counter[str] = Counter()
+        for state in states:
+            for found in state.issues.values():
+                kinds.update(found)
+            if state.errors:
+                kinds["No readable output"] += state.errors
+        for kind, tests in sorted(kinds.items(), key=lambda item: (-item[1], item[0])):
+            yield {"agent": agent, "issue": kind, "tests": tests}
+
+
+def _detail(case: Case, counted: CaseState, params: VsParams) -> dict[str, Json]:
+    """A case in the specification's detailed results; its metrics are means over its tests."""
+    level_name = next(agent.level for agent in params.agents if agent.id == case.agent)
+    level = next(level for level in params.levels if level.name == level_name)
+    required = len(case.phases or level.phases)
+    tests = counted.tests
+    detail: dict[str, Json] = {
+        "test_id": case.id,
+        "agent": case.agent,
+        "status": _status(counted),
+        "passes": counted.passed,
+        "of": tests,
+        "metrics": {
+            "vs_phase_score": _ratio(counted.phase_hits, tests * required),
+            "t_score_diversity": _mean_spread([counted]) if level.t_scores else None,
+            "self_critique_quality": _ratio(counted.critique_hits, tests * _CRITIQUE_CHECKS)
+            if level.self_critique
+            else None,
+            "provenance_completeness": _ratio(counted.provenance_hits, tests * _PROVENANCE_CHECKS),
+        },
+    }
+    if detail["status"] != "PASSED":
+        detail["issue"], detail["remediation"] = _worst(counted)
+    return detail
+
+
+def _status(counted: CaseState) -> str:
+    if not counted.tests:
+        return "ERROR"
+    return "FAILED" if counted.failed else "PASSED"
+
+
+def _worst(counted: CaseState) -> tuple[str, str]:
+    """The commonest issues of a case, and what to do about the first of them."""
+    if not counted.tests:
+        what = f"No readable output in {counted.errors} runs" if counted.errors else "No output was recorded"
+        return what, REMEDIES["output"]
+    found = [(-times, kind, check) for check, kinds in counted.issues.items() for kind, times in kinds.items()]
+    top = sorted(found)[:_NAMED_ISSUES]
+    many = counted.tests > 1
+    named = [f"{kind} ({-times} of {counted.tests})" if many else kind for times, kind, _ in top]
+    return "; ".join(named), REMEDIES[top[0][2]]
+
+
+def _collapse_entry(case: Case, counted: CaseState, params: VsParams) -> dict[str, Json]:
+    report = specified(counted.options, params.collapse)
+    return {
+        "agent": case.agent,
+        "case": case.id,
+        "unique_recommendations": report.unique_recommendations,
+        "total_runs": report.total_runs,
+        "diversity_score": report.diversity_score,
+        "mode_collapse_detected": report.mode_collapse_detected,
+        "most_common": [[option, count] for option, count in report.most_common],
+        "runs": {"total": counted.runs, "valid": report.total_runs, "errors": counted.runs - report.total_runs},
+        "passes": counted.passed,
+        "of": counted.tests,
+        **robust_block(counted.options, params.collapse),
+    }
+
+
+def _counts(collapse: Sequence[Mapping[str, Json]]) -> Iterator[CaseCounts]:
+    for entry in collapse:
+        share, runs = entry["mode_share"]["value"], entry["runs"]["valid"]
+        yield CaseCounts(entry["case"], round(share * runs) if runs else 0, runs, entry["verdict"])

@@ -1,0 +1,63 @@
+"""From an interval to a verdict, to the runs still needed, and to one statement over many cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from evalcore.evaluators.vs.stats.intervals import ALPHA, mode_share_p_value
+from evalcore.evaluators.vs.stats.special import at_most
+
+__all__ = ["MOST_RUNS", "Verdict", "holm", "runs_to_decide", "verdict"]
+
+Verdict = Literal["collapsed", "diverse", "inconclusive", "no_data"]
+
+MOST_RUNS = 1_000_000
+"""Beyond this many runs in all, `runs_to_decide` does not look."""
+
+
+def verdict(low: float, high: float, share: float) -> Verdict:
+    """Where the interval of the mode's share lies: above ``share``, below it, or across it."""
+    if low > share:
+        return "collapsed"
+    return "diverse" if high < share else "inconclusive"
+
+
+def decided(m: int, n: int, share: float, alpha: float = ALPHA) -> bool:
+    """Whether a mode seen ``m`` of ``n`` times puts the whole interval on one side of ``share``, by one tail each."""
+    return mode_share_p_value(m, n, share) < alpha or at_most(m, n, share) < alpha
+
+
+def runs_to_decide(m: int, n: int, share: float) -> int | None:
+    """Further runs after which the verdict is expected, if the mode keeps its share of ``m`` in ``n``.
+
+    0 when decided. None when MOST_RUNS would not do, as where the share seen is the threshold itself. Found by doubling
+    and halving over whole runs; as counts are whole, a slightly smaller number may do too.
+    """
+
+    def enough(total: int) -> bool:
+        # Rounded towards the threshold, so that rounding alone never decides.
+        toward = m * total // n if m > share * n else -(-m * total // n)
+        return decided(toward, total, share)
+
+    if decided(m, n, share):
+        return 0
+    short, long = n, n + 1
+    while not enough(long):
+        if long >= MOST_RUNS:
+            return None
+        short, long = long, min(2 * long, MOST_RUNS)
+    while long - short > 1:
+        middle = (short + long) // 2
+        short, long = (short, middle) if enough(middle) else (middle, long)
+    return long - n
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's (1979) adjusted p-values, in the given order: those at most alpha hold together with error alpha."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p_values[index]))
+        adjusted[index] = highest
+    return adjusted

@@ -1,0 +1,237 @@
+"""The four validators of the vs specification, on plain dicts.
+
+They compute what the specification's own code computes, also where the contract would object (a score of
+1.5, a phase "0"). Where that code would raise, because a value is of a kind it cannot work with, the result
+is not passed, its ``reason`` says which value, and the numbers that cannot be had are 0 or None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalcore.evaluators.vs.naming import join, kind_of
+from evalcore.evaluators.vs.params import LEVELS, CritiqueRule, ProvenanceRule, TScoreRule
+
+__all__ = [
+    "CritiqueResult",
+    "PhaseResult",
+    "ProvenanceResult",
+    "TScoreResult",
+    "ValidationResult",
+    "check_phases",
+    "check_provenance",
+    "check_self_critique",
+    "check_t_scores",
+    "validate_provenance",
+    "validate_self_critique",
+    "validate_t_score_distribution",
+    "validate_vs_phases",
+]
+
+
+@dataclass(kw_only=True, slots=True)
+class ValidationResult:
+    """Whether a validator passed; ``reason`` where there was nothing to validate, or nothing that could be read."""
+
+    passed: bool
+    reason: str | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class PhaseResult(ValidationResult):
+    """``score``: the share of required phases that were executed. Both lists are sorted."""
+
+    missing_phases: list[int] = field(default_factory=list)
+    extra_phases: list[Any] = field(default_factory=list)
+    score: float = 0.0
+
+
+@dataclass(kw_only=True, slots=True)
+class TScoreResult(ValidationResult):
+    """``diversity_score`` is 1 - (max - min), as specified; ``t_score_spread`` max - min, high where scores differ."""
+
+    modal_collapse_detected: bool = False
+    has_diversity: bool = False
+    diversity_score: float | None = None
+    t_score_spread: float | None = None
+    final_selection_t_score: Any = None
+
+
+@dataclass(kw_only=True, slots=True)
+class CritiqueResult(ValidationResult):
+    """``quality_score``: the share of the four ``checks`` that hold."""
+
+    checks: dict[str, bool] = field(default_factory=dict)
+    quality_score: float = 0.0
+
+
+@dataclass(kw_only=True, slots=True)
+class ProvenanceResult(ValidationResult):
+    """``provenance_completeness``: the share of the three ``checks`` that hold."""
+
+    checks: dict[str, bool] = field(default_factory=dict)
+    provenance_completeness: float = 0.0
+
+
+class _Unreadable(Exception):
+    """A value of a kind the validator cannot work with."""
+
+
+def _member(holder: object, key: str, path: str, default: object) -> Any:
+    """``holder[key]``, or ``default``; ``path`` is the holder's."""
+    if not isinstance(holder, dict):
+        raise _Unreadable(f"{path or 'the output'} is {kind_of(holder)}, not an object")
+    return holder.get(key, default)
+
+
+def _length(holder: object, key: str, path: str) -> int:
+    value = _member(holder, key, path, [])
+    try:
+        return len(value)
+    except TypeError:
+        raise _Unreadable(f"{join(path, key)} is {kind_of(value)}, not a list") from None
+
+
+def validate_vs_phases(output: dict[str, Any], level: str) -> PhaseResult:
+    """Whether the phases of ``level`` (Full, Enhanced, Light) were executed. Raises ValueError on another level."""
+    for known in LEVELS:
+        if known.name == level:
+            return check_phases(output, known.phases)
+    raise ValueError(f"no level {level!r}; there are {', '.join(known.name for known in LEVELS)}")
+
+
+def check_phases(output: object, required: Sequence[int]) -> PhaseResult:
+    """`validate_vs_phases` for any set of ``required`` phases."""
+    wanted = set(required)
+    try:
+        phases = _member(_member(output, "vs_metadata", "", {}), "phase_executed", "vs_metadata", [])
+        executed = set(phases)
+    except _Unreadable as error:
+        return PhaseResult(passed=False, reason=str(error), missing_phases=sorted(wanted))
+    except TypeError:
+        reason = "vs_metadata.phase_executed is no list of phases"
+        return PhaseResult(passed=False, reason=reason, missing_phases=sorted(wanted))
+    return PhaseResult(
+        passed=wanted <= executed,
+        missing_phases=sorted(wanted - executed),
+        extra_phases=sorted(executed - wanted, key=_any_order),
+        score=len(executed & wanted) / len(wanted),
+    )
+
+
+def _any_order(value: object) -> tuple[int, float, str]:
+    """Numbers first, by size, then all else by its text: an order for values of mixed kinds."""
+    try:
+        return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+    except OverflowError:
+        return 0, math.inf, ""
+
+
+def validate_t_score_distribution(output: dict[str, Any]) -> TScoreResult:
+    """Whether some option is of low typicality and the selected one is not modal."""
+    return check_t_scores(output, TScoreRule())
+
+
+def check_t_scores(output: object, rule: TScoreRule) -> TScoreResult:
+    """`validate_t_score_distribution` by the thresholds of ``rule``."""
+    try:
+        metadata = _member(output, "vs_metadata", "", {})
+        t_scores = _member(metadata, "t_scores", "vs_metadata", [])
+        if not t_scores:
+            return TScoreResult(passed=False, reason="No T-scores provided")
+        scores = _scores(t_scores)
+        spread = max(scores) - min(scores)
+        diversity = 1 - spread
+    except _Unreadable as error:
+        return TScoreResult(passed=False, reason=str(error))
+    except OverflowError:
+        return TScoreResult(passed=False, reason="vs_metadata.t_scores holds a score too large for a number")
+    final, reason = _final_t_score(metadata)
+    diverse = any(score < rule.diverse_below for score in scores)
+    modal = (1.0 if final is None else final) > rule.modal_above
+    return TScoreResult(
+        passed=diverse and not modal,
+        reason=reason,
+        modal_collapse_detected=all(score > rule.modal_above for score in scores),
+        has_diversity=diverse,
+        diversity_score=diversity,
+        t_score_spread=spread,
+        final_selection_t_score=final,
+    )
+
+
+def _scores(t_scores: object) -> list[float]:
+    path = "vs_metadata.t_scores"
+    if not isinstance(t_scores, list | tuple):
+        raise _Unreadable(f"{path} is {kind_of(t_scores)}, not a list")
+    scores: list[float] = []
+    for index, entry in enumerate(t_scores):
+        if not isinstance(entry, dict):
+            raise _Unreadable(f"{path}[{index}] is {kind_of(entry)}, not an object")
+        score = entry.get("score")
+        if not isinstance(score, int | float):
+            found = f"{kind_of(score)}, not a number" if "score" in entry else "missing"
+            raise _Unreadable(f"{path}[{index}].score is {found}")
+        scores.append(score)
+    return scores
+
+
+def _final_t_score(metadata: dict[str, Any]) -> tuple[Any, str | None]:
+    """The final selection's score, and why there is none where something else stands in its place."""
+    final = metadata.get("final_selection", {})
+    if not isinstance(final, dict):
+        return None, f"vs_metadata.final_selection is {kind_of(final)}, not an object"
+    score = final.get("t_score")
+    if score is None or isinstance(score, int | float):
+        return score, None
+    return None, f"vs_metadata.final_selection.t_score is {kind_of(score)}, not a number"
+
+
+def validate_self_critique(output: dict[str, Any]) -> CritiqueResult:
+    """Whether the output criticises itself with at least three of four kinds of remark (Full level only)."""
+    return check_self_critique(output, CritiqueRule())
+
+
+def check_self_critique(output: object, rule: CritiqueRule) -> CritiqueResult:
+    """`validate_self_critique` by the counts of ``rule``."""
+    path = "self_critique"
+    try:
+        critique = _member(output, path, "", {})
+        if not critique:
+            return CritiqueResult(passed=False, reason="No self-critique provided")
+        weaknesses = _length(critique, "weaknesses", path)
+        checks = {
+            "has_strengths": _length(critique, "strengths", path) >= rule.strengths,
+            "has_weaknesses": weaknesses >= rule.weaknesses,
+            "has_improvements": _length(critique, "improvement_suggestions", path) >= rule.improvement_suggestions,
+            "has_alternatives": "alternative_perspectives" in critique
+            or weaknesses >= rule.weaknesses_for_alternatives,
+        }
+    except _Unreadable as error:
+        return CritiqueResult(passed=False, reason=str(error))
+    score = sum(checks.values()) / len(checks)
+    return CritiqueResult(passed=score >= rule.pass_at, checks=checks, quality_score=score)
+
+
+def validate_provenance(output: dict[str, Any]) -> ProvenanceResult:
+    """Whether sources and reasoning are given and assumptions stated."""
+    return check_provenance(output, ProvenanceRule())
+
+
+def check_provenance(output: object, rule: ProvenanceRule) -> ProvenanceResult:
+    """`validate_provenance` by the counts of ``rule``."""
+    path = "provenance"
+    try:
+        provenance = _member(output, path, "", {})
+        checks = {
+            "has_sources": _length(provenance, "sources", path) >= rule.sources,
+            "has_reasoning": _length(provenance, "reasoning_trace", path) >= rule.reasoning_trace,
+            "has_assumptions": "assumptions" in provenance,
+        }
+    except _Unreadable as error:
+        return ProvenanceResult(passed=False, reason=str(error))
+    held = sum(checks.values())
+    return ProvenanceResult(passed=held == len(checks), checks=checks, provenance_completeness=held / len(checks))

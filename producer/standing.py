@@ -1,0 +1,26 @@
+"""How far a job is, as its driver tells whoever watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from workers.ledger import Progress
+
+__all__ = ["Standing", "Watcher"]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How far a job is: records and bytes collected, bytes in all, and the ledger's counters where there is one."""
+
+    records: int
+    done_bytes: int
+    total_bytes: int
+    progress: Progress | None = None
+    workers: int | None = None
+
+
+Watcher = Callable[[Standing], None]

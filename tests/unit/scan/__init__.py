@@ -1,0 +1,1 @@
+"""Searching text in linear time."""

@@ -1,0 +1,171 @@
+"""Every pattern the engine takes is found, and counted, where Python's `re` finds it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from evalcore.scan import Pattern, PatternRefused, Scanner
+from evalcore.scan.sweep import SWEEP_FROM
+from tests.unit.scan.regexes import patterns, texts
+
+FLAGS = [re.NOFLAG, re.IGNORECASE, re.DOTALL, re.IGNORECASE | re.DOTALL]
+
+
+def _pattern(source: str, flags: re.RegexFlag, *, counted: bool = False) -> Pattern:
+    return Pattern(source, bool(flags & re.IGNORECASE), "unicode", bool(flags & re.DOTALL), counted)
+
+
+def _scanner(*given_: Pattern) -> Scanner:
+    try:
+        return Scanner(given_)
+    except PatternRefused:
+        assume(False)
+        raise
+
+
+@settings(max_examples=150, deadline=None)
+@given(source=patterns, flags=st.sampled_from(FLAGS), text=texts)
+@example(source=r"\bk\b", flags=re.IGNORECASE, text="를 \u212a를\u212a \u212a")
+@example(source="(?:a|ab)(?:c|bcd)", flags=re.NOFLAG, text="abcd")
+@example(source="", flags=re.NOFLAG, text="x")
+def test_the_first_match_is_that_of_re(source: str, flags: re.RegexFlag, text: str) -> None:
+    r"""Same span for any pattern, flags and text (but `\B` in an empty text, on which versions of Python differ)."""
+    assume(text or r"\B" not in source)
+    scanner = _scanner(_pattern(source, flags))
+    match = re.search(source, text, flags)
+    assert scanner.firsts(text) == [match.span() if match else None]
+    assert scanner.scan(text).first(0) == (match.span() if match else None)
+    assert scanner.scan(text).found(0) == bool(match)
+
+
+@settings(max_examples=150, deadline=None)
+@given(source=patterns, flags=st.sampled_from(FLAGS), text=texts)
+@example(source=r"\b(?:ab|a)\b", flags=re.IGNORECASE, text="ab AB a ab를 ab_ abab\nab")
+@example(source=r"(?:a|b).*?1", flags=re.DOTALL, text="a b 1 1 a\n1")
+@example(source=r"(?:a|b).*?1", flags=re.NOFLAG, text="a b 1 1 a\n1")
+@example(source="aa", flags=re.NOFLAG, text="aaaaa")
+def test_the_count_is_that_of_finditer(source: str, flags: re.RegexFlag, text: str) -> None:
+    """As many matches as re.finditer gives, for every pattern that may be counted."""
+    scanner = _scanner(_pattern(source, flags, counted=True))
+    found = sum(1 for _ in re.finditer(source, text, flags))
+    scan = scanner.scan(text)
+    assert scan.count(0) == found
+    assert scan.found(0) == (found > 0)
+    match = re.search(source, text, flags)
+    assert scan.first(0) == (match.span() if match else None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sources=st.lists(patterns, min_size=2, max_size=8), text=texts)
+def test_patterns_searched_together_answer_as_if_alone(sources: list[str], text: str) -> None:
+    """Sharing an alphabet with others changes nothing for any of them."""
+    taken = []
+    for source in sources:
+        try:
+            Scanner([Pattern(source)])
+            taken.append(source)
+        except PatternRefused:
+            continue
+    together = Scanner([Pattern(source) for source in taken])
+    assert together.firsts(text) == [Scanner([Pattern(source)]).firsts(text)[0] for source in taken]
+
+
+def test_whole_words_end_at_letters_of_any_script() -> None:
+    """A word with a Korean particle behind it is another word; an underscore or a digit makes another one too."""
+    scan = Scanner([Pattern(r"\bEdit\b", True, counted=True)]).scan("Edit를 Edit_ edit 2Edit EDIT. éditEdit")
+    assert scan.count(0) == 2
+    assert scan.first(0) == (12, 16)
+
+
+@pytest.mark.parametrize(("folding", "found"), [("ascii", None), ("unicode", (0, 8))])
+def test_ascii_folding_leaves_other_scripts_alone(folding: str, found: tuple[int, int] | None) -> None:
+    """The Kelvin sign and the long s are letters of their own unless all of Unicode folds."""
+    pattern = Pattern("i think.", True, "unicode" if folding == "unicode" else "ascii")
+    assert Scanner([pattern]).firsts("I thin\u212aſ") == [found]
+    assert Scanner([pattern]).firsts("I THINKs") == [(0, 8)]
+
+
+@pytest.mark.parametrize("letter", "aiksz")
+def test_unicode_folding_is_that_of_re_for_every_character(letter: str) -> None:
+    """All 1,114,112 characters: those equal to the letter under re.IGNORECASE, and no others."""
+    every = "".join(map(chr, range(0x110000)))
+    scan = Scanner([Pattern(letter, True, counted=True)]).scan(every)
+    assert scan.count(0) == len(re.findall(letter, every, re.IGNORECASE))
+
+
+@pytest.mark.parametrize("source", [r"\w", r"\d", r"\s", r"[^\W\d]"])
+def test_classes_are_those_of_re_for_every_character(source: str) -> None:
+    """All 1,114,112 characters, surrogates included."""
+    every = "".join(map(chr, range(0x110000)))
+    scan = Scanner([Pattern(source, counted=True)]).scan(every)
+    assert scan.count(0) == len(re.findall(source, every))
+
+
+def test_offsets_are_characters_of_the_text_as_given() -> None:
+    """Wide characters before a match count as one each, in short texts and in long ones."""
+    scanner = Scanner([Pattern("usually", True, "ascii"), Pattern("u.ually")])
+    for text in ("한글 😀 usually", "한글 😀 " * SWEEP_FROM + "usually"):
+        at = len(text) - 7
+        assert scanner.firsts(text) == [(at, at + 7), (at, at + 7)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=6), st.text("abc", max_size=60))
+def test_a_long_text_is_swept_with_the_same_result(words: list[str], text: str) -> None:
+    """One pass for all strings finds what looking for each alone finds, wherever the hits lie."""
+    scanner = Scanner([Pattern("|".join(words)), *map(Pattern, words)])
+    long = "c" * SWEEP_FROM + text
+    expected = [re.search(source, long) for source in ["|".join(words), *words]]
+    assert scanner.firsts(long) == [match.span() if match else None for match in expected]
+
+
+def test_a_long_text_that_is_mostly_plain_is_one_text() -> None:
+    """Pieces in ASCII alone and pieces with other scripts are encoded apart, and searched as one."""
+    text = "a" * 70_000 + "가" + "a" * 70_000 + "b"
+    assert Scanner([Pattern("가a+b")]).firsts(text) == [(70_000, 140_002)]
+
+
+def test_a_sweep_keeps_few_automata(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts that end in every combination of signals make one automaton each, and only the last few are kept."""
+    monkeypatch.setattr("evalcore.scan.sweep.KEPT_UNIONS", 3)
+    sources = ["one", "two", "three", "four", "five"]
+    scanner = Scanner([Pattern(source) for source in sources])
+    for order in itertools.permutations(sources, 3):
+        text = "-" * SWEEP_FROM + " ".join(order)
+        expected = [re.search(source, text) for source in sources]
+        assert scanner.firsts(text) == [match.span() if match else None for match in expected]
+
+
+def test_a_class_without_members_matches_nothing() -> None:
+    """Neither in the middle of a pattern nor alone; an alternative to it still does."""
+    assert Scanner([Pattern(r"[^\w\W]|b"), Pattern(r"a[^\w\W]")]).firsts("ab") == [(1, 2), None]
+
+
+def test_lines_have_their_ends() -> None:
+    """With (?m), the ends of lines are those of re."""
+    text = "ab\ncab\n\nb"
+    for source in ("(?m)b$", "(?m)^b$", "(?m)^$", "(?m)^c"):
+        match = re.search(source, text)
+        assert Scanner([Pattern(source)]).firsts(text) == [match.span() if match else None]
+
+
+def test_lists_with_many_letters_are_split_into_groups() -> None:
+    """More distinct characters than there are bytes, in several patterns, with word boundaries and without."""
+    hangul = [chr(code) for code in range(0xAC00, 0xAC00 + 600)]
+    sources = ["".join(hangul[at : at + 50]) for at in range(0, 600, 50)]
+    sources += [rf"\b{source}\b" for source in sources]
+    text = " ".join(sources[:12])
+    scanner = Scanner([Pattern(source) for source in sources])
+    starts = [51 * (index % 12) for index in range(24)]
+    assert scanner.firsts(text) == [(start, start + 50) for start in starts]
+
+
+def test_a_pattern_not_meant_to_be_counted_is_not() -> None:
+    """Asking for the count of such a pattern is a mistake that shows."""
+    with pytest.raises(KeyError):
+        Scanner([Pattern("a")]).scan("aaa").count(0)

@@ -1,0 +1,296 @@
+"""The report's section: the specified result format, the level tiles, issues and remedies, and its Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.evaluators.vs import evaluator, results_document
+from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
+from tests.unit.vs.helpers import (
+    ENHANCED,
+    FULL,
+    LIGHT,
+    PARAMS,
+    detail,
+    entry,
+    evaluated,
+    good_output,
+    line,
+    runs_of,
+    with_value,
+    without,
+)
+
+NO_PHASE_3 = with_value(good_output(), "vs_metadata.phase_executed", [0, 1, 2, 4, 5])
+
+
+def results(folder: Path, lines: list[bytes], **params: Any) -> dict[str, Any]:
+    return dict(evaluated(folder, lines, {**PARAMS, **params}).report["results"])
+
+
+def test_totals_count_tests_and_errors_apart(tmp_path: Path) -> None:
+    """The pass rate is passed over passed and failed; errors, of known cases or not, are beside it."""
+    lines = [line("F", 0, good_output()), line("F", 1, NO_PHASE_3), line("E", 0, good_output()), line("F", 2, 5), b"{"]
+    found = results(tmp_path, lines)
+    run = found["test_run"]
+    assert (run["total_tests"], run["passed"], run["failed"], run["errors"]) == (5, 2, 1, 2)
+    assert found["pass_rate"] == 2 / 3
+    assert set(run) == {"total_tests", "passed", "failed", "errors", "summary", "detailed_results"}
+    assert set(found) == {"test_run", "pass_rate", "diversity", "collapse_nowhere", "mode_collapse"}
+
+
+def test_summary_of_levels(tmp_path: Path) -> None:
+    """Tiles are shares and means over a level's tests; what does not apply to a level is null."""
+    poor = with_value(good_output(), "self_critique", {"weaknesses": [1, 2]})
+    lines = [line("F", 0, NO_PHASE_3), line("F", 1, poor), line("E", 0, good_output()), line("L", 0, good_output())]
+    summary = results(tmp_path, lines)["test_run"]["summary"]
+    assert set(summary) == {"full_vs", "enhanced_vs", "light_vs"}
+    full = summary["full_vs"]
+    issues = full.pop("issues")
+    assert full == {
+        "agents_tested": 1,
+        "pass_rate": 0.0,
+        "avg_t_score_diversity": pytest.approx(0.6),
+        "phase_completion": 0.5,
+        "avg_self_critique_quality": 0.75,
+    }
+    assert issues == [
+        {"agent": FULL, "issue": "Phase 3 missing", "tests": 1},
+        {"agent": FULL, "issue": "Self-critique lacks strengths, improvement suggestions", "tests": 1},
+    ]
+    assert summary["enhanced_vs"]["avg_self_critique_quality"] is None
+    assert summary["light_vs"] == {
+        "agents_tested": 1,
+        "pass_rate": 1.0,
+        "avg_t_score_diversity": None,
+        "phase_completion": 1.0,
+        "avg_self_critique_quality": None,
+        "issues": [],
+    }
+
+
+def test_an_untested_level_has_no_rates(tmp_path: Path) -> None:
+    """No agent, no number: null, not zero."""
+    summary = results(tmp_path, [line("F", 0, good_output())])["test_run"]["summary"]["light_vs"]
+    assert (summary["agents_tested"], summary["pass_rate"], summary["phase_completion"]) == (0, None, None)
+
+
+def test_a_narrow_spread_is_an_issue_of_its_agent(tmp_path: Path) -> None:
+    """Below the least mean spread the agent is named, though every test of it passed; the bound is a parameter."""
+    narrow = good_output()
+    narrow["vs_metadata"]["t_scores"] = [
+        {"option": "a", "score": 0.8, "rationale": "r"},
+        {"option": "b", "score": 0.55, "rationale": "r"},
+    ]
+    lines = [line("F", 0, narrow), line("E", 0, good_output())]
+    summary = results(tmp_path, lines)["test_run"]["summary"]
+    assert summary["full_vs"]["pass_rate"] == 1.0
+    assert summary["full_vs"]["issues"] == [{"agent": FULL, "issue": LOW_SPREAD, "tests": 1}]
+    assert summary["enhanced_vs"]["issues"] == []
+    narrow["vs_metadata"]["t_scores"][0]["score"] = 0.75
+    narrow["vs_metadata"]["t_scores"][1]["score"] = 0.5
+    lines[0] = line("F", 0, narrow)
+    assert results(tmp_path, lines, min_t_score_spread=0.25)["test_run"]["summary"]["full_vs"]["issues"] == []
+
+
+def test_spreads_of_impossible_scores_stay_out_of_the_mean(tmp_path: Path) -> None:
+    """A score of 1e300 breaks the contract; it must not lift its level's average over the bound."""
+    wild = with_value(good_output(), "vs_metadata.t_scores", [{"score": 1e300}, {"score": 0.1}])
+    summary = results(tmp_path, [line("F", 0, wild), line("F", 1, good_output())])["test_run"]["summary"]
+    assert summary["full_vs"]["avg_t_score_diversity"] == pytest.approx(0.6)
+
+
+def test_detailed_results_of_cases(tmp_path: Path) -> None:
+    """A passed case has metrics alone; a failed one its commonest issues with counts and one remedy."""
+    lines = [line("F", n, NO_PHASE_3) for n in range(2)]
+    lines += [line("F", 2, without(NO_PHASE_3, "provenance")), line("L", 0, good_output())]
+    found = evaluated(tmp_path, lines)
+    assert detail(found, "L") == {
+        "test_id": "L",
+        "agent": LIGHT,
+        "status": "PASSED",
+        "passes": 1,
+        "of": 1,
+        "metrics": {
+            "vs_phase_score": 1.0,
+            "t_score_diversity": None,
+            "self_critique_quality": None,
+            "provenance_completeness": 1.0,
+        },
+    }
+    failed = detail(found, "F")
+    assert (failed["status"], failed["passes"], failed["of"]) == ("FAILED", 0, 3)
+    assert failed["metrics"]["vs_phase_score"] == pytest.approx(5 / 6)
+    assert failed["metrics"]["provenance_completeness"] == pytest.approx(2 / 3)
+    assert (
+        failed["issue"] == "Phase 3 missing (3 of 3); Provenance lacks sources, reasoning trace, assumptions (1 of 3)"
+    )
+    assert failed["remediation"] == REMEDIES["phases"]
+
+
+def test_a_single_test_needs_no_count(tmp_path: Path) -> None:
+    """With one repeat a case's issue reads as in the specification's example."""
+    assert detail(evaluated(tmp_path, [line("F", 0, NO_PHASE_3)]), "F")["issue"] == "Phase 3 missing"
+
+
+def test_two_tests_are_counted(tmp_path: Path) -> None:
+    """From two tests on an issue says in how many it was found."""
+    found = evaluated(tmp_path, [line("F", 0, NO_PHASE_3), line("F", 1, good_output())])
+    assert detail(found, "F")["issue"] == "Phase 3 missing (1 of 2)"
+
+
+def test_missing_and_unreadable_t_scores_are_two_issues(tmp_path: Path) -> None:
+    """None at all, and some that are no numbers, are told apart in the summary."""
+    none = with_value(good_output(), "vs_metadata.t_scores", [])
+    text = with_value(good_output(), "vs_metadata.t_scores", [{"option": "a", "score": "low", "rationale": "r"}])
+    issues = results(tmp_path, [line("E", 0, none), line("E", 1, text)])["test_run"]["summary"]["enhanced_vs"]["issues"]
+    assert {"agent": ENHANCED, "issue": "No T-scores provided", "tests": 1} in issues
+    assert {"agent": ENHANCED, "issue": "T-scores unreadable", "tests": 1} in issues
+
+
+def test_cases_without_any_output_are_shown(tmp_path: Path) -> None:
+    """A case that was never recorded, and one with unreadable outputs only, are ERROR and have no data."""
+    found = evaluated(tmp_path, [line("F", 0, None), line("F", 1, None), line("E", 0, good_output())])
+    assert detail(found, "F")["status"] == detail(found, "L")["status"] == "ERROR"
+    assert detail(found, "F")["issue"] == "No readable output in 2 runs"
+    assert detail(found, "L")["issue"] == "No output was recorded"
+    assert detail(found, "L")["remediation"] == REMEDIES["output"]
+    assert entry(found, "F")["verdict"] == entry(found, "L")["verdict"] == "no_data"
+    assert entry(found, "F")["runs"] == {"total": 2, "valid": 0, "errors": 2}
+    assert found.report["results"]["collapse_nowhere"]["verdict"] == "inconclusive"
+    issues = found.report["results"]["test_run"]["summary"]["full_vs"]["issues"]
+    assert issues == [{"agent": FULL, "issue": "No readable output", "tests": 2}]
+
+
+def test_an_entry_has_the_documented_keys(tmp_path: Path) -> None:
+    """Agent, case, the five specified keys, runs, passes, and the block."""
+    options = ["a"] * 47 + ["b"] * 3
+    found = entry(evaluated(tmp_path, [*runs_of("F", options), line("F", 50, {})]), "F")
+    assert set(found) == {
+        "agent",
+        "case",
+        "unique_recommendations",
+        "total_runs",
+        "diversity_score",
+        "mode_collapse_detected",
+        "most_common",
+        "runs",
+        "passes",
+        "of",
+        "distinct",
+        "mode_share",
+        "collision_probability",
+        "effective_modes",
+        "entropy_bits",
+        "coverage",
+        "chao1",
+        "verdict",
+        "runs_to_decide",
+    }
+    assert (found["agent"], found["unique_recommendations"], found["total_runs"]) == (FULL, 2, 50)
+    assert found["runs"] == {"total": 51, "valid": 50, "errors": 1}
+    assert (found["passes"], found["of"]) == (50, 51)
+    assert (found["mode_collapse_detected"], found["verdict"]) == (False, "collapsed")
+    assert found["most_common"] == [["a", 47], ["b", 3]]
+
+
+@pytest.mark.parametrize(
+    ("options", "detected", "verdict"),
+    [
+        (["a"] * 47 + ["b"] * 3, False, "collapsed"),
+        (["a"] * 47 + ["b"] * 2 + ["c"], True, "collapsed"),
+        ([f"option {n}" for n in "abcdefghij"], False, "diverse"),
+        (["a"], True, "inconclusive"),
+    ],
+)
+def test_verdicts_from_recorded_outputs(tmp_path: Path, options: list[str], detected: bool, verdict: str) -> None:
+    """The specified number and the verdict of four telling sets of runs, end to end."""
+    found = entry(evaluated(tmp_path, runs_of("F", options)), "F")
+    assert (found["mode_collapse_detected"], found["verdict"]) == (detected, verdict)
+
+
+def test_diversity_is_the_mean_of_the_specified_scores(tmp_path: Path) -> None:
+    """Over the cases that have one: here 1 and 0, the third case has no data."""
+    found = results(tmp_path, [*runs_of("F", ["a", "b"]), *runs_of("E", ["a", "a"])])
+    assert found["diversity"] == 0.5
+    assert results(tmp_path, [line("F", 0, None)])["diversity"] is None
+
+
+def test_thresholds_are_parameters(tmp_path: Path) -> None:
+    """Another collapse share, another bound on evenness, more of the most common: the report follows."""
+    options = ["a"] * 30 + ["b"] * 10 + ["c"] * 5 + ["d"] * 5
+    rule = {"collapse_share": 0.4, "detected_below": 0.9, "most_common": 1}
+    found = entry(evaluated(tmp_path, runs_of("F", options), {**PARAMS, "collapse": rule}), "F")
+    assert (found["verdict"], found["mode_collapse_detected"], len(found["most_common"])) == ("collapsed", True, 1)
+    strict = {**PARAMS, "self_critique": {"strengths": 3, "pass_at": 1.0}, "provenance": {"sources": 2}}
+    issue = detail(evaluated(tmp_path, runs_of("F", ["a"]), strict), "F")["issue"]
+    assert issue == "Provenance lacks sources; Self-critique lacks strengths"
+
+
+def test_the_result_document_is_in_the_specified_order(tmp_path: Path) -> None:
+    """The timestamp first, which the report itself lacks, then totals, summary and details; nothing is lost."""
+    found = results(tmp_path, [line("F", 0, NO_PHASE_3)])
+    run = results_document(found, "2026-03-02T09:00:00Z")["test_run"]
+    keys = ["timestamp", "total_tests", "passed", "failed", "errors", "summary", "detailed_results"]
+    assert list(run) == keys
+    assert list(run["detailed_results"][0]) == [
+        "test_id",
+        "agent",
+        "status",
+        "passes",
+        "of",
+        "metrics",
+        "issue",
+        "remediation",
+    ]
+    assert run == {"timestamp": "2026-03-02T09:00:00Z", **found["test_run"]}
+
+
+def markdown(folder: Path, lines: list[bytes]) -> str:
+    return evaluator.markdown(evaluated(folder, lines).report, {})
+
+
+def test_the_dashboard_shows_the_facts(tmp_path: Path) -> None:
+    """Health, tiles, issues, collapse, the statement over all cases, a row a case, and the faults."""
+    lines = [*runs_of("F", ["a"] * 20), line("E", 0, NO_PHASE_3), line("L", 0, {}), line("E", 1, None)]
+    text = markdown(tmp_path, lines)
+    for shown in (
+        "Overall health: ██████████ 95.5 % (21 of 22 tests passed, 1 without a readable output)",
+        "|  | Full VS (1) | Enhanced VS (1) | Light VS (1) |",
+        "| Phase | 100.0 % | 100.0 % | 0.0 % |",
+        "| T-Score | 0.60 | 0.60 | N/A |",
+        "| Critique | 100.0 % | N/A | N/A |",
+        f"- {ENHANCED}: No readable output (tests: 1)",
+        "Mode collapse status: detected as specified (2 of 3 cases)",
+        "Diversity of this run: 0.00",
+        "Verdicts at a mode share of 0.7: 1 collapsed, 1 inconclusive, 1 no data",
+        "Collapse nowhere: fails (F), over 3 cases, family-wise error at most 2.5% (Holm)",
+        f"| F | {FULL} | 20 of 20 | collapsed | 1.00 (0.83 to 1.00) | 1 → 1 → 1 | 1.00 | 0.00 | 0 |",
+        f"| L | {LIGHT} | 0 of 1 | no data | N/A | 0 → 0 → 0 | N/A | N/A | N/A |",
+        "| outputs.jsonl:23 | output: null where an object is wanted |",
+    ):
+        assert shown in text
+
+
+def test_the_dashboard_without_anything_to_complain_of(tmp_path: Path) -> None:
+    """No issues and no faults are said, or left out; nothing is detected."""
+    lines = [*runs_of("F", "abcdefghij"), *runs_of("E", "abcdefghij"), *runs_of("L", "abcdefghij")]
+    text = markdown(tmp_path, lines)
+    assert "Recent issues: none" in text
+    assert "Mode collapse status: not detected as specified (0 of 3 cases)" in text
+    assert "Collapse nowhere: holds, over 3 cases" in text
+    assert "Faults" not in text
+
+
+def test_the_dashboard_stays_short_and_whole(tmp_path: Path) -> None:
+    """Long lists are cut with their number, and no text of an agent breaks a table."""
+    lines = [b'{"case": "a|b\\n", "repeat": 0}'] * 30
+    lines += [line("F", n, with_value(good_output(), "vs_metadata.phase_executed", [n % 6])) for n in range(12)]
+    lines += [line("E", n, with_value(good_output(), "vs_metadata.phase_executed", [n % 6])) for n in range(12)]
+    text = markdown(tmp_path, lines)
+    assert "- and 1 more" in text
+    assert "|  | and 10 more in report.json |" in text
+    assert "case: 'a\\|b\\\\n' is not in the golden set" in text
