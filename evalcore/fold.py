@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from evalcore.canonical import Json, canonical_json
+from evalcore.canonical import Json
 from evalcore.errors import InputError, NothingEvaluated
 from evalcore.evaluator import Evaluator, InputResult, Outcome, Params, State
 from evalcore.tally import Tally
@@ -62,8 +61,7 @@ class Fold:
         self._raise_fatal(inputs)  # closing an input may find what no chunk alone could show
         if not any(result.tally.total for result in results):
             raise NothingEvaluated(f"nothing was evaluated: no records in {', '.join(i.given for i in inputs)}")
-        # By way of its canonical form, so that a report just made and one read from its file are shown alike.
-        return json.loads(canonical_json(self._report(inputs, results))), lines
+        return self._report(inputs, results), lines
 
     def _raise_fatal(self, inputs: Sequence[InputSummary]) -> None:
         faults = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from evalcore import registry
-from evalcore.canonical import Json
+from evalcore.canonical import Json, canonical_json
 from evalcore.evaluator import Batch, Evaluator
 from evalcore.fold import Fold, InputSummary
 from evalcore.params import validate
@@ -68,4 +69,5 @@ def evaluate_files(
             summaries.append(InputSummary(source.name, source.given, cutter.sha256))
         reopen: Callable[[int], BinaryIO] = lambda index: open(sources[index].path, "rb")  # noqa: E731, SIM115
         report, closing = fold.finish(summaries, reopen, Path(scratch))
-    return Evaluation(report, lines + closing)
+    # The form report.json has: keys in order, lists for tuples.
+    return Evaluation(json.loads(canonical_json(report)), lines + closing)

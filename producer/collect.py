@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from evalcore.canonical import Json
+from evalcore.canonical import Json, canonical_json
 from evalcore.fold import Fold, InputSummary
 from evalcore.partial import Partial, decode
 from evalcore.plan import Chunk, Seal
@@ -55,7 +56,9 @@ class Collector:
         self._records.close()
         Path(self._records.name).replace(job.folder.records)
         self._journal.close()
-        return report
+        # By way of its canonical form, so that a report just made and one read from its file are shown alike.
+        canonical: dict[str, Json] = json.loads(canonical_json(report))
+        return canonical
 
     def close(self) -> None:
         """Let go of the files of an unfinished run; the journal stays."""

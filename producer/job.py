@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,7 @@ class Job:
                 evaluator=evaluator.name,
                 state="open",
                 epoch=0,
+                started=datetime.now(UTC).isoformat(timespec="seconds"),
                 tags=asked.tags,
                 suite=asked.suite,
                 sources=msgspec.to_builtins(sources),

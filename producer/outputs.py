@@ -37,7 +37,8 @@ def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) ->
     """All final files of the run folder; report.json is the last but run.json."""
     folder, options = job.folder, job.request.options
     folder.write("manifest.json", job.manifest.document(job.header))
-    folder.write("results.yaml", render("yaml", job.evaluator, report, options).encode())
+    document = job.evaluator.document(report, folder.info()["started"])
+    folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
     folder.write("report.md", render("markdown", job.evaluator, report, options).encode())
     for export in job.evaluator.exports(report, job.request):
         export.path.parent.mkdir(parents=True, exist_ok=True)

@@ -286,9 +286,13 @@ class LacksStatus(Summing):
         return msgspec.json.encode({"record": record, "id": ""})
 
 
-class TellsWhatIsNotThere(Summing):
-    """Its Markdown names keys that the report read back from disk has in another order."""
+class TellsTwoStories(Summing):
+    """Its Markdown says how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
 
     def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
-        """The keys as they come."""
-        return " ".join(report)
+        """Another text each time."""
+        self.asked += 1
+        return f"told {self.asked} times"

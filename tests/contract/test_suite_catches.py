@@ -95,7 +95,7 @@ def _number(text: str) -> float | str:
         (specimens.SaysNaN, {"results"}),
         (specimens.SaysTuples, {"results"}),
         (specimens.LacksStatus, {"lines"}),
-        (specimens.TellsWhatIsNotThere, {"markdown"}),
+        (specimens.TellsTwoStories, {"markdown"}),
     ],
 )
 def test_each_broken_promise_is_caught_by_its_property(

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
+from evalcore import registry
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
     EVALQ,
@@ -64,8 +66,11 @@ def test_a_run_folder_holds_the_promised_files_and_no_others(data: Path, tmp_pat
 def test_standard_output_carries_the_asked_form(data: Path, tmp_path: Path, fmt: str) -> None:
     """--format json is report.json itself; none is silence."""
     done = evalq("planagent", "small.csv", "--inline", "--out", tmp_path / "run", "--format", fmt, "-q", cwd=data)
-    file = {"json": "report.json", "yaml": "results.yaml"}.get(fmt)
-    assert done.stdout == ((tmp_path / "run" / file).read_text() if file else "")
+    if fmt == "none":
+        assert done.stdout == ""
+    else:
+        read = json.loads if fmt == "json" else yaml.safe_load
+        assert read(done.stdout) == json.loads((tmp_path / "run" / "report.json").read_bytes())
     assert done.stderr == ""
 
 
@@ -104,6 +109,20 @@ def test_standard_input(data: Path, calm: Calm, tmp_path: Path) -> None:
     mine, reference = (json.loads((p / "report.json").read_bytes()) for p in (tmp_path / "run", calm("small.csv")))
     assert mine["results"] == reference["results"]
     assert mine["inputs"][0]["name"] == "stdin"
+
+
+def test_vs_keeps_the_specified_result_document(tmp_path: Path) -> None:
+    """results.yaml of a vs run: test_run first of all with its timestamp, then the counts, in that order."""
+    request = registry.get("vs").sample(tmp_path, 60, 1)
+    assert request is not None
+    done = evalq(
+        "vs", *request.inputs, "--outputs", *request.options["outputs"], "--inline", "--out", "run", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    document = yaml.safe_load((tmp_path / "run" / "results.yaml").read_text())
+    assert list(document) == ["test_run"]
+    assert list(document["test_run"])[:2] == ["timestamp", "total_tests"]
+    assert document["test_run"]["timestamp"] == info(tmp_path / "run")["started"]
 
 
 def test_a_limit_and_a_dry_run(data: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from evalcore.evaluators.vs.markdown import dashboard
 from evalcore.evaluators.vs.naming import shorten
 from evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalcore.evaluators.vs.sample import sample_request
-from evalcore.evaluators.vs.section import vs_section
+from evalcore.evaluators.vs.section import results_document, vs_section
 from evalcore.evaluators.vs.state import Gatherer, VsState
 from evalcore.records.span import BOM
 from evalcore.tally import LISTED, Faults, Tally
@@ -129,6 +129,10 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     def sample(self, folder: Path, records: int, seed: int) -> Request:
         """Outputs for the bundled golden set: as many repeats of its cases as make about ``records`` lines."""
         return sample_request(folder, records, seed)
+
+    def document(self, report: Mapping[str, Json], timestamp: str) -> Json:
+        """The specification's result format, with its timestamp and in its order."""
+        return results_document(report["results"], timestamp)
 
     def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         """The dashboard, as text, and a table of cases."""

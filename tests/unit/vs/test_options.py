@@ -20,6 +20,7 @@ from evalcore.evaluators.vs.options import LONGEST, fuzzy_distinct, identity, no
         ("돌봄 관점。", "돌봄 관점"),
         ("\u1103\u1169\u11af\u1107\u1169\u11b7", "돌봄"),
         ("Straße", "strasse"),
+        ("\u0390", "\u0390"),
         ("(tacit) rules ...", "(tacit) rules"),
         ("...", "..."),
         ("", ""),

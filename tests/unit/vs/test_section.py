@@ -1,4 +1,4 @@
-"""The report's section: the specified result format, the level tiles, issues and remedies, and its Markdown."""
+"""The report's section: the specified result format, the level tiles, issues and remedies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.evaluators.vs import evaluator, results_document
+from evalcore.evaluators.vs import results_document
 from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
 from tests.unit.vs.helpers import (
     ENHANCED,
@@ -125,6 +125,8 @@ def test_detailed_results_of_cases(tmp_path: Path) -> None:
     assert (failed["status"], failed["passes"], failed["of"]) == ("FAILED", 0, 3)
     assert failed["metrics"]["vs_phase_score"] == pytest.approx(5 / 6)
     assert failed["metrics"]["provenance_completeness"] == pytest.approx(2 / 3)
+    assert failed["metrics"]["self_critique_quality"] == 1.0
+    assert failed["metrics"]["t_score_diversity"] == pytest.approx(0.6)
     assert (
         failed["issue"] == "Phase 3 missing (3 of 3); Provenance lacks sources, reasoning trace, assumptions (1 of 3)"
     )
@@ -146,9 +148,19 @@ def test_missing_and_unreadable_t_scores_are_two_issues(tmp_path: Path) -> None:
     """None at all, and some that are no numbers, are told apart in the summary."""
     none = with_value(good_output(), "vs_metadata.t_scores", [])
     text = with_value(good_output(), "vs_metadata.t_scores", [{"option": "a", "score": "low", "rationale": "r"}])
-    issues = results(tmp_path, [line("E", 0, none), line("E", 1, text)])["test_run"]["summary"]["enhanced_vs"]["issues"]
-    assert {"agent": ENHANCED, "issue": "No T-scores provided", "tests": 1} in issues
+    lines = [line("E", 0, none), line("E", 1, text), line("E", 2, none)]
+    issues = results(tmp_path, lines)["test_run"]["summary"]["enhanced_vs"]["issues"]
+    assert {"agent": ENHANCED, "issue": "No T-scores provided", "tests": 2} in issues
     assert {"agent": ENHANCED, "issue": "T-scores unreadable", "tests": 1} in issues
+
+
+def test_missing_and_unreadable_critiques_are_two_issues(tmp_path: Path) -> None:
+    """As with T-scores: an absent self-critique is one issue, one of another kind is another."""
+    lines = [line("F", n, without(good_output(), "self_critique")) for n in range(2)]
+    lines.append(line("F", 2, with_value(good_output(), "self_critique", "all fine")))
+    issues = results(tmp_path, lines)["test_run"]["summary"]["full_vs"]["issues"]
+    assert {"agent": FULL, "issue": "No self-critique provided", "tests": 2} in issues
+    assert {"agent": FULL, "issue": "Self-critique unreadable", "tests": 1} in issues
 
 
 def test_cases_without_any_output_are_shown(tmp_path: Path) -> None:
@@ -247,50 +259,3 @@ def test_the_result_document_is_in_the_specified_order(tmp_path: Path) -> None:
         "remediation",
     ]
     assert run == {"timestamp": "2026-03-02T09:00:00Z", **found["test_run"]}
-
-
-def markdown(folder: Path, lines: list[bytes]) -> str:
-    return evaluator.markdown(evaluated(folder, lines).report, {})
-
-
-def test_the_dashboard_shows_the_facts(tmp_path: Path) -> None:
-    """Health, tiles, issues, collapse, the statement over all cases, a row a case, and the faults."""
-    lines = [*runs_of("F", ["a"] * 20), line("E", 0, NO_PHASE_3), line("L", 0, {}), line("E", 1, None)]
-    text = markdown(tmp_path, lines)
-    for shown in (
-        "Overall health: ██████████ 95.5 % (21 of 22 tests passed, 1 without a readable output)",
-        "|  | Full VS (1) | Enhanced VS (1) | Light VS (1) |",
-        "| Phase | 100.0 % | 100.0 % | 0.0 % |",
-        "| T-Score | 0.60 | 0.60 | N/A |",
-        "| Critique | 100.0 % | N/A | N/A |",
-        f"- {ENHANCED}: No readable output (tests: 1)",
-        "Mode collapse status: detected as specified (2 of 3 cases)",
-        "Diversity of this run: 0.00",
-        "Verdicts at a mode share of 0.7: 1 collapsed, 1 inconclusive, 1 no data",
-        "Collapse nowhere: fails (F), over 3 cases, family-wise error at most 2.5% (Holm)",
-        f"| F | {FULL} | 20 of 20 | collapsed | 1.00 (0.83 to 1.00) | 1 → 1 → 1 | 1.00 | 0.00 | 0 |",
-        f"| L | {LIGHT} | 0 of 1 | no data | N/A | 0 → 0 → 0 | N/A | N/A | N/A |",
-        "| outputs.jsonl:23 | output: null where an object is wanted |",
-    ):
-        assert shown in text
-
-
-def test_the_dashboard_without_anything_to_complain_of(tmp_path: Path) -> None:
-    """No issues and no faults are said, or left out; nothing is detected."""
-    lines = [*runs_of("F", "abcdefghij"), *runs_of("E", "abcdefghij"), *runs_of("L", "abcdefghij")]
-    text = markdown(tmp_path, lines)
-    assert "Recent issues: none" in text
-    assert "Mode collapse status: not detected as specified (0 of 3 cases)" in text
-    assert "Collapse nowhere: holds, over 3 cases" in text
-    assert "Faults" not in text
-
-
-def test_the_dashboard_stays_short_and_whole(tmp_path: Path) -> None:
-    """Long lists are cut with their number, and no text of an agent breaks a table."""
-    lines = [b'{"case": "a|b\\n", "repeat": 0}'] * 30
-    lines += [line("F", n, with_value(good_output(), "vs_metadata.phase_executed", [n % 6])) for n in range(12)]
-    lines += [line("E", n, with_value(good_output(), "vs_metadata.phase_executed", [n % 6])) for n in range(12)]
-    text = markdown(tmp_path, lines)
-    assert "- and 1 more" in text
-    assert "|  | and 10 more in report.json |" in text
-    assert "case: 'a\\|b\\\\n' is not in the golden set" in text
