@@ -211,7 +211,7 @@ class Evaluator(ABC, Generic[P, S]):
         return generic(report)
 
     def document(self, report: Mapping[str, Json], timestamp: str) -> Json:
-        """What results.yaml holds: the report, unless a specification asks for another form; ``timestamp`` is ISO 8601."""
+        """What results.yaml holds: the report, unless a specification has its own form; ``timestamp`` is ISO 8601."""
         return dict(report)
 
     def exports(self, report: Mapping[str, Json], request: Request) -> list[Export]:

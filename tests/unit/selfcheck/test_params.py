@@ -112,6 +112,9 @@ def test_questions_of_ones_own_replace_the_list(question: dict[str, Any], record
         ),
         ({"context": -1}, "context:", "greater than or equal to 0"),
         ({"targets": {"tpr": 0.5}}, "targets.tpr:", "unknown key"),
+        ({"targets": {"true_positive_rate": 1.1}}, "targets.true_positive_rate:", "less than or equal to 1"),
+        ({"targets": {"false_positive_rate": 1.1}}, "targets.false_positive_rate:", "less than or equal to 1"),
+        ({"targets": {"confidence": 1}}, "targets.confidence:", "less than 1"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_its_path(params: dict[str, Any], path: str, reason: str) -> None:

@@ -173,11 +173,12 @@ def test_lists_can_be_replaced() -> None:
 
 
 def test_a_question_that_is_not_required_cannot_fail_the_check() -> None:
-    """It is answered, and that is all."""
+    """It is answered, and that is all; unless it says so, a question is required."""
     asked = [SelfCheckQuestion("no", "?", lambda _: False, required=False)]
     result = create_self_check_protocol(asked).check(Evidence())
     assert result.passed
     assert not result.questions[0].passed
+    assert not create_self_check_protocol([SelfCheckQuestion("no", "?", lambda _: False)]).check(Evidence()).passed
 
 
 def test_a_validator_that_raises_or_rambles_is_a_no() -> None:
