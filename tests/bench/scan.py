@@ -144,7 +144,7 @@ def chosen(big: str) -> dict[str, Callable[[], Any]]:
         "twelve signals, 10 MB, one at the beginning": lambda: extended("probably " + big),
         "twelve signals, 10 MB, one at the end": lambda: extended(big + " probably"),
         "seven signals, 10 million characters, some Korean": lambda: default(korean),
-        "seven signals, 190 characters": lambda: default(SMALL),
+        f"seven signals, {len(SMALL)} characters": lambda: default(SMALL),
         "counting whole words, 1 MB of 'Edit '": lambda: words.scan("Edit " * 200_000).count(0),
     }
 

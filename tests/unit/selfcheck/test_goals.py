@@ -40,6 +40,7 @@ def root(tmp_path: Path) -> Path:
     (root / "empty").mkdir()
     (root / "src" / "login.ts").write_text("export function login() {}\n")
     (root / "src" / "blank.ts").write_text("")
+    (root / "src" / "one.ts").write_text("1")
     (root / "inside").symlink_to("src/login.ts")
     (root / "leads-out").symlink_to(tmp_path / "secret.txt")
     (root / "folder-out").symlink_to(tmp_path)
@@ -61,6 +62,7 @@ def _looked(root: Path, *expected: Any) -> list[dict[str, Any]]:
         ("src", True, True, None),
         ("inside", True, True, None),
         ("src/blank.ts", True, False, None),
+        ("src/one.ts", True, True, None),
         ("empty", True, False, None),
         ("src/missing.ts", False, False, None),
         ({"path": "src/login.ts"}, True, True, None),
