@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -67,7 +67,10 @@ def evaluate_files(
                     fold.add(index, outcome)
                     lines.extend(outcome.lines)
             summaries.append(InputSummary(source.name, source.given, cutter.sha256))
-        reopen: Callable[[int], BinaryIO] = lambda index: open(sources[index].path, "rb")  # noqa: E731, SIM115
+
+        def reopen(index: int) -> BinaryIO:
+            return Path(sources[index].path).open("rb")
+
         report, closing = fold.finish(summaries, reopen, Path(scratch))
     # The form report.json has: keys in order, lists for tuples.
     return Evaluation(json.loads(canonical_json(report)), lines + closing)

@@ -6,7 +6,6 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from evalcore.canonical import Json, digest
 from evalcore.errors import WireError
 from evalcore.records.span import Span
 
@@ -95,9 +94,3 @@ def from_wire(data: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
         raise WireError(f"a {kind.__name__.lower()} is not what evalq writes: {error}") from error
-
-
-def spec_digest(header: Header) -> str:
-    """Digest of what is asked for, whoever runs it and whenever: the id of a ``--once`` run is made from it."""
-    asked: Json = {"evaluator": header.evaluator, "version": header.evaluator_version, "params": header.params}
-    return digest(msgspec.json.encode(asked, order="sorted"))

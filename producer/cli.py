@@ -45,7 +45,9 @@ class _Lazy(click.Group):
             command: click.Command = import_module(_COMMANDS[cmd_name][0]).COMMANDS[cmd_name]
             return command
         if cmd_name in registry.names():
-            return import_module("producer.commands.evaluate").start_command(cmd_name)  # type: ignore[no-any-return]
+            from producer.commands.evaluate import start_command
+
+            return start_command(cmd_name)
         return self._extra(cmd_name)
 
     def _extra(self, name: str) -> click.Command | None:
@@ -54,7 +56,9 @@ class _Lazy(click.Group):
         owners = [owner for owner in registry.names() if name.startswith(f"{owner}-")]
         for command in [command for owner in owners for command in registry.get(owner).commands]:
             if command.name == name:
-                return import_module("producer.commands.evaluate").extra_command(command)  # type: ignore[no-any-return]
+                from producer.commands.evaluate import extra_command
+
+                return extra_command(command)
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from datetime import UTC, datetime
@@ -11,11 +12,11 @@ from typing import Any
 import msgspec
 
 from evalcore import registry
-from evalcore.canonical import digest
+from evalcore.canonical import canonical_json, digest
 from evalcore.errors import ConfigError, InputError
 from evalcore.evaluator import Evaluator, Params, Request
 from evalcore.params import validate
-from evalcore.plan import Header, PlannedInput, spec_digest
+from evalcore.plan import Header, PlannedInput
 from evalcore.records.cut import Cutter
 from evalcore.records.inputs import Source, discover, format_suffixes, read_columns, spool
 from evalcore.version import code_version
@@ -185,15 +186,9 @@ def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Sourc
         return ""
     if any(source.path == "-" for source in sources):
         raise ConfigError("--once needs inputs that can be read twice, not standard input")
-    header = Header("", evaluator.name, evaluator.version, "", params.model_dump(mode="json"), ())
-    parts = [asked.once, spec_digest(header), str(asked.limit)]
+    spec = canonical_json([evaluator.name, evaluator.version, params.model_dump(mode="json"), asked.limit])
+    parts = [asked.once, digest(spec)]
     for source in sources:
         with open(source.path, "rb") as stream:
-            parts += [source.name, _file_digest(stream)]
+            parts += [source.name, hashlib.file_digest(stream, "sha256").hexdigest()]
     return f"{evaluator.name}-{digest(chr(0).join(parts).encode())[:16]}"
-
-
-def _file_digest(stream: Any) -> str:
-    import hashlib
-
-    return hashlib.file_digest(stream, "sha256").hexdigest()

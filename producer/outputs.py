@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -69,8 +70,6 @@ def _text_writer(fmt: str) -> _Writer:
 
 
 def _records_copy(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
-    import shutil
-
     partial = path.with_name(path.name + ".partial")
     shutil.copyfile(folder.records, partial)
     partial.replace(path)

@@ -19,16 +19,22 @@ LINE_SECONDS = 60.0
 class Reporter:
     """Progress on standard error (a bar on a terminal, a line a minute elsewhere), or JSON lines on standard output."""
 
-    def __init__(self, unit: str, *, quiet: bool, bar: bool, json_lines: bool) -> None:
+    def __init__(self, unit: str, *, quiet: bool, bar: bool, json_lines: bool, verbose: bool = False) -> None:
         self._unit = unit
         self._quiet = quiet
         self._bar = bar and sys.stderr.isatty() and not json_lines
         self._json = json_lines
+        self._verbose = verbose
 
     def say(self, text: str) -> None:
         """A line for a person."""
         if not self._quiet and not self._json:
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - standard error is this class's medium
+
+    def detail(self, text: str) -> None:
+        """A line for a person who asked for more (-v)."""
+        if self._verbose:
+            self.say(text)
 
     def event(self, name: str, **facts: Json) -> None:
         """A JSON line, where those were asked for: launch, progress, done or error."""

@@ -58,10 +58,14 @@ def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
             raise UsageError(f"{job.folder.path}: another evalq process is driving this run; see it with: evalq watch")
         began = time.monotonic()
         collector = Collector(job)
+        reporter.detail(
+            f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held"
+        )
         try:
             standing = _compute(job, collector, place, reporter)
             report = collector.finish(_sealed(job))
             seconds = round(time.monotonic() - began, 3)
+            reporter.detail(_told(standing, seconds))
             write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
         except (InputError, NothingEvaluated):
             collector.close()
@@ -152,6 +156,17 @@ def _driver(job: Job, collector: Collector, place: Place) -> Iterator[Driver]:
             state = "failed" if isinstance(error, InputError) else "paused"
             ledger.close(job.run, state, str(error).partition("\n")[0])
             raise
+
+
+def _told(standing: Standing, seconds: float) -> str:
+    """What it took, in one line."""
+    progress = standing.progress
+    if progress is None:
+        return f"{standing.records:,} records in {seconds} s, without a queue"
+    return (
+        f"{progress.chunks} chunks, {progress.computed} computed, {progress.duplicates} duplicates, "
+        f"{progress.reconciled} published again, epoch {progress.epoch}, {seconds} s"
+    )
 
 
 def _sealed(job: Job) -> Seal:

@@ -196,10 +196,6 @@ class Ledger:
         data = self.client.hget(_keys(run)[0], "header")
         return from_wire(data, Header) if isinstance(data, bytes) else None
 
-    def chunks(self, run: str, start: int = 0) -> list[Chunk]:
-        """Planned chunks from number ``start`` on."""
-        return [from_wire(data, Chunk) for data in self.client.lrange(_keys(run)[1], start, -1)]
-
     def notes(self, run: str) -> dict[str, int]:
         """Counts by chunk: "attempts <seq>" (its process died), "losses <seq>" (its worker died), "tries <seq>"."""
         return {key.decode(): int(value) for key, value in self.client.hgetall(_keys(run)[6]).items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import click
@@ -77,7 +76,9 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> None:
         reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
         reporter.say(f"run {job.run}: {job.folder.path}")
     except RunExistsError as earlier:
-        import_module("producer.commands.runs").follow(earlier.path, given)
+        from producer.commands.runs import follow  # that module shows runs by this one's means
+
+        follow(earlier.path, given)
     except EvalqError as error:
         reporter.event("error", message=str(error), exit_code=error.exit_code)
         raise
@@ -87,7 +88,13 @@ def reporter_for(unit: str, given: dict[str, Any]) -> Any:
     """How a command with the output options tells its progress."""
     from producer.progress import Reporter
 
-    return Reporter(unit, quiet=given["quiet"], bar=not given["no_progress"], json_lines=given["json_lines"])
+    return Reporter(
+        unit,
+        quiet=given["quiet"],
+        bar=not given["no_progress"],
+        json_lines=given["json_lines"],
+        verbose=given["verbose"],
+    )
 
 
 def show(folder: Any, evaluator: Any, report: dict[str, Json], options: dict[str, Any], given: dict[str, Any]) -> None:

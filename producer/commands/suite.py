@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ _SEVERITY = (0, 5, 2, 3)
 
 
 def _suite(config: str, **given: Any) -> int:
+    from producer.session import shared_place
+
     name, runs = load_suite(config)
     for run in runs:
         for path in run.outputs:
@@ -32,7 +33,6 @@ def _suite(config: str, **given: Any) -> int:
     reporter = reporter_for("records", given)
     reports: list[Json] = []
     worst = 0
-    shared_place = import_module("producer.session").shared_place
     roots = [Path.cwd(), Path(config).resolve().parent]
     with shared_place(place, roots) as common:
         for run in runs:

@@ -110,7 +110,7 @@ def test_each_broken_promise_is_caught_by_its_property(
 @pytest.mark.parametrize("name", list(PROPERTIES))
 def test_every_property_is_proved_able_to_fail(name: str) -> None:
     """No property is in the suite that no specimen breaks."""
-    marks = [mark for mark in test_each_broken_promise_is_caught_by_its_property.pytestmark if mark.args]  # type: ignore[attr-defined]
+    marks = [mark for mark in test_each_broken_promise_is_caught_by_its_property.pytestmark if mark.args]  # type: ignore[attr-defined]  # pytest puts it there
     assert any(name in caught for mark in marks for _, caught in mark.args[1])
 
 

@@ -59,7 +59,7 @@ class Total(State):
 def test_ten_lines_make_an_evaluator(tmp_path: Path) -> None:
     """The README's evaluator, as it stands there, keeps the whole contract."""
     names = {"Evaluator": Evaluator, "Params": Params, "Total": Total, "Outcome": Outcome, "Tally": Tally}
-    exec(textwrap.dedent(BLOCKS["evaluator"]), names | {"canonical_json": canonical_json}, names)  # noqa: S102
+    exec(textwrap.dedent(BLOCKS["evaluator"]), names | {"canonical_json": canonical_json}, names)  # noqa: S102 - as above
     evaluator = names["Lengths"]()
     path = tmp_path / "answers.jsonl"
     path.write_bytes(b"".join(msgspec.json.encode({"answer": "x" * n}) + b"\n" for n in range(40)))

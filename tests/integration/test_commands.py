@@ -146,6 +146,16 @@ def test_json_lines_tell_the_whole_story(data: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-1])["exit_code"] == done.returncode == 2
 
 
+def test_verbose_says_what_it_took(data: Path, tmp_path: Path) -> None:
+    """-v adds what was planned and computed; without it standard error names the run alone."""
+    args = ("planagent", "small.csv", "--workers", "1", "--chunk-size", "500", "--format", "none")
+    done = evalq(*args, "-v", "--out", tmp_path / "one", cwd=data)
+    assert "1 input(s)" in done.stderr
+    assert "4 chunks, 4 computed, 0 duplicates" in done.stderr
+    done = evalq(*args, "--out", tmp_path / "other", cwd=data)
+    assert done.stderr == f"run {info(tmp_path / 'other')['run']}: {tmp_path / 'other'}\n"
+
+
 def test_a_terminal_sees_a_bar(data: Path, tmp_path: Path) -> None:
     """On a terminal standard error carries a progress bar; elsewhere it does not."""
     main, terminal = pty.openpty()

@@ -108,7 +108,10 @@ def test_enqueue_now_and_come_back(server: Server, fleet: Fleet, suite: Path) ->
     assert len(runs) == 5
     fleet.add(1, "--root", str(suite))
     keys = [f"evalq:run:{{{run}}}" for run in runs]
-    complete = lambda: all(server.client.hlen(f"{key}:digests") == server.client.llen(f"{key}:chunks") for key in keys)  # noqa: E731
+
+    def complete() -> bool:
+        return all(server.client.hlen(f"{key}:digests") == server.client.llen(f"{key}:chunks") for key in keys)
+
     wait_until(complete, "the workers did it all", seconds=60)
     for run in runs:
         folder = next(path for path in (suite / "results").iterdir() if info(path)["run"] == run)

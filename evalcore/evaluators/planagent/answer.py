@@ -23,9 +23,9 @@ _STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 class _Raw(msgspec.Struct, gc=False):
     """The keys that are scored; the rest of the object is checked to be JSON and skipped."""
 
-    assistantMessage: Any = None  # noqa: N815  # the agent's own key
-    dataUIList: Any = None  # noqa: N815
-    responseTimeSec: Any = None  # noqa: N815
+    assistantMessage: Any = None  # the agent's own key
+    dataUIList: Any = None
+    responseTimeSec: Any = None
     error: Any = None
 
 

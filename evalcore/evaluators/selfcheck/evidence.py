@@ -59,7 +59,7 @@ class GoalPath:
 
     path: str
     exists: bool
-    nonEmpty: bool = False  # noqa: N815 - the key in JSON
+    nonEmpty: bool = False
     matches: bool | None = None
     reason: str | None = None
 
@@ -86,13 +86,13 @@ class GoalBackwardResult:
 class Evidence:
     """All keys are optional; None stands for a key that was not given."""
 
-    testOutput: str | None = None  # noqa: N815 - these are the keys in JSON
-    testsPassed: bool | None = None  # noqa: N815
-    requirementsList: list[Requirement] | None = None  # noqa: N815
+    testOutput: str | None = None
+    testsPassed: bool | None = None
+    requirementsList: list[Requirement] | None = None
     assumptions: list[Assumption] | None = None
     evidence: list[EvidenceItem] | None = None
-    codeChanges: list[CodeChange] | None = None  # noqa: N815
-    goalVerification: GoalBackwardResult | None = None  # noqa: N815
+    codeChanges: list[CodeChange] | None = None
+    goalVerification: GoalBackwardResult | None = None
 
 
 class _Checked(msgspec.Struct):
@@ -100,14 +100,14 @@ class _Checked(msgspec.Struct):
 
     id: str | int | None = None
     hallucinated: bool | None = None
-    testOutput: str | None = None  # noqa: N815
-    testsPassed: bool | None = None  # noqa: N815
-    requirementsList: list[Requirement] | None = None  # noqa: N815
+    testOutput: str | None = None
+    testsPassed: bool | None = None
+    requirementsList: list[Requirement] | None = None
     assumptions: list[Assumption] | None = None
     evidence: list[EvidenceItem] | None = None
-    codeChanges: list[CodeChange] | None = None  # noqa: N815
-    goalVerification: GoalBackwardResult | None = None  # noqa: N815
-    expectedPaths: list[Any] | None = None  # noqa: N815
+    codeChanges: list[CodeChange] | None = None
+    goalVerification: GoalBackwardResult | None = None
+    expectedPaths: list[Any] | None = None
 
 
 class Record(msgspec.Struct):

@@ -55,7 +55,7 @@ def resolve_goals(evidence: Mapping[str, Any], root: str | Path) -> dict[str, An
 
 
 class _Wanting(msgspec.Struct):
-    expectedPaths: list[str | _Expected] | None = None  # noqa: N815 - the key in JSON
+    expectedPaths: list[str | _Expected] | None = None
 
 
 def _look(top: Path, expected: _Expected) -> GoalPath:

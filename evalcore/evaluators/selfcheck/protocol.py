@@ -44,8 +44,8 @@ class SelfCheckResult:
 
     passed: bool
     questions: list[QuestionResult]
-    dangerSignals: list[SignalResult]  # noqa: N815 - the key in JSON
-    goalVerification: GoalBackwardResult | None = None  # noqa: N815
+    dangerSignals: list[SignalResult]
+    goalVerification: GoalBackwardResult | None = None
     details: str | None = None
 
     def to_json(self) -> dict[str, Any]:

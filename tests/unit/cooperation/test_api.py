@@ -77,4 +77,4 @@ def test_its_errors_are_those_of_the_command(tmp_path: Path) -> None:
         CooperationEvaluator().evaluate(bad)
     assert CooperationEvaluator(skip_bad_lines=True).evaluate(bad).metadata["skipped_lines"] == 1
     with pytest.raises(ConfigError, match="cooperative_decisions"):
-        CooperationEvaluator(EvaluationRules(cooperative_decisions="join"))  # type: ignore[arg-type]
+        CooperationEvaluator(EvaluationRules(cooperative_decisions="join"))  # type: ignore[arg-type]  # the wrong type is the point

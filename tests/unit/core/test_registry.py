@@ -24,8 +24,8 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
     """What is registered in this test, to be filled; modules `good` and `bad` stand for other packages."""
     points: list[EntryPoint] = []
     good, bad = ModuleType("good"), ModuleType("bad")
-    good.evaluator = Summing()  # type: ignore[attr-defined]
-    bad.evaluator = object()  # type: ignore[attr-defined]
+    good.evaluator = Summing()  # type: ignore[attr-defined]  # a module made here
+    bad.evaluator = object()  # type: ignore[attr-defined]  # a module made here
     monkeypatch.setitem(sys.modules, "good", good)
     monkeypatch.setitem(sys.modules, "bad", bad)
 
