@@ -11,6 +11,7 @@
     |   |-- WireError                     3    something in the ledger or on the wire is not what evalq wrote
     |   |-- Divergent                     3    two workers computed different bytes for one chunk
     |   `-- Incomplete                    3    a run ended before all of its chunks were committed
+    |-- Paused                          130    somebody paused the run: it can be resumed
     `-- Interrupted                     130    Ctrl-C: the run can be resumed
 
 A message says what was wrong, where (file:line or key path), and what to do about it.
@@ -32,6 +33,7 @@ __all__ = [
     "InputError",
     "Interrupted",
     "NothingEvaluated",
+    "Paused",
     "UsageError",
     "WireError",
 ]
@@ -105,6 +107,12 @@ class Divergent(InfrastructureError):
 
 class Incomplete(InfrastructureError):
     """The run ended (cancelled, expired, or dead records) before every chunk was committed."""
+
+
+class Paused(EvalqError):
+    """Somebody paused the run from elsewhere; it can be resumed."""
+
+    exit_code = 130
 
 
 class Interrupted(EvalqError):

@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, ClassVar, Generic, Literal, Self, TypeVar
 import msgspec
 from pydantic import BaseModel, ConfigDict
 
-from evalcore.canonical import Json
+from evalcore.canonical import Json, canonical_json
 from evalcore.records.batch import Batch
 from evalcore.records.span import Format
-from evalcore.tally import Tally
+from evalcore.tally import Faults, Tally
 
 __all__ = [
     "Batch",
@@ -180,6 +180,12 @@ class Evaluator(ABC, Generic[P, S]):
 
         Bad records are faults in the tally, by line; exceptions are bugs.
         """
+
+    def dead(self, record: Batch, params: P, reason: str) -> Outcome[S]:
+        """What stands for a record that killed its process: no result, and a fault that says why."""
+        line = {"record": f"{record.source}:{record.first_line}", "id": "", "status": "dead", "reason": reason}
+        faults = Faults(1, [(record.first_line, f"dead: {reason}")])
+        return Outcome(self.State.zero(), Tally(dead=1, listed=faults), [canonical_json(line)])
 
     def settle(self, state: S, params: P, reopen: Callable[[], BinaryIO], scratch: Path) -> S:
         """The final state of one input, once all its chunks are merged. Called once an input, by the finaliser.

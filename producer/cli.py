@@ -23,8 +23,11 @@ _COMMANDS = {
     "status": ("producer.commands.runs", "How a run stands (the latest, if none is named)."),
     "watch": ("producer.commands.runs", "Wait for a run and show its report."),
     "resume": ("producer.commands.runs", "Go on with a run that was interrupted or killed."),
+    "pause": ("producer.commands.runs", "Stop a run for now."),
+    "retry": ("producer.commands.runs", "Try again what has no result in a finished run."),
     "cancel": ("producer.commands.runs", "End a run for good."),
     "report": ("producer.commands.runs", "Show or write a finished run's report again."),
+    "prune": ("producer.commands.runs", "Remove runs that ended long ago."),
     "worker": ("producer.commands.worker", "Serve a broker's queues."),
     "doctor": ("producer.commands.doctor", "Find what is wrong with an installation or a server."),
 }

@@ -11,7 +11,7 @@ from evalcore.canonical import Json, canonical_json
 from evalcore.fold import Fold, InputSummary
 from evalcore.partial import Partial, decode
 from evalcore.plan import Chunk, Seal
-from producer.folder import RECORDS, Journal
+from producer.folder import RECORDS, Journal, Kept
 from producer.job import Job
 
 __all__ = ["Collector"]
@@ -25,11 +25,16 @@ class Collector:
         self._fold = Fold(job.evaluator, job.params, len(job.sources))
         self._journal = Journal(job.folder)
         self._records = (job.folder.path / (RECORDS + ".partial")).open("wb")
+        self._kept = Kept(job.folder)
         self.next = 0
-        self.held: list[tuple[int, str, int]] = []
-        """(seq, digest, records) of every answer in the journal."""
+        self.held = dict(self._kept.digests)
+        """{seq: digest} of every answer that the folder has."""
         for partial in self._journal.replay():
             self._take(job.manifest.chunks[self.next], partial)
+
+    def kept(self, seq: int) -> Partial | None:
+        """The answer of chunk ``seq`` that a retry keeps."""
+        return self._kept.get(seq)
 
     def add(self, chunk: Chunk, partial: Partial) -> None:
         """The answer of the next chunk. Raises WireError when it is damaged; nothing is kept then."""
@@ -72,7 +77,7 @@ class Collector:
         outcome = decode(partial, self._job.evaluator)
         self._fold.add(chunk.input, outcome)
         self._write(outcome.lines)
-        self.held.append((chunk.seq, partial.digest, chunk.records))
+        self.held[chunk.seq] = partial.digest
         self.next += 1
 
     def _write(self, lines: list[bytes]) -> None:

@@ -1,21 +1,28 @@
-"""Driving a job to its end: plan, publish, collect and reconcile in one loop; or all of it here, without a queue."""
+"""Driving a job to its end over a ledger and a broker: plan, publish, collect and reconcile in one loop."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 
 import msgspec
 import redis
 
-from evalcore.canonical import digest
-from evalcore.errors import BrokerUnreachable, Divergent, Incomplete, InfrastructureError, InputChanged
-from evalcore.evaluator import Batch
-from evalcore.partial import Partial, encode
+from evalcore.errors import (
+    BrokerUnreachable,
+    Divergent,
+    Incomplete,
+    InfrastructureError,
+    Paused,
+    UsageError,
+)
+from evalcore.partial import Partial
 from evalcore.plan import Chunk
-from evalcore.records.span import read_span
 from producer.collect import Collector
+from producer.folder import RETRYING
+from producer.here import evaluate, read
 from producer.job import Job
 from producer.planner import Planner
 from producer.standing import Standing, Watcher
@@ -25,25 +32,15 @@ from workers.reading import CHANGED, pack
 from workers.reconciler import Reconciler
 from workers.settings import Settings
 
-__all__ = ["Driver", "drive_inline"]
+__all__ = ["Driver"]
 
 PLAN_STEP = 4
 FETCH_STEP = 8
 SYNC_STEP = 16
 IDLE_SECONDS = 0.02
+FULL_SECONDS = 0.5
 PATIENCE_SECONDS = 120.0
-
-
-def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:
-    """Evaluate every chunk in this process: the reference for all the rest."""
-    planner, total, done, records = Planner(job), job.total_bytes, 0, 0
-    for chunk in planner.chunks():
-        job.manifest.extend([chunk])
-        collector.add(chunk, _evaluate(job, chunk, _read(job, chunk)))
-        done, records = done + chunk.end - chunk.start, records + chunk.records
-        watch(Standing(records, done, total))
-    assert planner.seal is not None  # the planner sets it when its chunks are exhausted
-    job.manifest.close(planner.seal)
+EVIDENCE_SECONDS = 10.0
 
 
 class Driver:
@@ -64,12 +61,14 @@ class Driver:
         self._epoch = 0
         self._looked = 0.0
         self._settled = collector.next
+        self._registered, self._sealed = 0, False
+        self._full = 0.0
         self.standing = Standing(0, 0, job.total_bytes)
 
     def drive(self, watch: Watcher) -> None:
         """Until all is collected. A lost server is waited for; what cannot be waited for is raised.
 
-        Raises InputError, InputChanged, Divergent, Incomplete (cancelled elsewhere), InfrastructureError,
+        Raises InputError, InputChanged, Divergent, Paused and Incomplete (cancelled) elsewhere, InfrastructureError,
         BrokerUnreachable when the server stays away for PATIENCE_SECONDS.
         """
         self._patiently(self._establish)
@@ -81,27 +80,48 @@ class Driver:
                 watch(self.standing)
                 self._looked = time.monotonic()
         self._settle(at_once=True)
-        self._ledger.close(self._job.run, "done")
-        progress = self._ledger.look(self._job.run).progress
-        self.standing = msgspec.structs.replace(self.standing, progress=progress)
+        self._patiently(self._conclude)
 
     def launch(self) -> None:
-        """Plan all of it and publish the first window, for workers to go on with alone."""
+        """Plan all of it and publish the first window, for workers to go on with alone.
+
+        Raises UsageError when they cannot read the input, and it is too much to be left in the ledger.
+        """
         self._patiently(self._establish)
         while self._job.manifest.seal is None:
             self._patiently(lambda: self._plan(ahead=1 << 62))
         self._patiently(self._publish)
+        self._patiently(self._hand_over)
 
     def _establish(self) -> bool:
         """Write the run into the ledger: new, or again from the folder with a higher epoch."""
-        job = self._job
-        stored = int(job.folder.info()["epoch"])
+        job, info = self._job, self._job.folder.info()
+        if info["state"] == RETRYING:
+            dead = {int(seq): count for seq, count in info["retry"].items()}
+            self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
+        stored = int(info["epoch"])
         self._epoch = self._ledger.create(job.header, stored + 1)
         if self._epoch > stored + 1:  # the ledger was driven from another copy of the folder: go beyond it
             self._epoch = self._ledger.create(job.header, self._epoch + 1)
-        job.folder.note(epoch=self._epoch)
-        self._ledger.append(job.run, job.manifest.chunks, job.manifest.seal)
-        self._ledger.restore(job.run, self._collector.held)
+        job.folder.note(epoch=self._epoch, state="open")
+        self._registered, self._sealed = 0, False
+        self._register()
+        chunks = job.manifest.chunks
+        self._ledger.restore(
+            job.run, ((seq, found, chunks[seq].records) for seq, found in self._collector.held.items())
+        )
+        return True
+
+    def _conclude(self) -> bool:
+        """Close the run; where the server has meanwhile lost some of it, tell it again first."""
+        if self._ledger.close(self._job.run, "done") != "done":
+            self._establish()
+            self._ledger.close(self._job.run, "done")
+        try:
+            progress = self._ledger.look(self._job.run).progress
+        except Incomplete:
+            return self._conclude()
+        self.standing = msgspec.structs.replace(self.standing, progress=progress)
         return True
 
     def _finished(self) -> bool:
@@ -110,16 +130,28 @@ class Driver:
 
     def _step(self) -> bool:
         """Some planning, publishing and collecting; False when there was nothing to do."""
-        planned = self._plan()
+        planned = self._unless_full(self._plan)
         collected = self._collect()
         # Only these two make room or work for the window; what else can, the next look finds.
         if planned or collected:
-            self._publish()
+            self._unless_full(self._publish)
         return planned or collected
+
+    def _unless_full(self, step: Callable[[], bool]) -> bool:
+        """Take a step that needs room on the server; without it, pause, since collecting makes some."""
+        if time.monotonic() < self._full:
+            return False
+        try:
+            return step()
+        except redis.OutOfMemoryError:
+            self._full = time.monotonic() + FULL_SECONDS
+            return False
 
     def _plan(self, ahead: int = 0) -> bool:
         """Cut and register a few chunks, unless the plan is more than two windows (or ``ahead``) in front."""
         job = self._job
+        if self._registered < len(job.manifest.chunks) or (job.manifest.seal is not None and not self._sealed):
+            return self._register()  # what the server did not take the last time
         if job.manifest.seal is not None:
             return False
         if len(job.manifest.chunks) - self._collector.next > (ahead or 2 * self._settings.window):
@@ -129,7 +161,14 @@ class Driver:
             job.manifest.extend(chunks)
         elif self._planner.seal is not None:
             job.manifest.close(self._planner.seal)
-        self._ledger.append(job.run, chunks, job.manifest.seal)
+        return self._register()
+
+    def _register(self) -> bool:
+        """Tell the ledger of chunks (and the plan's end) that it has not been told of."""
+        manifest = self._job.manifest
+        fresh = manifest.chunks[self._registered :]
+        self._registered = max(0, self._ledger.append(self._job.run, fresh, self._registered, manifest.seal))
+        self._sealed = manifest.seal is not None and self._registered == manifest.seal.chunks
         return True
 
     def _publish(self) -> bool:
@@ -149,10 +188,11 @@ class Driver:
         """Take what is committed next in order; it leaves the ledger once it is safe in the folder."""
         first, chunks = self._collector.next, self._job.manifest.chunks
         wanted = range(first, min(first + FETCH_STEP, len(chunks)))
-        for seq, partial in zip(wanted, self._ledger.fetch(self._job.run, wanted), strict=True):
-            if partial is None:
+        for seq, fetched in zip(wanted, self._ledger.fetch(self._job.run, wanted), strict=True):
+            answer = self._collector.kept(seq) or fetched
+            if answer is None:
                 break
-            self._take(chunks[seq], partial)
+            self._take(chunks[seq], answer)
         self._settle(at_once=False)
         return self._collector.next > first
 
@@ -175,7 +215,7 @@ class Driver:
 
     def _again(self, chunk: Chunk, expected: str) -> Partial:
         """An answer that another producer of this run has taken out of the ledger, computed here. Raises Divergent."""
-        partial = _evaluate(self._job, chunk, _read(self._job, chunk))
+        partial = evaluate(self._job, chunk, read(self._job, chunk))
         if partial.digest != expected:
             raise Divergent(f"run {self._job.run}: chunk {chunk.seq} has another answer here than in the ledger")
         return partial
@@ -189,30 +229,61 @@ class Driver:
             self._establish()  # the server lost the run; the folder has all that was collected
             return True
         progress = look.progress
+        if progress.epoch < self._epoch or progress.committed < len(self._collector.held):
+            self._establish()  # the server came back with an older state than it had
+            return True
         self._epoch = progress.epoch  # another producer of this run may have gone beyond
         if progress.divergent:
             raise Divergent(f"run {self._job.run} {progress.reason}; both answers are kept in the ledger")
         if progress.state == "failed":
             raise InfrastructureError(f"run {self._job.run} failed at {progress.reason}")
+        if progress.state == "paused":
+            raise Paused(f"run {self._job.run} was paused")
         if progress.state not in ("open", "done"):
             raise Incomplete(f"run {self._job.run} was {progress.state} {progress.reason}".rstrip())
         for seq, reason in look.refused.items():
             if reason == CHANGED:
-                _read(self._job, self._job.manifest.chunks[seq])
+                read(self._job, self._job.manifest.chunks[seq])
             self._blobs = True
             if self._room():
-                self._supply(seq)
-        workers = sum(facts.get("code") == self._job.header.code_version for facts in self._ledger.workers().values())
-        self.standing = msgspec.structs.replace(self.standing, progress=progress, workers=workers)
+                self._unless_full(partial(self._supply, seq))
+        self.standing = msgspec.structs.replace(self.standing, progress=progress, workers=self._fleet())
         self._job.folder.note(progress=msgspec.to_builtins(progress))
         return True
 
-    def _supply(self, seq: int) -> None:
-        """Send a chunk's bytes by way of the ledger, then its message."""
-        blob = pack(_read(self._job, self._job.manifest.chunks[seq]))
-        if self._ledger.supply(self._job.run, seq, blob):
-            self._sent[seq] = len(blob)
-            self._broker.publish(self._job.header.queue, self._job.run, self._epoch, [seq])
+    def _fleet(self) -> int:
+        """Living workers of the run's code."""
+        return sum(facts.get("code") == self._job.header.code_version for facts in self._ledger.workers().values())
+
+    def _supply(self, seq: int) -> bool:
+        """Send a chunk's bytes by way of the ledger, then its message; False when it was committed meanwhile."""
+        blob = pack(read(self._job, self._job.manifest.chunks[seq]))
+        if not self._ledger.supply(self._job.run, seq, blob):
+            return False
+        self._sent[seq] = len(blob)
+        self._broker.publish(self._job.header.queue, self._job.run, self._epoch, [seq])
+        return True
+
+    def _hand_over(self) -> bool:
+        """See whether workers can read the input; where they cannot, leave it with the ledger, or refuse to leave."""
+        deadline = time.monotonic() + EVIDENCE_SECONDS
+        while not (refused := (look := self._ledger.look(self._job.run)).refused):
+            if look.progress.committed or not self._fleet() or time.monotonic() > deadline:
+                return True
+            time.sleep(IDLE_SECONDS)
+        blobs, size, most = {}, 0, self._settings.blob_bytes
+        for chunk in self._job.manifest.chunks:
+            blobs[chunk.seq] = pack(read(self._job, chunk))
+            size += len(blobs[chunk.seq])
+            if size > most:
+                reason = f"no worker can read the input, and it packs to more than {most >> 20} MB (blob_bytes)"
+                self._ledger.close(self._job.run, "cancelled", reason)
+                self._job.folder.note(state="cancelled")
+                raise UsageError(f"--detach is refused: {reason}: give workers a --root that has it, or stay attached")
+        for seq, blob in blobs.items():
+            self._ledger.supply(self._job.run, seq, blob, publish=seq in refused)
+        self._broker.publish(self._job.header.queue, self._job.run, self._epoch, sorted(refused))
+        return True
 
     def _patiently(self, step: Callable[[], bool]) -> bool:
         """Take a step; while the server is away, wait for it and take the step again."""
@@ -220,24 +291,16 @@ class Driver:
         while True:
             try:
                 return step()
-            except (redis.ConnectionError, redis.TimeoutError, BrokerUnreachable) as error:
+            except (redis.RedisError, BrokerUnreachable) as error:
+                if not _passing(error):
+                    raise
                 if time.monotonic() > deadline:
                     raise BrokerUnreachable(f"the server is away: {error}") from error
                 time.sleep(pause)
                 pause = min(2 * pause, 2.0)
 
 
-def _read(job: Job, chunk: Chunk) -> bytes:
-    """The chunk's bytes as this producer reads them. Raises InputChanged."""
-    data = read_span(job.sources[chunk.input].path, chunk.span)
-    if digest(data) != chunk.digest:
-        where = f"{job.sources[chunk.input].name}:{chunk.first_line}"
-        reason = "not the bytes that were planned"
-        raise InputChanged("an input changed while the run was reading it", [(where, reason)])
-    return data
-
-
-def _evaluate(job: Job, chunk: Chunk, data: bytes) -> Partial:
-    """A chunk's answer, computed in this process."""
-    planned = job.header.inputs[chunk.input]
-    return encode(job.evaluator.evaluate(Batch(planned.name, chunk.first_line, data, planned.columns), job.params))
+def _passing(error: Exception) -> bool:
+    """Whether a server that answered so may do better soon: away, loading, full, or unable to write to its disk."""
+    kinds = (redis.ConnectionError, redis.TimeoutError, redis.OutOfMemoryError, redis.ReadOnlyError, BrokerUnreachable)
+    return isinstance(error, kinds) or str(error).startswith("MISCONF")

@@ -2,7 +2,8 @@
 
 While a run goes: `run.json` (what was asked, how it stands), `manifest.jsonl` (header, chunks, seal, a line each),
 `parts.journal` (answers in chunk order) and `records.jsonl.partial`. When it is done these become manifest.json,
-report.json, results.yaml, report.md and records.jsonl, each written under another name first and renamed.
+report.json, results.yaml, report.md and records.jsonl, each written under another name first and renamed. A run with
+dead records keeps its working files, so that a retry computes no more than their chunks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import fcntl
 import os
 import shutil
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,10 +24,12 @@ from evalcore.errors import UsageError, WireError
 from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
 
-__all__ = ["Journal", "Manifest", "RunFolder", "write_atomic"]
+__all__ = ["RETRYING", "Journal", "Kept", "Manifest", "RunFolder", "write_atomic"]
 
 MANIFEST = "manifest.jsonl"
 JOURNAL = "parts.journal"
+KEPT = "parts.kept"
+RETRYING = "retrying"
 RECORDS = "records.jsonl"
 _FRAME = struct.Struct(">QQ64s")
 
@@ -116,9 +119,15 @@ class RunFolder:
         """One of the run's final files, whole or not at all."""
         write_atomic(self.path / name, data)
 
+    def answers(self) -> Iterator[tuple[int, Partial]]:
+        """(chunk, answer) of all that is in the journal, or of what a begun retry keeps of it."""
+        journal = self.path / JOURNAL
+        for seq, partial, _ in _frames(journal if journal.exists() else self.path / KEPT):
+            yield seq, partial
+
     def drop_working_files(self) -> None:
         """Remove what only an unfinished run needs."""
-        for name in (MANIFEST, JOURNAL, "run.lock"):
+        for name in (MANIFEST, JOURNAL, KEPT, "run.lock"):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.spool, ignore_errors=True)
 
@@ -189,23 +198,17 @@ class Journal:
 
     def replay(self) -> Iterator[Partial]:
         """The answers so far, in order from chunk 0; a torn last one is cut off."""
-        good = 0
-        with self._path.open("rb") as stream:
-            for seq in range(1 << 62):
-                head = stream.read(_FRAME.size)
-                if len(head) < _FRAME.size:
-                    break
-                number, length, digest = _FRAME.unpack(head)
-                data = stream.read(length)
-                if number != seq or len(data) < length:
-                    break
-                good = stream.tell()
-                yield Partial(digest.decode(), data)
+        good = expected = 0
+        for seq, partial, end in _frames(self._path):
+            if seq != expected:
+                break
+            good, expected = end, seq + 1
+            yield partial
         os.truncate(self._path, good)
 
     def add(self, seq: int, partial: Partial) -> None:
         """Append the answer of chunk ``seq``; `sync` makes it safe."""
-        self._out.write(_FRAME.pack(seq, len(partial.data), partial.digest.encode()) + partial.data)
+        self._out.write(_frame(seq, partial))
 
     def sync(self) -> None:
         """All that was added is on disk when this returns."""
@@ -215,3 +218,53 @@ class Journal:
     def close(self) -> None:
         """Let go of the file."""
         self._out.close()
+
+
+class Kept:
+    """Answers of a finished run that its retry goes by: of any chunks, each found by its number."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._path = folder.path / KEPT
+        self.digests: dict[int, str] = {}
+        self._places: dict[int, tuple[int, int]] = {}
+        for seq, partial, end in _frames(self._path) if self._path.exists() else ():
+            self.digests[seq] = partial.digest
+            self._places[seq] = (end - len(partial.data), len(partial.data))
+
+    def get(self, seq: int) -> Partial | None:
+        """The answer of chunk ``seq``, where it was kept."""
+        if seq not in self._places:
+            return None
+        start, length = self._places[seq]
+        with self._path.open("rb") as stream:
+            stream.seek(start)
+            return Partial(self.digests[seq], stream.read(length))
+
+    @staticmethod
+    def set_aside(folder: RunFolder, unwanted: Container[int]) -> None:
+        """Begin a retry: keep a finished run's answers but the ``unwanted``. May be repeated after a crash."""
+        kept = folder.path / KEPT
+        partial = kept.with_name(kept.name + ".partial")
+        with partial.open("wb") as out:
+            for seq, answer in folder.answers():
+                if seq not in unwanted:
+                    out.write(_frame(seq, answer))
+            out.flush()
+            os.fsync(out.fileno())
+        partial.replace(kept)
+        (folder.path / JOURNAL).unlink(missing_ok=True)
+
+
+def _frame(seq: int, partial: Partial) -> bytes:
+    return _FRAME.pack(seq, len(partial.data), partial.digest.encode()) + partial.data
+
+
+def _frames(path: Path) -> Iterator[tuple[int, Partial, int]]:
+    """(chunk, answer, where its frame ends) of each whole frame of a journal."""
+    with path.open("rb") as stream:
+        while len(head := stream.read(_FRAME.size)) == _FRAME.size:
+            seq, length, digest = _FRAME.unpack(head)
+            data = stream.read(length)
+            if len(data) < length:
+                return
+            yield seq, Partial(digest.decode(), data), stream.tell()

@@ -45,8 +45,9 @@ def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) ->
         export.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(export.path, export.text.encode())
     folder.write("report.json", canonical_json(report) + b"\n")
-    folder.note(state="done", **facts)
-    folder.drop_working_files()
+    folder.note(state="done", retry=None, **facts)
+    if not report["records"]["dead"]:
+        folder.drop_working_files()
 
 
 def check_output(path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalcore.canonical import Json
-from evalcore.errors import InputError, Interrupted, NothingEvaluated, UsageError
+from evalcore.errors import InputError, Interrupted, NothingEvaluated, Paused, UsageError
 from evalcore.plan import Seal
 from producer.collect import Collector
 from producer.job import Job
@@ -71,9 +71,9 @@ def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
             collector.close()
             job.folder.discard()
             raise
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Paused) as error:
             collector.close()
-            job.folder.note(state="interrupted")
+            job.folder.note(state="paused" if isinstance(error, Paused) else "interrupted")
             raise Interrupted(f"evalq resume {job.folder.path}{place.resume_flags}") from None
         except BaseException:
             collector.close()
@@ -125,7 +125,7 @@ def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -
             watch(standing)
 
         if place.inline:
-            from producer.drive import drive_inline
+            from producer.here import drive_inline
 
             drive_inline(job, collector, seen)
         else:

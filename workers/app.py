@@ -9,7 +9,7 @@ from kombu.entity import Exchange, Queue
 
 from evalcore.plan import QUEUE_CLASSES, queue_name
 from evalcore.version import code_version
-from workers.connect import celery_url, is_redis
+from workers.connect import KEEPALIVE, celery_url, is_redis
 from workers.settings import Settings
 
 __all__ = ["TASK", "make_app"]
@@ -68,5 +68,5 @@ def _transport(settings: Settings) -> dict[str, Any]:
         "queue_order_strategy": "priority",
     }
     if not celery_url(settings.broker).startswith("redis+socket"):
-        options["socket_keepalive"] = True
+        options |= KEEPALIVE
     return options

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from typing import Any
 from urllib.parse import urlsplit
 
 import redis
@@ -9,7 +11,16 @@ import redis
 from evalcore.errors import BrokerUnreachable, ConfigError
 from workers.settings import Settings
 
-__all__ = ["celery_url", "connect", "is_redis", "redacted"]
+__all__ = ["KEEPALIVE", "celery_url", "connect", "is_redis", "redacted"]
+
+# A peer that is cut off (packets dropped, not refused) is noticed within about 15 s, on idle connections too.
+_PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
+KEEPALIVE: dict[str, Any] = {
+    "socket_keepalive": True,
+    "socket_keepalive_options": {
+        getattr(socket, name): value for name, value in _PROBES.items() if hasattr(socket, name)
+    },
+}
 
 _REDIS = ("redis", "rediss", "unix", "redis+socket", "valkey", "valkeys")
 _OTHER = ("amqp", "amqps", "pyamqp")
@@ -41,7 +52,7 @@ def connect(url: str, settings: Settings) -> redis.Redis:
         socket_timeout=30,
         socket_connect_timeout=settings.connect_seconds,
         health_check_interval=10,
-        **({} if plain.startswith("unix") else {"socket_keepalive": True}),
+        **({} if plain.startswith("unix") else KEEPALIVE),
     )
     try:
         client.ping()

@@ -30,12 +30,17 @@ _PARTS = ("meta", "chunks", "digests", "parts", "flight", "leases", "notes", "re
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The answer to a claim: ``status`` is leased, held, committed, closed, stale or gone."""
+    """The answer to a claim: ``status`` is leased, held, committed, closed, stale or gone.
+
+    ``attempts`` counts processes that died with the chunk, ``losses`` whole workers.
+    """
 
     status: str
     chunk: Chunk | None = None
     header: Header | None = None
     blob: bytes | None = None
+    attempts: int = 0
+    losses: int = 0
     holder: str = ""
     holder_pid: int = 0
 
@@ -51,6 +56,7 @@ class Progress(msgspec.Struct, frozen=True):
     committed: int = 0
     computed: int = 0
     records: int = 0
+    dead: int = 0
     duplicates: int = 0
     divergent: int = 0
     skipped: int = 0
@@ -100,10 +106,13 @@ class Ledger:
         self.client.hset(RUNS, header.run, header.queue)
         return int(result[0])
 
-    def append(self, run: str, chunks: Sequence[Chunk], seal: Seal | None = None) -> None:
-        """Add planned chunks (and the plan's end); entries the ledger has already are left alone."""
-        first = chunks[0].seq if chunks else 0
-        self._run("append", run, first, to_wire(seal) if seal else "", *(to_wire(chunk) for chunk in chunks))
+    def append(self, run: str, chunks: Sequence[Chunk], first: int, seal: Seal | None = None) -> int:
+        """Add planned chunks from number ``first`` on (and the plan's end); those it has already are left alone.
+
+        Returns how many the ledger has then (fewer than ``first`` where it lost some), -1 for an unknown run.
+        """
+        entries = (to_wire(chunk) for chunk in chunks)
+        return int(self._run("append", run, first, to_wire(seal) if seal else "", *entries))
 
     def restore(self, run: str, held: Iterable[tuple[int, str, int]]) -> int:
         """Count chunks (seq, digest, records) held by the run folder as committed; returns how many were new."""
@@ -134,9 +143,12 @@ class Ledger:
         flat = [value for item in suspects.items() for value in item]
         return [int(s) for s in self._run("mark", header.run, WORKERS, TOTALS, _label(header), *flat)]
 
-    def supply(self, run: str, seq: int, blob: bytes) -> bool:
-        """Give a refused chunk's packed bytes. False when it was committed meanwhile."""
-        return bool(self._run("supply", run, seq, blob))
+    def supply(self, run: str, seq: int, blob: bytes, *, publish: bool = True) -> bool:
+        """Give a chunk's packed bytes; False when it was committed meanwhile.
+
+        ``publish``: its message goes out now, as after a refusal; otherwise when its turn comes.
+        """
+        return bool(self._run("supply", run, seq, blob, int(publish)))
 
     # -- computing --------------------------------------------------------------------------------------
 
@@ -149,18 +161,31 @@ class Ledger:
             return Lease(name, holder=rest[0].decode(), holder_pid=int(rest[1]))
         if name != "leased":
             return Lease(name)
-        return Lease(name, from_wire(rest[0], Chunk), from_wire(rest[1], Header), rest[2])
+        chunk, header, blob, attempts, losses = rest
+        return Lease(name, from_wire(chunk, Chunk), from_wire(header, Header), blob, int(attempts), int(losses))
 
     def renew(self, run: str, seq: int, worker: str, pid: int) -> bool:
         """Prolong a lease; False when it is lost or the run is closed."""
         lease_ms = int(self._settings.lease_seconds * 1000)
         return bool(self._run("renew", run, seq, worker, pid, lease_ms))
 
-    def commit(self, header: Header, chunk: Chunk, epoch: int, partial: Partial) -> str:
-        """Store a chunk's answer, once: committed, duplicate, divergent, stale, closed or gone."""
-        args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, TOTALS, _label(header))
+    def commit(self, header: Header, chunk: Chunk, epoch: int, partial: Partial, dead: int = 0) -> str:
+        """Store a chunk's answer, once: committed, duplicate, divergent, stale, closed or gone.
+
+        ``dead`` records of it have no result; such an answer contradicts no other one.
+        """
+        args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, TOTALS, _label(header), dead)
         result: bytes = self._run("commit", header.run, *args)
         return result.decode()
+
+    def trying(self, run: str, seq: int, piece: str) -> None:
+        """Note the piece of a chunk that is about to be evaluated by itself, in case it takes this worker down."""
+        self._run("trying", run, seq, piece)
+
+    def fallen(self, run: str, seq: int) -> dict[str, int]:
+        """{piece: how many workers died trying it} of a chunk."""
+        start = f"fell {seq} "
+        return {key.removeprefix(start): count for key, count in self.notes(run).items() if key.startswith(start)}
 
     def refuse(self, run: str, seq: int, epoch: int, reason: str) -> None:
         """Say that a chunk's bytes cannot be read here, or are not those planned."""
@@ -189,6 +214,19 @@ class Ledger:
         result: bytes | None = self._run("close", run, state, reason)
         return result.decode() if result else "gone"
 
+    def reopen(self, run: str, chunks: Iterable[tuple[int, int, int]]) -> bool:
+        """Open a finished run again, without the answers of ``chunks`` (seq, records, dead ones of them).
+
+        False for a run the ledger does not know.
+        """
+        flat = [value for chunk in chunks for value in chunk]
+        return int(self._run("reopen", run, *flat)) == 0
+
+    def forget(self, run: str) -> None:
+        """Remove all that is known of a run."""
+        self.client.delete(*_keys(run))
+        self.client.hdel(RUNS, run)
+
     # -- reading ----------------------------------------------------------------------------------------
 
     def header(self, run: str) -> Header | None:
@@ -197,8 +235,11 @@ class Ledger:
         return from_wire(data, Header) if isinstance(data, bytes) else None
 
     def notes(self, run: str) -> dict[str, int]:
-        """Counts by chunk: "attempts <seq>" (its process died), "losses <seq>" (its worker died), "tries <seq>"."""
-        return {key.decode(): int(value) for key, value in self.client.hgetall(_keys(run)[6]).items()}
+        """Counts by chunk: "attempts <seq>" (its process died), "losses <seq>" (its worker died), "tries <seq>"
+        (published again), "dead <seq>" (records), "fell <seq> <piece>" (a worker died trying that piece).
+        """
+        notes = self.client.hgetall(_keys(run)[6]).items()
+        return {key.decode(): int(value) for key, value in notes if not key.startswith(b"trying ")}
 
     def runs(self) -> dict[str, str]:
         """{run: queue} of all runs that have not expired; expired ones are forgotten on the way."""
@@ -222,7 +263,9 @@ class Ledger:
         pipe.execute()
 
     def leave(self, worker: str) -> None:
-        """Take a worker off the list at once."""
+        """Take a worker off the list at once, and give back what it held."""
+        for run in self.runs():
+            self._run("release", run, worker)
         self.client.delete(WORKERS + worker)
 
     def workers(self) -> dict[str, dict[str, str]]:
@@ -267,6 +310,7 @@ def _progress(meta: Mapping[bytes, bytes]) -> Progress:
         committed=number(b"committed"),
         computed=number(b"computed"),
         records=number(b"records"),
+        dead=number(b"dead"),
         duplicates=number(b"duplicates"),
         divergent=number(b"divergent"),
         skipped=number(b"skipped"),

@@ -21,6 +21,7 @@ from evalcore.version import code_version
 from workers.app import TASK, make_app
 from workers.broker import Broker
 from workers.connect import connect
+from workers.isolation import Limits
 from workers.ledger import Ledger
 from workers.reconciler import Reconciler
 from workers.settings import Settings
@@ -44,13 +45,15 @@ def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[
     """
     # Celery warns of root because of pickled messages; this application takes JSON only.
     warnings.simplefilter("ignore", SecurityWarning)
-    connect(settings.ledger_url, settings).close()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for library in ("OPENBLAS", "OMP", "MKL"):  # the pool has the cores; threads of their own only cost memory
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     for evaluator in preload:
         registry.get(evaluator)
     app = _app(settings, name)
     attendant = _Attendant(settings, name)
+    attendant.arrive()
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
     try:
         worker = app.Worker(
@@ -79,6 +82,7 @@ def _app(settings: Settings, name: str) -> Any:
         pid = os.getpid()
         if pid not in here:
             here.clear()
+            Limits.of(settings).bound_memory()
             here[pid] = Worker(Ledger(connect(settings.ledger_url, settings), settings), settings, name)
         return here[pid]
 
@@ -109,8 +113,14 @@ class _Attendant:
                 log.warning("the ledger is not reachable: %s", error)
                 self._stop.wait(BEAT_SECONDS)
 
+    def arrive(self) -> None:
+        """Say that this worker lives, before it takes its first chunk."""
+        client = connect(self._settings.ledger_url, self._settings)
+        Ledger(client, self._settings).beat(self._name, self._facts(), LIFE_SECONDS)
+        client.close()
+
     def leave(self) -> None:
-        """Stop, and take this worker off the list."""
+        """Stop, take this worker off the list, and give back what it held."""
         self._stop.set()
         with contextlib.suppress(redis.RedisError, EvalqError, OSError):
             Ledger(connect(self._settings.ledger_url, self._settings), self._settings).leave(self._name)

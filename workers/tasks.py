@@ -8,18 +8,21 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import redis
 
 from evalcore import registry
-from evalcore.errors import ConfigError, WireError
-from evalcore.evaluator import Batch, Params
+from evalcore.errors import EvalqError
+from evalcore.evaluator import Batch, Evaluator, Outcome, Params
 from evalcore.params import validate
 from evalcore.partial import encode
 from evalcore.plan import Chunk, Header
 from workers import reading
+from workers.isolation import DEATHS, LOSSES, Isolation, Limits
 from workers.ledger import Lease, Ledger
 from workers.settings import Settings
 
@@ -36,6 +39,7 @@ class Worker:
         self._name = name
         self._roots = [Path(root) for root in settings.roots] or [Path.cwd()]
         self._pulse = settings.lease_seconds / 3
+        self._limits = Limits.of(settings)
 
     def evaluate(self, run: str, seq: int, epoch: int) -> str:
         """Compute one chunk, if it is still wanted; returns what became of it.
@@ -47,7 +51,7 @@ class Worker:
         if lease.chunk is None or lease.header is None:
             return lease.status
         with self._renewing(run, seq):
-            return self._compute(lease.header, lease.chunk, epoch, lease.blob)
+            return self._compute(lease, lease.header, lease.chunk, epoch)
 
     def _claim(self, run: str, seq: int, epoch: int) -> Lease:
         lease = self._ledger.claim(run, seq, epoch, self._name, os.getpid())
@@ -56,9 +60,9 @@ class Worker:
             lease = self._ledger.claim(run, seq, epoch, self._name, os.getpid(), dead_pid=lease.holder_pid)
         return lease
 
-    def _compute(self, header: Header, chunk: Chunk, epoch: int, blob: bytes | None) -> str:
+    def _compute(self, lease: Lease, header: Header, chunk: Chunk, epoch: int) -> str:
         planned = header.inputs[chunk.input]
-        data = reading.unpack(blob, chunk) if blob else reading.read(planned, chunk, self._roots)
+        data = reading.unpack(lease.blob, chunk) if lease.blob else reading.read(planned, chunk, self._roots)
         if isinstance(data, str):
             self._ledger.refuse(header.run, chunk.seq, epoch, data)
             return data
@@ -66,13 +70,35 @@ class Worker:
             evaluator = registry.get(header.evaluator)
             params = _params(header.evaluator, msgspec.json.encode(header.params))
             batch = Batch(planned.name, chunk.first_line, data, planned.columns)
-            partial = encode(evaluator.evaluate(batch, params))
+            outcome = None if _suspicious(lease) else self._whole(evaluator, params, batch)
+            if outcome is None:
+                outcome = self._by_pieces(evaluator, params, batch, header.run, chunk.seq)
+            answer, dead = encode(outcome), outcome.tally.dead
+        except redis.RedisError:
+            raise
         except Exception as error:  # a bug in an evaluator must end the run with a reason, not circle in the queue
             log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
             place = f"{planned.name}:{chunk.first_line}"
             self._ledger.close(header.run, "failed", f"{place}: {_brief(error)}")
             return "failed"
-        return self._ledger.commit(header, chunk, epoch, partial)
+        return self._ledger.commit(header, chunk, epoch, answer, dead)
+
+    def _whole(self, evaluator: Evaluator[Any, Any], params: Params, batch: Batch) -> Outcome[Any] | None:
+        """The chunk's outcome; None where it needs more memory than it may have."""
+        try:
+            with self._limits.bounding_time():
+                return evaluator.evaluate(batch, params)
+        except MemoryError:
+            return None
+
+    def _by_pieces(
+        self, evaluator: Evaluator[Any, Any], params: Params, batch: Batch, run: str, seq: int
+    ) -> Outcome[Any]:
+        """The chunk's outcome without the records that kill."""
+        log.warning("chunk %s of run %s is taken apart: it killed the processes it was evaluated in", seq, run)
+        fallen = self._ledger.fallen(run, seq)
+        trying = partial(self._ledger.trying, run, seq)
+        return Isolation(evaluator, params, batch, self._limits, fallen, trying).outcome()
 
     @contextmanager
     def _renewing(self, run: str, seq: int) -> Iterator[None]:
@@ -96,6 +122,10 @@ class Worker:
             thread.join()
 
 
+def _suspicious(lease: Lease) -> bool:
+    return lease.attempts >= DEATHS or lease.losses >= LOSSES
+
+
 @lru_cache(maxsize=64)
 def _params(evaluator: str, data: bytes) -> Params:
     params: Params = validate(registry.get(evaluator).Params, msgspec.json.decode(data), "manifest")
@@ -116,7 +146,7 @@ def _alive(pid: int) -> bool:
 
 
 def _brief(error: Exception) -> str:
-    if isinstance(error, ConfigError | WireError):
+    if isinstance(error, EvalqError):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} (in {Path(last.filename).name}:{last.lineno}, {last.name})"

@@ -201,6 +201,23 @@ def _line_number(source: str, line: bytes) -> int:
     return int(number)
 
 
+def dead(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """A record that killed its process is told of; where it is counted as dead, the results are those without it."""
+    for _ in range(rounds):
+        at = rng.randrange(len(example.records)) if example.records else 0
+        before, victim, after = example.batches([0, at, at + 1, len(example.records)])
+        outcome = subject.evaluator.dead(victim, subject.params, "made up")
+        rest = [subject.compute(before), subject.compute(after)]
+        without, _ = subject.finish([example], [rest])
+        report, _ = subject.finish([example], [[rest[0], encode(outcome), rest[1]]])
+        if "records" not in without or "records" not in report:
+            continue  # the data ends the run with an error, or there is nothing else to evaluate
+        if "dead: made up" not in (fault["reason"] for fault in report["faults"]):
+            yield f"record {at} dead: no fault of the report tells of it"
+        if report["records"]["dead"] and report["results"] != without["results"]:
+            yield f"record {at} dead: the results differ from those without it"
+
+
 def purity(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """evaluate() calls no clock, no shared random source and reads no environment (see `watched` for what escapes)."""
     batch = example.whole()
@@ -246,5 +263,18 @@ def _shown(numbers: list[int]) -> str:
 
 PROPERTIES: dict[str, Property] = {
     held.__name__: held
-    for held in (chunking, empty, associativity, neutral, wire, determinism, results, markdown, lines, purity, garbage)
+    for held in (
+        chunking,
+        empty,
+        associativity,
+        neutral,
+        wire,
+        determinism,
+        results,
+        markdown,
+        lines,
+        dead,
+        purity,
+        garbage,
+    )
 }

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from evalcore.records.span import MAX_RECORD_BYTES
+from evalcore.records.span import MAX_RECORD_BYTES, Format
 
 __all__ = ["Batch"]
 
+_NEWLINE = re.compile(rb"\n")
+_NEWLINE_OR_QUOTED = re.compile(rb'\n|"[^"]*"')
 Report = Callable[[int, str], None]
 
 
@@ -58,12 +61,23 @@ class Batch(msgspec.Struct, frozen=True):
             if data and not data.isspace():
                 yield line, data
 
-    def _row_by_row(self, fault: Report) -> Iterator[tuple[int, list[str]]]:
-        from evalcore.records.cut import record_ends  # numpy is for planning; a worker seldom comes here
+    def ends(self, fmt: Format) -> list[int]:
+        """Where each record (line or row, blank ones included) ends in ``data``."""
+        # The cutter does this with numpy; a worker, which seldom comes here, is spared its import.
+        sought = _NEWLINE_OR_QUOTED if fmt == "csv" else _NEWLINE
+        ends = [match.end() for match in sought.finditer(self.data) if match[0] == b"\n"]
+        return ends if self.data.endswith(b"\n") and ends else [*ends, len(self.data)]
 
+    def part(self, ends: Sequence[int], first: int, last: int) -> Batch:
+        """Records ``first`` to ``last`` (exclusive) by themselves; ``ends`` are those of this batch."""
+        start = ends[first - 1] if first else 0
+        stop = ends[last - 1] if last else 0
+        line = self.first_line + self.data.count(b"\n", 0, start)
+        return Batch(self.source, line, self.data[start:stop], self.columns)
+
+    def _row_by_row(self, fault: Report) -> Iterator[tuple[int, list[str]]]:
         line, start = self.first_line, 0
-        ends = record_ends(self.data if self.data.endswith(b"\n") else self.data + b"\n", "csv")
-        for end in ends.tolist():
+        for end in self.ends("csv"):
             record = self.data[start:end]
             try:
                 yield from _parse(record.decode(), line)

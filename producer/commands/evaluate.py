@@ -8,11 +8,11 @@ import click
 
 from evalcore import registry
 from evalcore.canonical import Json
-from evalcore.errors import EvalqError, UsageError
+from evalcore.errors import EvalqError, Incomplete, UsageError
 from evalcore.evaluator import Command, Evaluator, Request
 from producer.commands import options as shared
 
-__all__ = ["extra_command", "show", "start_command"]
+__all__ = ["extra_command", "refuse_dead", "show", "start_command"]
 
 
 def start_command(name: str) -> click.Command:
@@ -75,6 +75,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> None:
         show(job.folder, evaluator, report, own, given)
         reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
         reporter.say(f"run {job.run}: {job.folder.path}")
+        refuse_dead(job.folder, report, given)
     except RunExistsError as earlier:
         from producer.commands.runs import follow  # that module shows runs by this one's means
 
@@ -107,6 +108,16 @@ def show(folder: Any, evaluator: Any, report: dict[str, Json], options: dict[str
         click.echo(render(given["fmt"], evaluator, report, options), nl=False)
     for fault in report["faults"][:20] if not given["quiet"] else []:
         click.echo(f"fault: {fault['where']}: {fault['reason']}", err=True)
+
+
+def refuse_dead(folder: Any, report: dict[str, Json], given: dict[str, Any]) -> None:
+    """Raise Incomplete for more dead records than are allowed."""
+    dead = report["records"]["dead"]
+    if dead > given["allow_dead"]:
+        raise Incomplete(
+            f"{dead} record(s) have no result, since they killed their process (see the faults). Try them again: "
+            f"evalq retry {folder.path} --errors; or accept them: --allow-dead {dead}"
+        )
 
 
 def _dry_run(job: Any, reporter: Any) -> None:

@@ -41,6 +41,8 @@ def output_options() -> list[click.Option]:
                 help="Also write FILE: .json .yaml .md the report; .jsonl .csv .parquet the records. Repeatable."),
         _option("--json", "json_lines", is_flag=True, help="Standard output carries JSON lines only."),
         _option("--no-progress", is_flag=True, help="No progress bar."),
+        _option("--allow-dead", type=click.IntRange(0), default=0, metavar="N",
+                help="Exit 0 with at most N records that have no result because they killed their process."),
         _option("-q", "--quiet", is_flag=True, help="Nothing on standard error but errors."),
         _option("-v", "--verbose", is_flag=True, help="What happened, in more detail."),
     ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +13,11 @@ from evalcore import registry
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import UsageError
 from producer.commands import options as shared
-from producer.commands.evaluate import reporter_for, show
+from producer.commands.evaluate import refuse_dead, reporter_for, show
 from producer.folder import RunFolder
+
+if TYPE_CHECKING:
+    from producer.job import Job
 
 __all__ = ["COMMANDS", "follow"]
 
@@ -95,18 +98,38 @@ def _status(run: str | None, **given: Any) -> None:
 
 def _resume(run: str | None, **given: Any) -> None:
     from producer.job import Job
-    from producer.session import Place, carry_out
 
     folder = _find(run)
     if folder.info()["state"] == "done":
         raise UsageError(f"{folder.path}: this run is done; see it with: evalq report {folder.path}")
-    job = Job.load(folder)
+    _go_on(Job.load(folder), given)
+
+
+def _go_on(job: Job, given: dict[str, Any]) -> None:
+    """See a run that was begun before to its end."""
+    from producer.session import Place, carry_out
+
+    folder = job.folder
     reporter = reporter_for(job.evaluator.unit, given)
     reporter.event("launch", run=job.run, folder=str(folder.path))
     place = Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
     result = carry_out(job, place, reporter)
     show(folder, job.evaluator, result, job.request.options, given)
     reporter.event("done", run=job.run, folder=str(folder.path), records=result["records"])
+    refuse_dead(folder, result, given)
+
+
+def _retry(run: str | None, errors: bool, **given: Any) -> None:
+    from producer.retry import begin_retry
+
+    if not errors:
+        raise UsageError("say what to try again: --errors, the records without a result")
+    folder = _find(run)
+    with folder.driving() as free:
+        if not free:
+            raise UsageError(f"{folder.path}: another evalq process is driving this run")
+        job = begin_retry(folder)
+    _go_on(job, given)
 
 
 def follow(path: Path, given: dict[str, Any]) -> None:
@@ -133,6 +156,27 @@ def _report(run: str | None, **given: Any) -> None:
     show(folder, evaluator, result, info["request"]["options"], {"quiet": True, "json_lines": False, **given})
 
 
+def _pause(run: str | None, **given: Any) -> None:
+    folder = _find(run)
+    run_id, ledger = folder.info()["run"], _ledger(given)
+    if ledger is None:
+        raise UsageError("pausing needs --broker; a run on an embedded server is paused by Ctrl-C")
+    state = ledger.close(run_id, "paused", "by evalq pause")
+    if state != "paused":
+        raise UsageError(f"{run_id} cannot be paused: it is {state}")
+    with folder.driving() as free:
+        if free:  # otherwise its driver says so when it ends
+            folder.note(state="paused")
+    click.echo(f"{run_id}: paused; go on with: evalq resume {folder.path} --broker URL", err=True)
+
+
+def _prune(older_than: float, dry_run: bool, **given: Any) -> None:
+    from producer.prune import prune
+
+    for line in prune(RUNS, _ledger(given), older_than, dry_run=dry_run):
+        click.echo(line)
+
+
 def _cancel(run: str, **given: Any) -> None:
     folder = _find(run)
     info = folder.info()
@@ -152,6 +196,18 @@ def _cancel(run: str, **given: Any) -> None:
 
 _run = click.Argument(["run"], required=False)
 _json = click.Option(["--json", "as_json"], is_flag=True, help="As JSON.")
+_errors = click.Option(
+    ["--errors"], is_flag=True, help="Records that have no result because they killed their process."
+)
+_older = click.Option(
+    ["--older-than"],
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    metavar="DAYS",
+    help="Only runs that ended so many days ago.",
+)
+_dry = click.Option(["--dry-run"], is_flag=True, help="Say what would be removed.")
 _where = shared.place_options()
 _servers = [option for option in _where if option.name in ("broker", "ledger", "settings")]
 _what = shared.output_options()
@@ -164,6 +220,30 @@ COMMANDS = {
         _command("status", "How RUN (the latest) stands.", _status, _run, _json, *_servers),
         _command("watch", "Wait for RUN (the latest) and show its report.", _watch, _run, *_where, *_what),
         _command("resume", "Go on with RUN (the latest).", _resume, _run, *_where, *_what),
+        _command(
+            "pause",
+            "Stop RUN (the latest) for now: workers take no more of it until it is resumed.",
+            _pause,
+            _run,
+            *_servers,
+        ),
+        _command(
+            "retry",
+            "Try again what has no result in RUN (the latest), which is done.",
+            _retry,
+            _run,
+            _errors,
+            *_where,
+            *_what,
+        ),
+        _command(
+            "prune",
+            "Remove ended runs: their folders in ./evalq-runs and, with --broker, their ledger keys.",
+            _prune,
+            _older,
+            _dry,
+            *_servers,
+        ),
         _command("report", "Show or write the report of RUN (the latest) again.", _report, _run, *_shown),
         _command("cancel", "End RUN for good.", _cancel, click.Argument(["run"]), *_servers),
     )

@@ -10,7 +10,7 @@ import click
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import EvalqError, Interrupted, UsageError
 from producer.commands import options as shared
-from producer.commands.evaluate import reporter_for
+from producer.commands.evaluate import refuse_dead, reporter_for
 from producer.outputs import check_output, render, write_output
 from producer.suite import PlannedRun, load_suite
 
@@ -85,6 +85,7 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
         click.echo(render(given["fmt"], run.evaluator, report, run.request.options))
     reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
     reporter.say(f"run {job.run}: {job.folder.path}")
+    refuse_dead(job.folder, report, given)
     return report
 
 

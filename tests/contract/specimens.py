@@ -296,3 +296,11 @@ class TellsTwoStories(Summing):
         """Another text each time."""
         self.asked += 1
         return f"told {self.asked} times"
+
+
+class BuriesTheDead(Summing):
+    """Says nothing of a record that killed its process."""
+
+    def dead(self, record: Batch, params: SumParams, reason: str) -> Outcome[Any]:
+        """Nothing at all."""
+        return Outcome(SumState(), Tally())

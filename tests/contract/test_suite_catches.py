@@ -96,6 +96,7 @@ def _number(text: str) -> float | str:
         (specimens.SaysTuples, {"results"}),
         (specimens.LacksStatus, {"lines"}),
         (specimens.TellsTwoStories, {"markdown"}),
+        (specimens.BuriesTheDead, {"dead"}),
     ],
 )
 def test_each_broken_promise_is_caught_by_its_property(

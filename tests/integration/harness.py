@@ -21,6 +21,8 @@ import redis
 from producer.embedded import server_program
 
 EVALQ = (sys.executable, "-m", "producer.cli")
+HAZARDS = os.pathsep.join([str(Path(__file__).parents[1] / "hazards"), str(Path(__file__).parents[2])])
+"""PYTHONPATH of commands and workers that know the evaluator `hazards`, whose records kill."""
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:

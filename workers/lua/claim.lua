@@ -1,4 +1,4 @@
--- A lease on a chunk. Returns {status} or {'leased', entry, header, blob}, or {'held', worker, pid}.
+-- A lease on a chunk. Returns {status} or {'leased', entry, header, blob, attempts, losses}, or {'held', worker, pid}.
 -- ARGV: ttl, seq, epoch, worker, pid, lease ms, worker key prefix, pid known to be dead ('' for none)
 local seq = ARGV[2]
 local state = redis.call('HGET', KEYS[1], 'state')
@@ -21,4 +21,5 @@ if lease then
   if lease.pid ~= ARGV[5] or lease.worker ~= ARGV[4] then count_death(seq, lease, ARGV[7]) end
 end
 redis.call('HSET', KEYS[6], seq, (now_ms() + tonumber(ARGV[6])) .. ' ' .. ARGV[5] .. ' ' .. ARGV[4])
-return {'leased', entry, redis.call('HGET', KEYS[1], 'header'), redis.call('HGET', KEYS[9], seq)}
+local header, blob = redis.call('HGET', KEYS[1], 'header'), redis.call('HGET', KEYS[9], seq)
+return {'leased', entry, header, blob, note('attempts', seq), note('losses', seq)}

@@ -1,5 +1,6 @@
 -- One chunk's answer, once: digest, part and counters together. Returns committed, duplicate, divergent, stale or gone.
--- ARGV: ttl, seq, epoch, digest, part, records, totals key, totals label
+-- An answer with dead records came by a ruling, so it never contradicts another one: the first stays.
+-- ARGV: ttl, seq, epoch, digest, part, records, totals key, totals label, dead records
 local seq = ARGV[2]
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if not epoch then return 'gone' end
@@ -8,7 +9,8 @@ if epoch ~= ARGV[3] then
   return 'stale'
 end
 local stored = redis.call('HGET', KEYS[3], seq)
-if stored == ARGV[4] then
+local dead = tonumber(ARGV[9])
+if stored and (stored == ARGV[4] or dead > 0 or note('dead', seq) > 0) then
   redis.call('HINCRBY', KEYS[1], 'duplicates', 1)
   redis.call('HINCRBY', ARGV[7], 'duplicates' .. ARGV[8], 1)
   return 'duplicate'
@@ -30,6 +32,13 @@ redis.call('HDEL', KEYS[9], seq)
 redis.call('HINCRBY', KEYS[1], 'committed', 1)
 redis.call('HINCRBY', KEYS[1], 'computed', 1)
 redis.call('HINCRBY', KEYS[1], 'records', ARGV[6])
+if dead > 0 then
+  redis.call('HSET', KEYS[7], 'dead ' .. seq, dead)
+  redis.call('HINCRBY', KEYS[1], 'dead', dead)
+  redis.call('HINCRBY', ARGV[7], 'dead' .. ARGV[8], dead)
+end
+-- What was counted before a retry is not counted again.
+local counted = tonumber(redis.call('HGET', KEYS[10], 'counted ' .. seq) or '0')
 redis.call('HINCRBY', ARGV[7], 'chunks' .. ARGV[8], 1)
-redis.call('HINCRBY', ARGV[7], 'records' .. ARGV[8], ARGV[6])
+redis.call('HINCRBY', ARGV[7], 'records' .. ARGV[8], math.max(0, tonumber(ARGV[6]) - dead - counted))
 return 'committed'

@@ -10,8 +10,17 @@ local function lease_of(seq)
   local deadline, pid, worker = string.match(text, '^(%d+) (%d+) (.+)$')
   return {deadline = tonumber(deadline), pid = pid, worker = worker}
 end
--- A lease that died uncommitted: with its process alone, or with the whole worker.
+local function note(name, seq)
+  return tonumber(redis.call('HGET', KEYS[7], name .. ' ' .. seq) or '0')
+end
+-- A lease that died uncommitted: with its process alone, or with the whole worker. Where the chunk was being
+-- taken apart, the range under trial bears it too.
 local function count_death(seq, lease, worker_prefix)
   local alone = redis.call('EXISTS', worker_prefix .. lease.worker) == 1
   redis.call('HINCRBY', KEYS[7], (alone and 'attempts ' or 'losses ') .. seq, 1)
+  local range = redis.call('HGET', KEYS[7], 'trying ' .. seq)
+  if range then
+    redis.call('HINCRBY', KEYS[7], 'fell ' .. seq .. ' ' .. range, 1)
+    redis.call('HDEL', KEYS[7], 'trying ' .. seq)
+  end
 end

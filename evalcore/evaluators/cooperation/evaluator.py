@@ -65,6 +65,12 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
         faults.merge(Faults(len(bad), bad[:LISTED]))
         return Outcome(summarize(events, params.rules), tally)
 
+    def dead(self, record: Batch, params: CooperationParams, reason: str) -> Outcome[CooperationState]:
+        """A line whose event cannot be had is a bad line: the record is the log."""
+        tally = Tally()
+        (tally.listed if params.skip_bad_lines else tally.fatal).add(record.first_line, f"dead: {reason}")
+        return Outcome(CooperationState(missing=[record.first_line]), tally)
+
     def settle(
         self, state: CooperationState, params: CooperationParams, reopen: Callable[[], BinaryIO], scratch: Path
     ) -> CooperationState:

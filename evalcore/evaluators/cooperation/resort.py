@@ -63,13 +63,15 @@ def resorted(
     fresh = CooperationState.zero()
     with tempfile.TemporaryDirectory(prefix="sort-", dir=scratch) as folder:
         with reopen() as stream:
-            runs = list(_sorted_runs(islice(_rows(stream, rules, limits), state.rows), Path(folder), limits))
+            runs = list(
+                _sorted_runs(islice(_rows(stream, rules, limits, set(state.missing)), state.rows), Path(folder), limits)
+            )
         rows = _merged(_few_enough(runs, limits))
         while piece := list(islice(rows, _PIECE_ROWS)):
             fresh.merge(_summarize(piece))
     if _identity(fresh) != _identity(state):
         raise InputChanged(f"a log changed between its two readings ({state.rows} events, then {fresh.rows})")
-    fresh.dry_run, fresh.resorted = state.dry_run, True
+    fresh.dry_run, fresh.missing, fresh.resorted = state.dry_run, state.missing, True
     return fresh
 
 
@@ -78,11 +80,14 @@ def _identity(state: CooperationState) -> tuple[int, dict[str, int]]:
     return state.cooperative, {agent: own.rows for agent, own in state.agents.items()}
 
 
-def _rows(stream: BinaryIO, rules: Rules, limits: Limits) -> Iterator[_Row]:
+def _rows(stream: BinaryIO, rules: Rules, limits: Limits, missing: set[int]) -> Iterator[_Row]:
     if stream.read(len(BOM)) != BOM:
         stream.seek(0)
+    first = 1
     while lines := stream.readlines(limits.block_bytes):
-        events, _ = read(Batch("", 1, b"".join(lines)))
+        wanted = [line for number, line in enumerate(lines, first) if number not in missing] if missing else lines
+        first += len(lines)
+        events, _ = read(Batch("", 1, b"".join(wanted)))
         for event, kind, value in zip(events, kinds_of(events, rules), values_of(events, rules), strict=True):
             yield _Row(event.turn, event.agent, kind, value)
 

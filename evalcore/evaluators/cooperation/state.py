@@ -22,7 +22,8 @@ class CooperationState(State):
 
     ``first_turn`` and ``last_turn`` are those of the first and the last row; turns are counted by ``distinct`` while
     the rows are ``ordered`` (their turns never decrease), by ``turns`` otherwise. ``dry_run`` is the first row's that
-    has one. ``resorted`` marks a state that was computed anew from the sorted rows.
+    has one. ``missing`` are lines whose events could not be had.
+    ``resorted`` marks a state that was computed anew from the sorted rows.
     """
 
     rows: int = 0
@@ -35,6 +36,7 @@ class CooperationState(State):
     turns: TurnSet = msgspec.field(default_factory=TurnSet)
     dry_run: bool | None = None
     resorted: bool = False
+    missing: list[int] = msgspec.field(default_factory=list)
 
     @classmethod
     def of(cls, turns: list[int], groups: Iterable[tuple[str, Columns]], dry_run: bool | None) -> CooperationState:
@@ -54,6 +56,7 @@ class CooperationState(State):
 
     def merge(self, later: CooperationState) -> None:
         """Take in the rows that follow behind these, in place."""
+        self.missing += later.missing
         if not later.rows:
             return
         self._join_turns(later)

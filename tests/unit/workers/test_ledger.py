@@ -43,7 +43,7 @@ def _chunks(count: int) -> list[Chunk]:
 
 def _begin(ledger: Ledger, count: int = 5, run: str = "r") -> list[Chunk]:
     ledger.create(_header(run), 1)
-    ledger.append(run, _chunks(count), Seal(count, ("s",)))
+    ledger.append(run, _chunks(count), 0, Seal(count, ("s",)))
     return _chunks(count)
 
 

@@ -1,0 +1,30 @@
+"""Trying again what has no result: the chunks with dead records of a finished run, and only those."""
+
+from __future__ import annotations
+
+from evalcore.errors import UsageError
+from evalcore.partial import decode
+from producer.folder import RETRYING, Kept, RunFolder
+from producer.job import Job
+
+__all__ = ["begin_retry"]
+
+
+def begin_retry(folder: RunFolder) -> Job:
+    """Make a finished run one that goes on, without the answers of chunks that have dead records.
+
+    May be repeated after a crash. Raises UsageError for a run that is not done or has no dead records.
+    """
+    info = folder.info()
+    if info["state"] not in ("done", RETRYING):
+        raise UsageError(f"{folder.path}: this run is {info['state']}; go on with it: evalq resume {folder.path}")
+    if not folder.report()["records"]["dead"]:
+        raise UsageError(f"{folder.path}: every record of this run has its answer; there is nothing to retry")
+    job = Job.load(folder)
+    dead = info.get("retry") or {
+        str(seq): count for seq, answer in folder.answers() if (count := decode(answer, job.evaluator).tally.dead)
+    }
+    folder.note(retry=dead)
+    Kept.set_aside(folder, {int(seq) for seq in dead})
+    folder.note(state=RETRYING)
+    return job

@@ -1,0 +1,111 @@
+"""Lines that kill, hang, eat memory or fail: an evaluator from outside the package, for tests of isolation.
+
+A record is a JSON line {"id": ..., "do": ..., "value": ...}. ``do`` names what its evaluation does to its process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from evalcore.canonical import Json, canonical_json
+from evalcore.evaluator import Batch, Evaluator, InputResult, Outcome, Params, State, Tally
+
+
+class HazardParams(Params):
+    """``pause``: seconds a chunk sleeps. ``flag``: a file; while it is there, hazards are armed. Empty: always."""
+
+    pause: float = 0.0
+    flag: str = ""
+
+
+class HazardState(State):
+    """Count and sum of the values."""
+
+    count: int = 0
+    sum: int = 0
+
+    def merge(self, later: HazardState) -> None:
+        """Add up."""
+        self.count += later.count
+        self.sum += later.sum
+
+
+class _Row(msgspec.Struct):
+    id: str
+    value: int
+    do: str = ""
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _fall() -> None:
+    """The whole worker, as a container's end would be."""
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+def _hang() -> None:
+    while True:
+        time.sleep(3600)
+
+
+def _eat() -> None:
+    hoard = []
+    while True:
+        hoard.append(bytearray(b"x" * (16 << 20)))
+
+
+def _leave() -> None:
+    os._exit(7)
+
+
+def _raise() -> None:
+    raise ValueError("a bug")
+
+
+_DEEDS: dict[str, Callable[[], None]] = {
+    "kill": _kill,
+    "fall": _fall,
+    "hang": _hang,
+    "eat": _eat,
+    "leave": _leave,
+    "raise": _raise,
+}
+
+
+class Hazards(Evaluator[HazardParams, HazardState]):
+    """Adds up values, unless a record does something worse."""
+
+    name = "hazards"
+    version = "1"
+    summary = "Adds up values, unless a record does something worse."
+    Params = HazardParams
+    State = HazardState
+
+    def evaluate(self, batch: Batch, params: HazardParams) -> Outcome[HazardState]:
+        """The sum, and a line a record."""
+        state, lines = HazardState(), []
+        time.sleep(params.pause)
+        for number, data in batch.lines():
+            row = msgspec.json.decode(data, type=_Row)
+            if row.do and (not params.flag or Path(params.flag).exists()):
+                _DEEDS[row.do]()
+            state.count += 1
+            state.sum += row.value
+            line = {"record": f"{batch.source}:{number}", "id": row.id, "status": "scored", "value": row.value}
+            lines.append(canonical_json(line))
+        return Outcome(state, Tally(scored=state.count), lines)
+
+    def section(self, results: Sequence[InputResult[HazardState]], params: HazardParams) -> dict[str, Json]:
+        """Count and sum over all inputs."""
+        return {"count": sum(r.state.count for r in results), "sum": sum(r.state.sum for r in results)}
+
+
+evaluator = Hazards()

@@ -1,0 +1,129 @@
+"""Records that kill: found, dead-lettered with their reason, and everything else as it would be without them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.canonical import canonical_json
+from tests.integration.harness import HAZARDS, Fleet, Server, evalq, info, running_fleet, same_answer
+
+RECORDS = 2_000
+DEEDS = {
+    "kill": "killed its process by SIGKILL",
+    "hang": "took longer than 1 s",
+    "eat": "needed more than 128 MB of memory",
+    "leave": "ended its process with exit code 7",
+}
+
+
+def _write(path: Path, deeds: Mapping[int, str], records: int = RECORDS) -> Path:
+    """An input whose record ``number`` does ``deeds[number]``, where it is armed."""
+    with path.open("wb") as out:
+        for number in range(records):
+            record = {"id": f"r{number}", "value": number} | ({"do": deeds[number]} if number in deeds else {})
+            out.write(canonical_json(record) + b"\n")
+    return path
+
+
+@pytest.fixture
+def fleet(server: Server, tmp_path: Path) -> Iterator[Fleet]:
+    """Workers that know the hazards, with tight limits."""
+    limits = {"EVALQ_CHUNK_SECONDS": "1", "EVALQ_CHUNK_MEGABYTES": "128"}
+    with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS, **limits) as started:
+        yield started
+
+
+def _evalq(*args: str | Path, cwd: Path) -> Any:
+    return evalq(*args, "--format", "none", cwd=cwd, PYTHONPATH=HAZARDS)
+
+
+def _calm(folder: Path, flag: Path) -> Path:
+    """The run over in.jsonl with all hazards disarmed."""
+    done = _evalq("hazards", "in.jsonl", "--inline", "--params", _params(folder, flag), "--out", "calm", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "calm"
+
+
+def _params(folder: Path, flag: Path) -> Path:
+    path = folder / "params.json"
+    path.write_text(json.dumps({"flag": str(flag)}))
+    return path
+
+
+def _lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("deed", list(DEEDS))
+def test_a_record_that_kills_is_dead_lettered_and_the_others_are_untouched(
+    server: Server, fleet: Fleet, tmp_path: Path, deed: str
+) -> None:
+    """Exit 3, one dead record with place and reason, and every other record's line as in the calm run."""
+    flag = tmp_path / "armed"
+    _write(tmp_path / "in.jsonl", {1234: deed})
+    calm = _calm(tmp_path, flag)
+    flag.touch()
+    fleet.add(2)
+    args = ("hazards", "in.jsonl", "--broker", server.url, "--params", _params(tmp_path, flag), "--chunk-size", "500")
+    done = _evalq(*args, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "1 record(s) have no result" in done.stderr
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["records"] == {"total": RECORDS, "scored": RECORDS - 1, "unscored": 0, "errors": 0, "dead": 1}
+    assert report["results"] == {"count": RECORDS - 1, "sum": sum(range(RECORDS)) - 1234}
+    assert report["faults"] == [{"where": "in.jsonl:1235", "reason": f"dead: {DEEDS[deed]}"}]
+    dead = {"record": "in.jsonl:1235", "id": "", "status": "dead", "reason": DEEDS[deed]}
+    assert _lines(tmp_path / "run") == [*_lines(calm)[:1234], dead, *_lines(calm)[1235:]]
+
+
+def test_dead_records_are_retried_alone(server: Server, fleet: Fleet, tmp_path: Path) -> None:
+    """Once nothing kills any more, `retry --errors` computes their two chunks and no other: the calm run's bytes."""
+    flag = tmp_path / "armed"
+    _write(tmp_path / "in.jsonl", {7: "kill", 1999: "kill"})
+    calm = _calm(tmp_path, flag)
+    flag.touch()
+    fleet.add(2)
+    args = ("hazards", "in.jsonl", "--broker", server.url, "--params", _params(tmp_path, flag), "--chunk-size", "100")
+    done = _evalq(*args, "--out", "run", "--allow-dead", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    before = info(tmp_path / "run")["progress"]
+    assert (before["chunks"], before["dead"]) == (20, 2)
+    again = _evalq("retry", "run", "--errors", "--broker", server.url, cwd=tmp_path)
+    assert again.returncode == 3, "still armed: dead again"
+    flag.unlink()
+    last = _evalq("retry", "run", "--errors", "--broker", server.url, cwd=tmp_path)
+    assert last.returncode == 0, last.stderr
+    same_answer(calm, tmp_path / "run")
+    assert info(tmp_path / "run")["progress"]["computed"] == 20 + 2 + 2
+    assert not list((tmp_path / "run").glob("parts.*")), "working files go once every record has its answer"
+    assert _evalq("retry", "run", "--errors", "--broker", server.url, cwd=tmp_path).returncode == 2
+
+
+def test_a_retry_needs_no_ledger_that_remembers(server: Server, fleet: Fleet, tmp_path: Path) -> None:
+    """The folder alone is enough, also inline."""
+    flag = tmp_path / "armed"
+    _write(tmp_path / "in.jsonl", {7: "kill"})
+    calm = _calm(tmp_path, flag)
+    flag.touch()
+    fleet.add(2)
+    args = ("hazards", "in.jsonl", "--broker", server.url, "--params", _params(tmp_path, flag), "--chunk-size", "100")
+    assert _evalq(*args, "--out", "run", cwd=tmp_path).returncode == 3
+    flag.unlink()
+    server.client.flushall()
+    done = _evalq("retry", "run", "--errors", "--inline", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    same_answer(calm, tmp_path / "run")
+
+
+def test_a_bug_is_not_blamed_on_a_record(server: Server, fleet: Fleet, tmp_path: Path) -> None:
+    """An exception ends the run with exit 3, the chunk's place and the exception's."""
+    _write(tmp_path / "in.jsonl", {3: "raise"})
+    fleet.add(1)
+    done = _evalq("hazards", "in.jsonl", "--broker", server.url, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "in.jsonl:1: ValueError: a bug (in evalq_hazards.py" in done.stderr

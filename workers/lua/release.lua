@@ -1,0 +1,9 @@
+-- Give back the leases of a worker that ends in good order: nothing died, so nothing is counted. ARGV: ttl, worker
+local released = 0
+for _, seq in ipairs(redis.call('HKEYS', KEYS[6])) do
+  if lease_of(seq).worker == ARGV[2] then
+    released = released + redis.call('HDEL', KEYS[6], seq)
+    redis.call('HDEL', KEYS[7], 'trying ' .. seq)
+  end
+end
+return released
