@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from evalcore.records.span import MAX_RECORD_BYTES
+from evalcore.records.span import MAX_RECORD_BYTES, place
 
 __all__ = ["Batch"]
 
@@ -23,13 +23,18 @@ class Batch(msgspec.Struct, frozen=True):
     """Whole records of one input.
 
     ``source`` is the input's name in faults, ``first_line`` the 1-based line ``data`` begins on, ``columns``
-    the header of a CSV (empty for JSONL).
+    the header of a CSV (empty for JSONL), ``members`` the files that the lines were gathered from, one each.
     """
 
     source: str
     first_line: int
     data: bytes
     columns: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+
+    def where(self, line: int) -> str:
+        """What a record on ``line`` is called: "<source>:<line>", or "<source>/<file>" where it was gathered."""
+        return place(self.source, line, self.members, self.first_line)
 
     def rows(self, fault: Report) -> Iterator[tuple[int, list[str]]]:
         """(line, fields) of each CSV row, as many fields as columns; blank rows are skipped.
