@@ -1,1 +1,1 @@
-"""Reading records: `inputs` finds, `spool` makes plain files, `cut` ends chunks, `batch` decodes one."""
+"""Reading records: `inputs` finds, `spool` makes plain files, `cut` ends chunks, `batch` and `lines` decode one."""

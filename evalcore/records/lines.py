@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from evalcore.records.batch import Batch
-from evalcore.scan.objects import RecordFault, read_object
+from evalcore.records.objects import RecordFault, read_object
 from evalcore.tally import Tally
 
 __all__ = ["Line", "read_lines"]
