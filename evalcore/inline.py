@@ -17,8 +17,9 @@ from evalcore.fold import Fold, InputSummary
 from evalcore.params import validate
 from evalcore.partial import decode, encode
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import discover, format_suffixes, read_columns, spool
+from evalcore.records.inputs import discover, format_suffixes, read_columns
 from evalcore.records.span import read_span
+from evalcore.records.spool import spool
 
 __all__ = ["Evaluation", "evaluate_files"]
 
@@ -47,9 +48,9 @@ def evaluate_files(
     """
     chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
     checked = validate(chosen.Params, params or {}, "params")
-    sources = discover([str(path) for path in paths], format_suffixes(chosen.format))
+    sources = discover([str(path) for path in paths], format_suffixes(chosen.format), chosen.gathers)
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
-        sources = [spool(source, Path(scratch)) for source in sources]
+        sources = [spool(source, Path(scratch), chosen.gather) for source in sources]
         fold = Fold(chosen, checked, len(sources))
         summaries: list[InputSummary] = []
         lines: list[bytes] = []
@@ -61,12 +62,13 @@ def evaluate_files(
                 if header:
                     columns = read_columns(header, source.name, chosen.columns)
                 for span in cutter.spans():
-                    batch = Batch(source.name, span.first_line, read_span(source.path, span), columns)
+                    data = read_span(source.path, span)
+                    batch = Batch(source.name, span.first_line, data, columns, span.of(source.members))
                     # By way of the wire, so that inline proves what a worker's answer would be.
                     outcome = decode(encode(chosen.evaluate(batch, checked)), chosen)
                     fold.add(index, outcome)
                     lines.extend(outcome.lines)
-            summaries.append(InputSummary(source.name, source.given, cutter.sha256))
+            summaries.append(InputSummary(source.name, source.given, cutter.sha256, source.members))
 
         def reopen(index: int) -> BinaryIO:
             return Path(sources[index].path).open("rb")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -46,8 +47,11 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return queue_name(self.priority, self.code_version)
 
 
-class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Chunk ``seq`` (from 0, over all inputs) of a run: a span of input number ``input``."""
+class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Chunk ``seq`` (from 0, over all inputs) of a run: a span of input number ``input``.
+
+    ``members`` are the files its lines were gathered from, where the input is a folder of them.
+    """
 
     seq: int
     input: int
@@ -56,11 +60,12 @@ class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_line: int
     records: int
     digest: str
+    members: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, seq: int, index: int, span: Span) -> Chunk:
-        """Chunk ``seq`` made of ``span`` of input ``index``."""
-        return cls(seq, index, span.start, span.end, span.first_line, span.records, span.digest)
+    def of(cls, seq: int, index: int, span: Span, members: Sequence[str] = ()) -> Chunk:
+        """Chunk ``seq`` made of ``span`` of input ``index``, which was gathered from ``members``."""
+        return cls(seq, index, span.start, span.end, span.first_line, span.records, span.digest, span.of(members))
 
     @property
     def span(self) -> Span:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from statistics import NormalDist
 from typing import Annotated
 
 import msgspec
 
-__all__ = ["ExactSum", "gini", "shannon_bits"]
+__all__ = ["ExactSum", "gini", "shannon_bits", "wilson"]
 
 # Every finite float is an integer multiple of 2**-1074, the smallest subnormal.
 _SCALE = 1074
@@ -86,3 +87,17 @@ def gini(values: Iterable[float]) -> float:
     n = len(ascending)
     weighted = math.fsum(i * x for i, x in enumerate(ascending, start=1))
     return 2 * weighted / (n * total) - (n + 1) / n
+
+
+def wilson(successes: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval (1927) for the share ``successes / of``: (low, high), both within [0, 1].
+
+    ``confidence`` is a probability in (0, 1). Raises ZeroDivisionError for a share of nothing.
+    """
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    share, weight = successes / of, 1 + z * z / of
+    middle = (share + z * z / (2 * of)) / weight
+    reach = z / weight * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    # At the ends the interval touches them exactly; floats would miss by a hair.
+    low = 0.0 if successes == 0 else max(0.0, middle - reach)
+    return low, 1.0 if successes == of else min(1.0, middle + reach)

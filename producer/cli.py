@@ -13,24 +13,9 @@ from typing import Any
 import click
 
 from evalcore.errors import EvalqError
+from producer.commands import MODULES, SUMMARIES
 
 __all__ = ["main"]
-
-_COMMANDS = {
-    "run": ("producer.commands.suite", "Several evaluations from one file, one run each."),
-    "demo": ("producer.commands.demo", "Everything on sample data made on the spot."),
-    "list": ("producer.commands.runs", "Runs in ./evalq-runs, and in the ledger with --broker."),
-    "status": ("producer.commands.runs", "How a run stands (the latest, if none is named)."),
-    "watch": ("producer.commands.runs", "Wait for a run and show its report."),
-    "resume": ("producer.commands.runs", "Go on with a run that was interrupted or killed."),
-    "pause": ("producer.commands.runs", "Stop a run for now."),
-    "retry": ("producer.commands.runs", "Try again what has no result in a finished run."),
-    "cancel": ("producer.commands.runs", "End a run for good."),
-    "report": ("producer.commands.runs", "Show or write a finished run's report again."),
-    "prune": ("producer.commands.runs", "Remove runs that ended long ago."),
-    "worker": ("producer.commands.worker", "Serve a broker's queues."),
-    "doctor": ("producer.commands.doctor", "Find what is wrong with an installation or a server."),
-}
 
 
 class _Lazy(click.Group):
@@ -39,13 +24,13 @@ class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         from evalcore import registry
 
-        return [*registry.names(), *_COMMANDS]
+        return [*registry.names(), *SUMMARIES]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         from evalcore import registry
 
-        if cmd_name in _COMMANDS:
-            command: click.Command = import_module(_COMMANDS[cmd_name][0]).COMMANDS[cmd_name]
+        if cmd_name in MODULES:
+            command: click.Command = import_module(MODULES[cmd_name]).COMMANDS[cmd_name]
             return command
         if cmd_name in registry.names():
             from producer.commands.evaluate import start_command
@@ -71,7 +56,7 @@ class _Lazy(click.Group):
         with formatter.section("Evaluations"):
             formatter.write_dl(rows)
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+            formatter.write_dl(list(SUMMARIES.items()))
 
 
 def _first_line(module: str) -> str:

@@ -52,7 +52,7 @@ class Collector:
         """
         job = self._job
         summaries = [
-            InputSummary(source.name, source.given, sha256)
+            InputSummary(source.name, source.given, sha256, source.members)
             for source, sha256 in zip(job.sources, seal.sha256, strict=True)
         ]
         with TemporaryDirectory(prefix="scratch-", dir=job.folder.path) as scratch:

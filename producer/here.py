@@ -9,7 +9,7 @@ from evalcore.errors import InputChanged
 from evalcore.evaluator import Batch
 from evalcore.partial import Partial, encode
 from evalcore.plan import Chunk
-from evalcore.records.span import read_span
+from evalcore.records.span import place, read_span
 from producer.collect import Collector
 from producer.job import Job
 from producer.planner import Planner
@@ -37,7 +37,7 @@ def read(job: Job, chunk: Chunk) -> bytes:
     """The chunk's bytes as this producer reads them. Raises InputChanged."""
     data = read_span(job.sources[chunk.input].path, chunk.span)
     if digest(data) != chunk.digest:
-        where = f"{job.sources[chunk.input].name}:{chunk.first_line}"
+        where = place(job.sources[chunk.input].name, chunk.first_line, chunk.members, chunk.first_line)
         reason = "not the bytes that were planned"
         raise InputChanged("an input changed while the run was reading it", [(where, reason)])
     return data
@@ -46,4 +46,5 @@ def read(job: Job, chunk: Chunk) -> bytes:
 def evaluate(job: Job, chunk: Chunk, data: bytes) -> Partial:
     """A chunk's answer, computed in this process."""
     planned = job.header.inputs[chunk.input]
-    return encode(job.evaluator.evaluate(Batch(planned.name, chunk.first_line, data, planned.columns), job.params))
+    batch = Batch(planned.name, chunk.first_line, data, planned.columns, chunk.members)
+    return encode(job.evaluator.evaluate(batch, job.params))

@@ -18,7 +18,8 @@ from evalcore.evaluator import Evaluator, Params, Request
 from evalcore.params import validate
 from evalcore.plan import Header, PlannedInput
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import Source, discover, format_suffixes, read_columns, spool
+from evalcore.records.inputs import Source, discover, format_suffixes, read_columns
+from evalcore.records.spool import spool
 from evalcore.version import code_version
 from producer.folder import Manifest, RunFolder
 
@@ -88,11 +89,11 @@ class Job:
         params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
         if not request.inputs:
             raise InputError("no input given: name files, folders, globs or - for standard input")
-        sources = discover(request.inputs, format_suffixes(evaluator.format))
+        sources = discover(request.inputs, format_suffixes(evaluator.format), evaluator.gathers)
         run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
         folder = RunFolder.create(_new_path(asked, evaluator.name, run))
         try:
-            sources = [_absolute(spool(source, folder.spool)) for source in sources]
+            sources = [_absolute(spool(source, folder.spool, evaluator.gather)) for source in sources]
             header = _header(run, evaluator, params, sources, asked)
             folder.note(
                 run=run,
@@ -189,6 +190,8 @@ def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Sourc
     spec = canonical_json([evaluator.name, evaluator.version, params.model_dump(mode="json"), asked.limit])
     parts = [asked.once, digest(spec)]
     for source in sources:
-        with open(source.path, "rb") as stream:
-            parts += [source.name, hashlib.file_digest(stream, "sha256").hexdigest()]
-    return f"{evaluator.name}-{digest(chr(0).join(parts).encode())[:16]}"
+        parts += [source.name, *source.members]
+        for path in source.files:
+            with open(path, "rb") as stream:
+                parts.append(hashlib.file_digest(stream, "sha256").hexdigest())
+    return f"{evaluator.name}-{digest(chr(0).join(parts).encode(errors='surrogateescape'))[:16]}"

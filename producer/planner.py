@@ -34,7 +34,7 @@ class Planner:
                 cutter.resume_after([chunk.span for chunk in old])
                 seq += len(old)
                 for span in cutter.spans():
-                    yield Chunk.of(seq, index, span)
+                    yield Chunk.of(seq, index, span, job.sources[index].members)
                     seq += 1
             self._sha256.append(cutter.sha256)
             left = None if left is None else left - cutter.records

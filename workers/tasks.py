@@ -66,10 +66,10 @@ class Worker:
         if isinstance(data, str):
             self._ledger.refuse(header.run, chunk.seq, epoch, data)
             return data
+        batch = Batch(planned.name, chunk.first_line, data, planned.columns, chunk.members)
         try:
             evaluator = registry.get(header.evaluator)
             params = _params(header.evaluator, msgspec.json.encode(header.params))
-            batch = Batch(planned.name, chunk.first_line, data, planned.columns)
             outcome = None if _suspicious(lease) else self._whole(evaluator, params, batch)
             if outcome is None:
                 outcome = self._by_pieces(evaluator, params, batch, header.run, chunk.seq)
@@ -78,8 +78,7 @@ class Worker:
             raise
         except Exception as error:  # a bug in an evaluator must end the run with a reason, not circle in the queue
             log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
-            place = f"{planned.name}:{chunk.first_line}"
-            self._ledger.close(header.run, "failed", f"{place}: {_brief(error)}")
+            self._ledger.close(header.run, "failed", f"{batch.where(chunk.first_line)}: {_brief(error)}")
             return "failed"
         return self._ledger.commit(header, chunk, epoch, answer, dead)
 

@@ -1,1 +1,1 @@
-"""Reading records: `inputs` finds and spools, `cut` decides where a chunk ends, `batch` decodes one chunk."""
+"""Reading records: `inputs` finds, `spool` makes plain files, `cut` ends chunks, `batch` and `lines` decode one."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from evalcore.records.span import MAX_RECORD_BYTES, Format
+from evalcore.records.span import MAX_RECORD_BYTES, Format, place
 
 __all__ = ["Batch"]
 
@@ -26,13 +26,18 @@ class Batch(msgspec.Struct, frozen=True):
     """Whole records of one input.
 
     ``source`` is the input's name in faults, ``first_line`` the 1-based line ``data`` begins on, ``columns``
-    the header of a CSV (empty for JSONL).
+    the header of a CSV (empty for JSONL), ``members`` the files that the lines were gathered from, one each.
     """
 
     source: str
     first_line: int
     data: bytes
     columns: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+
+    def where(self, line: int) -> str:
+        """What a record on ``line`` is called: "<source>:<line>", or "<source>/<file>" where it was gathered."""
+        return place(self.source, line, self.members, self.first_line)
 
     def rows(self, fault: Report) -> Iterator[tuple[int, list[str]]]:
         """(line, fields) of each CSV row, as many fields as columns; blank rows are skipped.
@@ -72,8 +77,11 @@ class Batch(msgspec.Struct, frozen=True):
         """Records ``first`` to ``last`` (exclusive) by themselves; ``ends`` are those of this batch."""
         start = ends[first - 1] if first else 0
         stop = ends[last - 1] if last else 0
-        line = self.first_line + self.data.count(b"\n", 0, start)
-        return Batch(self.source, line, self.data[start:stop], self.columns)
+        skipped = self.data.count(b"\n", 0, start)
+        part = Batch(self.source, self.first_line + skipped, self.data[start:stop], self.columns)
+        if not self.members:
+            return part
+        return msgspec.structs.replace(part, members=self.members[skipped : skipped + last - first])
 
     def _row_by_row(self, fault: Report) -> Iterator[tuple[int, list[str]]]:
         line, start = self.first_line, 0

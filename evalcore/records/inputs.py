@@ -4,128 +4,101 @@ from __future__ import annotations
 
 import csv
 import glob
-import gzip
 import os
-import shutil
-import sys
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
 from evalcore.errors import InputError
 from evalcore.records.batch import Batch
-from evalcore.records.span import BLOCK_BYTES, Format
+from evalcore.records.span import Format
 
-__all__ = ["Source", "discover", "spool"]
+__all__ = ["PACKED", "Source", "discover", "format_suffixes", "read_columns", "unpacked_name"]
 
 PACKED = (".gz", ".zst")
-_ZSTD_PIECE = 8 << 10  # what is unpacked of it at once is held in memory, and may be 30,000 times as much
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One input: its ``name`` in reports (unique in a run), the path as ``given``, and the ``path`` it is read from."""
+    """One input: its ``name`` in reports (unique in a run), the path as ``given``, and the ``path`` it is read from.
+
+    ``members`` are the files of a folder that is one input, a line each: `spool` gathers them.
+    """
 
     name: str
     given: str
     path: str
+    members: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of all that is read of it, before it is spooled."""
+        return [str(Path(self.path) / member) for member in self.members] if self.members else [self.path]
 
 
-def discover(given: Sequence[str], suffixes: Sequence[str]) -> list[Source]:
+def discover(given: Sequence[str], suffixes: Sequence[str], gathers: Sequence[str] = ()) -> list[Source]:
     """The inputs that ``given`` names, in its order; folders and globs are sorted by name.
 
-    A folder stands for its files with one of ``suffixes`` (also packed as .gz or .zst), "-" for standard input.
-    Names are base names; a second input of the same name gets "#2".
+    A folder stands for its files with one of ``suffixes`` (also packed as .gz or .zst), each an input; a folder of
+    files with one of ``gathers`` is itself one input. "-" is standard input. Names are base names; a second input of
+    the same name gets "#2".
 
-    Raises InputError for a file that does not exist, and for a folder or glob that matches nothing.
+    Raises InputError for a file that does not exist, for a folder or glob that matches nothing, and for a folder that
+    holds both kinds of files.
     """
     sources: dict[str, Source] = {}
-    for path in [path for item in given for path in _expand(item, suffixes)]:
-        base = name = "stdin" if path == "-" else _unpacked_name(Path(path).name)
-        number = 1
+    for source in [source for item in given for source in _expand(item, suffixes, gathers)]:
+        name, number = source.name, 1
         while name in sources:
             number += 1
-            name = f"{base}#{number}"
-        sources[name] = Source(name=name, given=path, path=path)
+            name = f"{source.name}#{number}"
+        sources[name] = msgspec.structs.replace(source, name=name)
     return list(sources.values())
 
 
-def _unpacked_name(name: str) -> str:
+def unpacked_name(name: str) -> str:
+    """A file's name without the ending of its packing."""
     return name.removesuffix(".gz").removesuffix(".zst")
 
 
-def _expand(item: str, suffixes: Sequence[str]) -> list[str]:
-    wanted = tuple(s + p for s in suffixes for p in ("", *PACKED))
+def _expand(item: str, suffixes: Sequence[str], gathers: Sequence[str]) -> list[Source]:
+    """What ``item`` stands for, with names that need not be unique yet."""
     if item == "-":
-        return [item]
+        return [Source("stdin", item, item)]
     if os.path.isdir(item):
-        found = sorted(str(p) for p in Path(item).iterdir() if p.name.endswith(wanted) and p.is_file())
-        if not found:
-            raise InputError("no input", [(item, f"the folder holds no file ending in {', '.join(suffixes)}")])
-        return found
+        return _in_folder(item, suffixes, gathers)
     if os.path.exists(item):
-        return [item]
+        return [_file(item)]
     found = sorted(path for path in glob.glob(item, recursive=True) if os.path.isfile(path))
     if not found:
         matches = "no file matches" if glob.has_magic(item) else "no such file"
         raise InputError("no input", [(item, matches)])
-    return found
+    return [_file(path) for path in found]
 
 
-def needs_spool(source: Source) -> bool:
-    """Whether ``source`` cannot be read by byte range as it stands."""
-    return source.path == "-" or source.path.endswith(PACKED)
+def _file(path: str) -> Source:
+    return Source(unpacked_name(Path(path).name), path, path)
 
 
-def spool(source: Source, folder: Path) -> Source:
-    """Copy standard input or a packed file into ``folder``, unpacked, so that it can be read by byte range.
-
-    Other sources come back as they are. Raises InputError when the packed data is damaged.
-    """
-    if not needs_spool(source):
-        return source
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / source.name
-    partial = target.with_name(target.name + ".partial")
-    try:
-        with partial.open("wb") as out:
-            _unpack(source.path, out)
-    except (OSError, EOFError, zlib.error) as error:
-        partial.unlink(missing_ok=True)
-        raise InputError("an input cannot be unpacked", [(source.given, str(error))]) from error
-    partial.replace(target)
-    return msgspec.structs.replace(source, path=str(target))
+def _in_folder(folder: str, suffixes: Sequence[str], gathers: Sequence[str]) -> list[Source]:
+    names = sorted(path.name for path in Path(folder).iterdir() if path.is_file())
+    inputs, members = ([name for name in names if name.endswith(_packable(ends))] for ends in (suffixes, gathers))
+    if inputs and members:
+        both = f"the folder holds {inputs[0]} and {members[0]}: name the files, or folders that hold one kind"
+        raise InputError("an input is ambiguous", [(folder, both)])
+    if not inputs and not members:
+        endings = ", ".join([*suffixes, *gathers])
+        raise InputError("no input", [(folder, f"the folder holds no file ending in {endings}")])
+    if members:
+        name = Path(os.path.normpath(folder)).name
+        # "." and ".." say nothing of the folder's name, and the name it has on this machine is not the report's.
+        return [Source("folder" if name in ("", "..") else name, folder, folder, tuple(members))]
+    return [_file(str(Path(folder) / name)) for name in inputs]
 
 
-def _unpack(path: str, out: BinaryIO) -> None:
-    if path == "-":
-        shutil.copyfileobj(sys.stdin.buffer, out, BLOCK_BYTES)
-    elif path.endswith(".gz"):
-        with gzip.open(path, "rb") as stream:
-            shutil.copyfileobj(stream, out, BLOCK_BYTES)
-    else:
-        _unpack_zstd(path, out)
-
-
-def _unpack_zstd(path: str, out: BinaryIO) -> None:
-    """Frame by frame: the library's own reader takes a file that was cut off for one that ends there."""
-    import zstandard  # only a packed input pays for it
-
-    frame = None
-    with open(path, "rb") as packed:
-        for piece in iter(lambda: packed.read(_ZSTD_PIECE), b""):
-            try:
-                while piece:
-                    frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                    out.write(frame.decompress(piece))
-                    piece, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
-            except zstandard.ZstdError as error:
-                raise OSError(str(error)) from error
-    if frame is not None:
-        raise EOFError("compressed file ended before its last frame did")
+def _packable(suffixes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(suffix + packing for suffix in suffixes for packing in ("", *PACKED))
 
 
 def read_columns(header: bytes, name: str, required: Sequence[str]) -> tuple[str, ...]:

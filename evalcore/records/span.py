@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-__all__ = ["BLOCK_BYTES", "BOM", "MAX_CHUNK_BYTES", "MAX_RECORD_BYTES", "Format", "Span", "read_span"]
+__all__ = ["BLOCK_BYTES", "BOM", "MAX_CHUNK_BYTES", "MAX_RECORD_BYTES", "Format", "Span", "place", "read_span"]
 
 Format = Literal["csv", "jsonl"]
 
@@ -31,6 +32,18 @@ class Span(msgspec.Struct, frozen=True):
     first_line: int
     records: int
     digest: str
+
+    def of(self, members: Sequence[str]) -> tuple[str, ...]:
+        """Those of ``members`` (a file for each line of the input) that its lines stand for."""
+        return tuple(members[self.first_line - 1 : self.first_line - 1 + self.records])
+
+
+def place(name: str, line: int, members: Sequence[str] = (), first_line: int = 1) -> str:
+    """What the record on ``line`` of input ``name`` is called: "<name>:<line>".
+
+    Where the lines from ``first_line`` on were gathered from files, it is "<name>/<file>"; ``members`` are the files.
+    """
+    return f"{name}/{members[line - first_line]}" if members else f"{name}:{line}"
 
 
 def read_span(path: str | os.PathLike[str], span: Span) -> bytes:

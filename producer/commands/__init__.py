@@ -1,1 +1,35 @@
 """The commands of evalq, a module for each group of them; imported when one of them is called."""
+
+from __future__ import annotations
+
+__all__ = ["MODULES", "SUMMARIES"]
+
+SUMMARIES = {
+    "run": "Several evaluations from one file, one run each.",
+    "demo": "Everything on sample data made on the spot.",
+    "list": "Runs in ./evalq-runs, and in the ledger with --broker.",
+    "status": "How a run (the latest, if none is named) stands.",
+    "watch": "Wait for a run (the latest, if none is named) and show its report.",
+    "resume": "Go on with a run (the latest, if none is named) that was interrupted or killed.",
+    "pause": "Stop a run (the latest, if none is named) for now: workers take no more of it until it is resumed.",
+    "retry": "Try again what has no result in a finished run (the latest, if none is named).",
+    "cancel": "End a run for good.",
+    "report": "Show or write the report of a finished run (the latest, if none is named) again.",
+    "prune": "Remove runs that ended long ago: folders in ./evalq-runs and, with --broker, what the ledger holds.",
+    "worker": "Serve a broker's queues.",
+    "doctor": "Find what is wrong with an installation, or with a server and its workers (--broker).",
+}
+"""What `evalq --help` says of each command that is no evaluation, in its order."""
+
+MODULES = {
+    name: f"producer.commands.{module}"
+    for module, names in {
+        "suite": ("run",),
+        "demo": ("demo",),
+        "runs": ("list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "prune"),
+        "worker": ("worker",),
+        "doctor": ("doctor",),
+    }.items()
+    for name in names
+}
+"""The module in whose COMMANDS a command is found."""

@@ -12,6 +12,7 @@ from evalcore import registry
 from evalcore.errors import EvalqError
 from evalcore.plan import QUEUE_CLASSES, queue_name
 from evalcore.version import __version__, code_version
+from producer.commands import SUMMARIES
 from producer.commands import options as shared
 
 __all__ = ["COMMANDS"]
@@ -80,7 +81,7 @@ def _doctor(**given: Any) -> int:
 _command = click.Command(
     "doctor",
     callback=_doctor,
-    help="Find what is wrong with this installation, or with a server and its workers (--broker).",
+    help=SUMMARIES["doctor"],
     params=[option for option in shared.place_options() if option.name in ("broker", "ledger", "settings")],
 )
 

@@ -12,6 +12,7 @@ import click
 from evalcore import registry
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import UsageError
+from producer.commands import SUMMARIES
 from producer.commands import options as shared
 from producer.commands.evaluate import refuse_dead, reporter_for, show
 from producer.folder import RunFolder
@@ -25,8 +26,8 @@ RUNS = Path("evalq-runs")
 _POLL_SECONDS = 0.2
 
 
-def _command(name: str, text: str, call: Callable[..., None], *options: click.Parameter) -> click.Command:
-    return click.Command(name, callback=call, help=text, params=list(options))
+def _command(name: str, call: Callable[..., None], *options: click.Parameter) -> click.Command:
+    return click.Command(name, callback=call, help=SUMMARIES[name], params=list(options))
 
 
 def _folders() -> list[Path]:
@@ -216,35 +217,14 @@ _shown = [option for option in _what if option.name in ("fmt", "outputs")]
 COMMANDS = {
     command.name: command
     for command in (
-        _command("list", "Runs in ./evalq-runs, and in the ledger with --broker.", _list, _json, *_servers),
-        _command("status", "How RUN (the latest) stands.", _status, _run, _json, *_servers),
-        _command("watch", "Wait for RUN (the latest) and show its report.", _watch, _run, *_where, *_what),
-        _command("resume", "Go on with RUN (the latest).", _resume, _run, *_where, *_what),
-        _command(
-            "pause",
-            "Stop RUN (the latest) for now: workers take no more of it until it is resumed.",
-            _pause,
-            _run,
-            *_servers,
-        ),
-        _command(
-            "retry",
-            "Try again what has no result in RUN (the latest), which is done.",
-            _retry,
-            _run,
-            _errors,
-            *_where,
-            *_what,
-        ),
-        _command(
-            "prune",
-            "Remove ended runs: their folders in ./evalq-runs and, with --broker, their ledger keys.",
-            _prune,
-            _older,
-            _dry,
-            *_servers,
-        ),
-        _command("report", "Show or write the report of RUN (the latest) again.", _report, _run, *_shown),
-        _command("cancel", "End RUN for good.", _cancel, click.Argument(["run"]), *_servers),
+        _command("list", _list, _json, *_servers),
+        _command("status", _status, _run, _json, *_servers),
+        _command("watch", _watch, _run, *_where, *_what),
+        _command("resume", _resume, _run, *_where, *_what),
+        _command("pause", _pause, _run, *_servers),
+        _command("retry", _retry, _run, _errors, *_where, *_what),
+        _command("cancel", _cancel, click.Argument(["run"]), *_servers),
+        _command("report", _report, _run, *_shown),
+        _command("prune", _prune, _older, _dry, *_servers),
     )
 }

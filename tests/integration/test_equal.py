@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from evalcore import registry
 from tests.integration.conftest import Calm
-from tests.integration.harness import Fleet, Server, evalq, same_answer
+from tests.integration.harness import Fleet, Server, evalq, running_fleet, same_answer
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "plan_agent_260224.csv"
 
@@ -53,9 +57,6 @@ def test_the_real_file_gives_one_report(tmp_path: Path, args: tuple[str, ...]) -
 
 def test_packed_and_piped_input_is_the_same_input(data: Path, calm: Calm, tmp_path: Path) -> None:
     """A .gz through workers has the file's records and digest."""
-    import gzip
-    import json
-
     packed = tmp_path / "small.csv.gz"
     packed.write_bytes(gzip.compress((data / "small.csv").read_bytes()))
     done = evalq("planagent", packed, "--out", tmp_path / "run", "--format", "none", cwd=tmp_path)
@@ -84,3 +85,42 @@ def test_several_files_are_one_run(data: Path, tmp_path: Path) -> None:
         done = evalq("planagent", "*.csv", *how, "--out", folder, "--format", "none", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     same_answer(tmp_path / "one", tmp_path / "other")
+
+
+def test_a_folder_of_a_record_a_file_is_one_answer(server: Server, tmp_path: Path) -> None:
+    """vs over a folder of JSON files: inline, here and there, over an embedded server, and over a fleet that has none
+    of the files; a broken file is named in all of them, and the same --once key is the same run."""
+    outputs = tmp_path / "here" / "outputs"
+    golden = write_singles(outputs)
+    shutil.copytree(outputs, tmp_path / "there" / "outputs")
+    (tmp_path / "elsewhere").mkdir()
+    with running_fleet(server.url, tmp_path / "elsewhere") as fleet:
+        fleet.add(1)
+        ways: dict[str, tuple[str, ...]] = {
+            "one": ("--outputs", "here/outputs", "--inline", "--once", "k"),
+            "two": ("--outputs", "there/outputs/", "--workers", "2", "--chunk-size", "7"),
+            "three": ("--outputs", str(outputs), "--broker", server.url, "--chunk-size", "11"),
+        }
+        for folder, args in ways.items():
+            done = evalq("vs", golden, *args, "--out", folder, "--format", "none", cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            assert "fault: outputs/FULL-01.9.json: no output: not JSON" in done.stderr
+    same_answer(tmp_path / "one", tmp_path / "two")
+    same_answer(tmp_path / "one", tmp_path / "three")
+    records = [json.loads(line) for line in (tmp_path / "one" / "records.jsonl").read_text().splitlines()]
+    files = sorted(path.name for path in outputs.iterdir())
+    assert [record["record"] for record in records] == [f"outputs/{name}" for name in files]
+    done = evalq("vs", golden, *ways["one"], "--out", "one", "--format", "json", cwd=tmp_path)
+    assert done.stdout.encode() == (tmp_path / "one" / "report.json").read_bytes(), done.stderr
+
+
+def write_singles(folder: Path) -> Path:
+    """The sample of vs as a file an output, in ``folder``, and a broken one; returns its golden set."""
+    folder.mkdir(parents=True)
+    request = registry.get("vs").sample(folder.parent, 90, 3)
+    assert request is not None
+    for line in Path(request.options["outputs"][0]).read_text().splitlines():
+        record = json.loads(line)
+        (folder / f"{record['case']}.{record['repeat']}.json").write_text(json.dumps(record["output"], indent=2))
+    (folder / "FULL-01.9.json").write_text("{")
+    return Path(request.inputs[0])

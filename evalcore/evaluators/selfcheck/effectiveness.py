@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from statistics import NormalDist
 from typing import Literal
 
 import msgspec
@@ -11,8 +9,9 @@ from pydantic import Field
 
 from evalcore.canonical import Json
 from evalcore.evaluator import Params
+from evalcore.stats import wilson
 
-__all__ = ["Confusion", "Targets", "effectiveness", "met", "wilson"]
+__all__ = ["Confusion", "Targets", "effectiveness", "met"]
 
 
 class Targets(Params):
@@ -49,17 +48,6 @@ class Confusion(msgspec.Struct):
         """Take in further counts."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(later, name))
-
-
-def wilson(successes: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval for a share, within [0, 1]. ZeroDivisionError for a share of nothing."""
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    share, weight = successes / of, 1 + z * z / of
-    middle = (share + z * z / (2 * of)) / weight
-    reach = z / weight * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
-    # At the ends the interval touches them exactly; floats would miss by a hair.
-    low = 0.0 if successes == 0 else max(0.0, middle - reach)
-    return low, 1.0 if successes == of else min(1.0, middle + reach)
 
 
 def met(low: float, high: float, target: float, bound: Literal["least", "most"]) -> str:

@@ -20,8 +20,8 @@ from evalcore.evaluators.selfcheck.protocol import SelfCheckResult
 from evalcore.evaluators.selfcheck.sample import write_records
 from evalcore.evaluators.selfcheck.signals import SIGNAL_LISTS
 from evalcore.evaluators.selfcheck.state import SelfCheckState
-from evalcore.scan.lines import Line, read_lines
-from evalcore.scan.objects import RecordFault
+from evalcore.records.lines import Line, read_lines
+from evalcore.records.objects import RecordFault
 
 __all__ = ["SelfCheck", "evaluator"]
 

@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
-from evalcore.scan.objects import typed
+from evalcore.records.objects import typed
 
 __all__ = [
     "Assumption",

@@ -16,8 +16,8 @@ import msgspec
 from evalcore.errors import ConfigError, UsageError
 from evalcore.evaluators.selfcheck.evidence import GoalBackwardResult, GoalPath
 from evalcore.evaluators.selfcheck.signals import search_pattern
+from evalcore.records.objects import RecordFault, read_object, typed
 from evalcore.scan import PatternRefused, Scanner
-from evalcore.scan.objects import RecordFault, read_object, typed
 
 __all__ = ["MAX_SEARCHED_BYTES", "resolve_command", "resolve_goals"]
 

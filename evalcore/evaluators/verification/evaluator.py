@@ -16,8 +16,8 @@ from evalcore.evaluators.verification.patterns import PATTERN_SETS
 from evalcore.evaluators.verification.sample import write_records
 from evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore, scorer
 from evalcore.evaluators.verification.state import Agreement, VerificationState
-from evalcore.scan.lines import Line, read_lines
-from evalcore.scan.objects import typed
+from evalcore.records.lines import Line, read_lines
+from evalcore.records.objects import typed
 
 __all__ = ["Verification", "evaluator"]
 

@@ -8,7 +8,6 @@ from evalcore.evaluators.vs.collapse import ModeCollapseReport, detect_mode_coll
 from evalcore.evaluators.vs.contract import ContractFault, contract_faults
 from evalcore.evaluators.vs.evaluator import VsEvaluator, evaluator
 from evalcore.evaluators.vs.golden import load_golden
-from evalcore.evaluators.vs.inputs import combine_outputs
 from evalcore.evaluators.vs.params import VsParams
 from evalcore.evaluators.vs.section import results_document
 from evalcore.evaluators.vs.state import VsState
@@ -27,7 +26,6 @@ __all__ = [
     "VsEvaluator",
     "VsParams",
     "VsState",
-    "combine_outputs",
     "contract_faults",
     "detect_mode_collapse",
     "evaluator",

@@ -13,15 +13,14 @@ from typing import Any
 import msgspec
 
 from evalcore.evaluators.vs.naming import join
+from evalcore.records.objects import deeper_than
 
 __all__ = ["MAX_DEPTH", "Malformed", "decode", "repeated_keys"]
 
 MAX_DEPTH = 200
 """Objects and lists inside one another; no agent's answer needs more."""
 
-_STRING = re.compile(rb'"[^"\\]*+(?:\\(?s:.)[^"\\]*+)*+(?:"|\Z)')
 _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class Malformed(ValueError):
@@ -30,7 +29,7 @@ class Malformed(ValueError):
 
 def decode(data: bytes) -> Any:
     """The JSON value in ``data``. Raises Malformed."""
-    if _too_deep(data):
+    if deeper_than(MAX_DEPTH, data):
         raise Malformed(f"nested deeper than {MAX_DEPTH} levels")
     try:
         return msgspec.json.decode(data)
@@ -44,17 +43,6 @@ def _reason(data: bytes, error: Exception) -> str:
     except UnicodeDecodeError as found:
         return f"not UTF-8: 0x{data[found.start]:02x} (byte {found.start})"
     return f"not JSON: {str(error).removeprefix('JSON is malformed: ')}"
-
-
-def _too_deep(data: bytes) -> bool:
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
-        return False
-    depth = 0
-    for bracket in _STRING.sub(b"", data).translate(None, _NOT_BRACKETS):
-        depth += 1 if bracket in b"[{" else -1
-        if depth > MAX_DEPTH:
-            return True
-    return False
 
 
 class _Object(dict[str, Any]):

@@ -11,7 +11,7 @@ import msgspec
 from evalcore.canonical import Json
 from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
 from evalcore.evaluators.vs.findings import REMEDIES
-from evalcore.evaluators.vs.inputs import combine_command, complete
+from evalcore.evaluators.vs.inputs import complete, output_line
 from evalcore.evaluators.vs.judge import Judgement, judge_for
 from evalcore.evaluators.vs.markdown import dashboard
 from evalcore.evaluators.vs.naming import shorten
@@ -56,25 +56,32 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     name = "vs"
     version = "1"
     summary = "Test agents' outputs against a golden set of verbalized-sampling cases, and find mode collapse."
+    gathers = (".json",)
     unit = "outputs"
     positional = "golden"
     demo_records = 1_500
     options = (
         Option(
-            ("--outputs",), "Recorded outputs: JSONL of {case, repeat, output}; may be repeated.", "path", many=True
+            ("--outputs",),
+            "Recorded outputs: JSONL of {case, repeat, output}, or a folder of JSON files; may be repeated.",
+            "path",
+            many=True,
         ),
         Option(("--registry",), "Agents and their levels, in place of the registry that comes along.", "path"),
         Option(("--all",), "Every case of the golden set (the default).", "bool"),
         Option(("--agent",), "Only the cases of this agent (its id or the number that it begins with)."),
         Option(("--level",), "Only the cases of this level.", choices=tuple(level.name for level in LEVELS)),
     )
-    commands = (combine_command,)
     Params = VsParams
     State = VsState
 
     def request(self, asked: Request) -> Request:
         """Read the golden set and the registry into params; the recorded outputs become the inputs."""
         return complete(asked)
+
+    def gather(self, name: str, data: bytes) -> bytes:
+        """One recorded output from a file of its own."""
+        return output_line(name, data)
 
     def evaluate(self, batch: Batch, params: VsParams) -> Outcome[VsState]:
         """Test every line of a chunk."""
@@ -84,7 +91,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
         for number, data in batch.lines():
             test = judge.test(data)
             gatherer.add(number, test)
-            lines.append(msgspec.json.encode(_line(f"{batch.source}:{number}", test)))
+            lines.append(msgspec.json.encode(_line(batch.where(number), test)))
             if test.status == "ERROR":
                 tally.errors += 1
                 faults.append((number, test.findings[0].issue))

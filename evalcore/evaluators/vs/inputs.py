@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from evalcore.errors import InputError, UsageError
-from evalcore.evaluator import Command, Option, Request
+from evalcore.errors import UsageError
+from evalcore.evaluator import Request
 from evalcore.evaluators.vs.agents import load_agents
 from evalcore.evaluators.vs.decoding import Malformed, decode
 from evalcore.evaluators.vs.golden import load_golden
 from evalcore.evaluators.vs.params import VsParams
 from evalcore.params import validate
-from evalcore.records.span import BOM
 
-__all__ = ["combine_command", "combine_outputs", "complete", "conformed_line"]
+__all__ = ["complete", "output_line"]
 
-_USE = "evalq vs GOLDEN --outputs FILE.jsonl"
+_USE = "evalq vs GOLDEN --outputs FILE.jsonl|FOLDER"
 _NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.json")
 
 
@@ -46,7 +42,7 @@ def complete(asked: Request) -> Request:
     params["level"] = options.get("level") or params.get("level") or ""
     if not validate(VsParams, params, str(asked.inputs[0])).selected():
         raise UsageError(f"{asked.inputs[0]} holds no case of --agent {params['agent']!r} --level {params['level']!r}")
-    return Request(inputs=[_readable(path) for path in outputs], params=params, options=options)
+    return Request(inputs=outputs, params=params, options=options)
 
 
 def _agent(asked: str, params: VsParams) -> str:
@@ -58,68 +54,20 @@ def _agent(asked: str, params: VsParams) -> str:
     return fitting[0] if fitting else ""
 
 
-def _readable(path: str) -> str:
-    folder = Path(path)
-    if folder.is_dir() and not any(folder.glob("*.jsonl*")) and any(folder.glob("*.json")):
-        raise UsageError(
-            f"{path} holds one .json file an output; first: evalq vs-combine --folder {path} --to outputs.jsonl"
-        )
-    return path
+def output_line(name: str, data: bytes) -> bytes:
+    """The content of the file ``name`` as one line ``{"case", "repeat", "output"}``, nothing in it altered.
 
-
-def combine_outputs(folder: Path, out: Path) -> int:
-    """Write the outputs in the .json files of ``folder`` to ``out`` as JSONL, sorted by name; returns how many lines.
-
-    A file holds ``{"case", "repeat", "output"}``, or the output alone and is then named ``CASE.REPEAT.json``,
-    ``CASE#REPEAT.json``, or ``CASE.json`` for repeat 0. One that is no JSON becomes a line with an ``error``, so
-    that it is counted. Raises InputError when there is no such file or one cannot be read.
+    A file holds such an object, or the output alone, and is then named ``CASE.REPEAT.json``, ``CASE#REPEAT.json``, or
+    ``CASE.json`` for repeat 0. One that is no JSON becomes a line with an ``error``.
     """
-    paths = sorted(path for path in folder.glob("*.json") if path.is_file())
-    if not paths:
-        raise InputError("no input", [(str(folder), "the folder holds no file ending in .json")])
-    with out.open("wb") as stream:
-        for path in paths:
-            stream.write(conformed_line(path.name, _bytes(path)) + b"\n")
-    return len(paths)
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes().removeprefix(BOM)
-    except OSError as error:
-        raise InputError("an output cannot be read", [(str(path), str(error.strerror))]) from None
-
-
-def conformed_line(name: str, data: bytes) -> bytes:
-    """The content of the file ``name`` as one line ``{"case", "repeat", "output"}``, nothing in it altered."""
     match = _NAME.fullmatch(name)
     case, repeat = (match["case"], int(match["repeat"] or 0)) if match else (name, 0)
     try:
         content = decode(data)
     except Malformed as error:
-        return msgspec.json.encode({"case": case, "repeat": repeat, "error": f"{name}: {error}"})
+        return msgspec.json.encode({"case": case, "repeat": repeat, "error": str(error)})
     compact = msgspec.json.format(data, indent=-1)
     if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):
         return compact
     head = msgspec.json.encode({"case": case, "repeat": repeat})
     return head[:-1] + b',"output":' + compact + b"}"
-
-
-def _combine(options: Mapping[str, Any]) -> str:
-    if not options.get("folder") or not options.get("to"):
-        raise UsageError("vs-combine needs --folder and --to")
-    count = combine_outputs(Path(options["folder"]), Path(options["to"]))
-    return f"{count} outputs in {options['to']}"
-
-
-combine_command = Command(
-    name="vs-combine",
-    help="Combine a folder of .json files, one output each, into one JSONL file for evalq vs --outputs.",
-    options=(
-        Option(
-            ("--folder",), "Folder of .json files: {case, repeat, output}, or outputs named CASE.REPEAT.json.", "path"
-        ),
-        Option(("--to",), "JSONL file to write."),
-    ),
-    call=_combine,
-)

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalcore.errors import InputError
-from evalcore.records.inputs import Source, discover, format_suffixes, needs_spool, read_columns, spool
+from evalcore.records import spool as spooling
+from evalcore.records.inputs import Source, discover, format_suffixes, read_columns
+from evalcore.records.spool import needs_spool, spool
 
 PLAIN = b'{"a": 1}\n' * 3000 + b'{"b": "' + os.urandom(3000).hex().encode() + b'"}'
 
@@ -164,6 +166,104 @@ def test_a_flipped_byte_never_changes_the_data_unseen(how: str, tmp_path: Path) 
         except InputError:
             continue
         assert Path(spooled.path).read_bytes() == PLAIN
+
+
+def plain_line(name: str, data: bytes) -> bytes:
+    """A file as a line: its name and size."""
+    return f"{name} {len(data)}".encode()
+
+
+@pytest.fixture
+def single(tmp_path: Path) -> Path:
+    """A folder of a record a file, one of them packed and one with a byte order mark."""
+    folder = tmp_path / "single"
+    folder.mkdir()
+    (folder / "b.json").write_bytes(b"\xef\xbb\xbf{}")
+    (folder / "B.json.gz").write_bytes(gzip.compress(b"[1,\n2]"))
+    (folder / "a.json").write_bytes(b"")
+    (folder / "a.txt").write_bytes(b"not asked for")
+    return folder
+
+
+def test_a_folder_of_gathered_files_is_one_input(single: Path, tmp_path: Path) -> None:
+    """A line a file in the order of their names, unpacked and without a byte order mark; the input is the folder."""
+    (source,) = discover([str(single)], (".jsonl",), (".json",))
+    assert (source.name, source.given, source.path) == ("single", str(single), str(single))
+    assert source.files == [str(single / name) for name in ("B.json.gz", "a.json", "b.json")]
+    spooled = spool(source, tmp_path / "scratch", plain_line)
+    assert Path(spooled.path).read_bytes() == b"B.json 6\na.json 0\nb.json 2\n"
+    assert spooled.members == ("B.json", "a.json", "b.json")
+    assert [path.name for path in (tmp_path / "scratch").iterdir()] == ["single"]
+
+
+def test_a_gathered_folder_has_a_name_that_no_machine_changes(
+    single: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its base name, with a number when it is not the first; "." and ".." are no names."""
+    monkeypatch.chdir(single)
+    given_paths = [str(single), f"{single}/", ".", "..", str(tmp_path / "x" / ".." / "single")]
+    (tmp_path / "x").mkdir()
+    (tmp_path / "c.json").touch()
+    found = names(discover(given_paths, (), (".json",)))
+    assert found == ["single", "single#2", "folder", "folder#2", "single#3"]
+
+
+def test_a_folder_of_both_kinds_is_ambiguous(single: Path) -> None:
+    """Neither kind is passed over in silence; an evaluator that gathers nothing sees one kind only."""
+    (single / "all.jsonl").touch()
+    with pytest.raises(InputError, match=r"single: the folder holds all\.jsonl and B\.json\.gz: name the files"):
+        discover([str(single)], (".jsonl",), (".json",))
+    assert names(discover([str(single)], (".jsonl",))) == ["all.jsonl"]
+    with pytest.raises(InputError, match=r"holds no file ending in \.csv, \.yaml"):
+        discover([str(single)], (".csv",), (".yaml",))
+
+
+def test_a_member_with_a_name_that_is_no_text_is_still_there(tmp_path: Path) -> None:
+    """Bytes outside UTF-8 are shown by number, for reports are UTF-8."""
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")).write_bytes(b"{}")
+    (source,) = discover([str(tmp_path)], (), (".json",))
+    spooled = spool(source, tmp_path / "scratch", plain_line)
+    assert spooled.members == ("\\xff.json",)
+    assert Path(spooled.path).read_bytes() == b"\\xff.json 2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("x.json.gz", b"not packed", "an input cannot be unpacked"),
+        ("x.json", b" " * ((1 << 20) + 1), "a record longer than 1 MiB"),
+        ("x.json", b" " * (1 << 20), "a record longer than 1 MiB"),
+    ],
+)
+def test_a_member_that_cannot_be_gathered_is_an_input_error(
+    name: str, data: bytes, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damaged, or too long as a file or as a line: the file is named, and nothing is left."""
+    monkeypatch.setattr(spooling, "MAX_RECORD_BYTES", 1 << 20)
+    (tmp_path / name).write_bytes(data)
+    (source,) = discover([str(tmp_path)], (), (".json",))
+    with pytest.raises(InputError) as caught:
+        spool(source, tmp_path / "scratch", lambda name, data: data + b"12345")
+    assert said in str(caught.value)
+    assert caught.value.faults[0][0] == str(tmp_path / name)
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_member_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    """The system's reason, with the file's path: it was there when the folder was listed."""
+    (tmp_path / "x.json").touch()
+    (source,) = discover([str(tmp_path)], (), (".json",))
+    (tmp_path / "x.json").unlink()
+    with pytest.raises(InputError, match=r"x\.json: No such file"):
+        spool(source, tmp_path / "scratch", plain_line)
+
+
+@pytest.mark.parametrize("line", [b"", b"  ", b"a\nb"])
+def test_a_gather_that_breaks_its_promise_is_found(line: bytes, single: Path, tmp_path: Path) -> None:
+    """No line or several would call every later record by another's file."""
+    (source,) = discover([str(single)], (), (".json",))
+    with pytest.raises(ValueError, match=r"B\.json\.gz: gathered to no line, or to several"):
+        spool(source, tmp_path / "scratch", lambda name, data: line)
 
 
 def test_a_header_gives_its_columns() -> None:

@@ -1,4 +1,4 @@
-"""Sums without rounding, against fractions; Gini and entropy, against slow and obvious computations."""
+"""Sums without rounding, against fractions; Gini, entropy and intervals, against slow and obvious computations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evalcore.stats import ExactSum, gini, shannon_bits
+from evalcore.stats import ExactSum, gini, shannon_bits, wilson
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 NUMBERS = FLOATS | st.integers(-(10**40), 10**40) | st.sampled_from([5e-324, -5e-324, 1.7976931348623157e308, -0.0, 0])
 LISTS = st.lists(NUMBERS, max_size=12)
+Z = 1.959963984540054
 
 
 def exact(values: Sequence[float]) -> Fraction:
@@ -213,3 +214,25 @@ def test_entropy_of_known_counts(counts: tuple[int, ...], want: float) -> None:
     """Among them the reference value of the specification."""
     assert shannon_bits(counts) == pytest.approx(want, abs=5e-6)
     assert math.copysign(1, shannon_bits(counts)) == 1
+
+
+@given(st.integers(1, 500), st.data())
+def test_wilson_is_the_root_of_the_score_equation(of: int, data: st.DataObject) -> None:
+    """At both ends |share - p| is z standard errors of p, which is how Wilson defined it."""
+    hits = data.draw(st.integers(0, of))
+    low, high = wilson(hits, of)
+    for p in (low, high):
+        assert 0 <= p <= 1
+        assert abs(hits / of - p) == pytest.approx(Z * math.sqrt(p * (1 - p) / of), abs=1e-9)
+    assert low <= hits / of <= high
+
+
+def test_wilson_gives_the_values_of_the_textbooks() -> None:
+    """0 and all of 10, and 7 of 10 (Newcombe 1998 lists such cases); a higher confidence is wider."""
+    for hits, interval in ((0, (0.0, 0.27753)), (10, (0.72247, 1.0)), (7, (0.39678, 0.89221))):
+        assert wilson(hits, 10) == pytest.approx(interval, abs=1e-5)
+    assert wilson(0, 10)[0] == 0
+    assert wilson(10, 10)[1] == 1
+    assert wilson(7, 10, 0.99)[0] < wilson(7, 10)[0]
+    with pytest.raises(ZeroDivisionError):
+        wilson(0, 0)

@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.evaluators.selfcheck.effectiveness import Confusion, Targets, effectiveness, met, wilson
-
-Z = 1.959963984540054
-
-
-@given(st.integers(1, 500), st.data())
-def test_wilson_is_the_root_of_the_score_equation(of: int, data: st.DataObject) -> None:
-    """At both ends |share - p| is z standard errors of p, which is how Wilson defined it."""
-    hits = data.draw(st.integers(0, of))
-    low, high = wilson(hits, of)
-    for p in (low, high):
-        assert 0 <= p <= 1
-        assert abs(hits / of - p) == pytest.approx(Z * math.sqrt(p * (1 - p) / of), abs=1e-9)
-    assert low <= hits / of <= high
-
-
-def test_wilson_gives_the_values_of_the_textbooks() -> None:
-    """0 and all of 10, and 7 of 10 (Newcombe 1998 lists such cases); a higher confidence is wider."""
-    for hits, interval in ((0, (0.0, 0.27753)), (10, (0.72247, 1.0)), (7, (0.39678, 0.89221))):
-        assert wilson(hits, 10) == pytest.approx(interval, abs=1e-5)
-    assert wilson(0, 10)[0] == 0
-    assert wilson(10, 10)[1] == 1
-    assert wilson(7, 10, 0.99)[0] < wilson(7, 10)[0]
-    with pytest.raises(ZeroDivisionError):
-        wilson(0, 0)
+from evalcore.evaluators.selfcheck.effectiveness import Confusion, Targets, effectiveness, met
+from evalcore.stats import wilson
 
 
 @pytest.mark.parametrize(

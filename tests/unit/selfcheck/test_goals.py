@@ -13,7 +13,7 @@ from evalcore.errors import ConfigError, UsageError
 from evalcore.evaluator import Batch
 from evalcore.evaluators.selfcheck import SelfCheckParams, evaluator, resolve_goals
 from evalcore.evaluators.selfcheck.goals import MAX_SEARCHED_BYTES
-from evalcore.scan.objects import RecordFault
+from evalcore.records.objects import RecordFault
 
 OUT = [
     ("/etc/passwd", "an absolute path"),

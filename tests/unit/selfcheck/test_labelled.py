@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.evaluators.selfcheck.evidence import read_record, scanned_text
-from evalcore.scan.objects import read_object
+from evalcore.records.objects import read_object
 from tests.unit.selfcheck.labelled_set import HALVES, LABELLED, LISTS, halves, measured, table
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "selfcheck-effectiveness.md"

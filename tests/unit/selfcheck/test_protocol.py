@@ -25,7 +25,7 @@ from evalcore.evaluators.selfcheck import (
     create_self_check_protocol,
     evaluator,
 )
-from evalcore.scan.objects import RecordFault
+from evalcore.records.objects import RecordFault
 from tests.unit.selfcheck import oracle
 from tests.unit.selfcheck.strategies import evidence, texts
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalcore.errors import ConfigError, InputError, UsageError
+from evalcore.errors import ConfigError, UsageError
 from evalcore.evaluator import Request
-from evalcore.evaluators.vs import combine_outputs, evaluator
-from evalcore.evaluators.vs.inputs import combine_command, conformed_line
+from evalcore.evaluators.vs import evaluator
+from evalcore.evaluators.vs.inputs import output_line
 from evalcore.evaluators.vs.params import VsParams
 from evalcore.evaluators.vs.sample import GOLDEN
 from evalcore.inline import evaluate_files
@@ -75,7 +76,7 @@ def test_params_with_a_golden_set_need_no_other() -> None:
     [
         ([], {"outputs": ["x"]}, "vs takes one golden set, not 0 files"),
         ([GOLDEN, GOLDEN], {"outputs": ["x"]}, "vs takes one golden set, not 2 files"),
-        ([GOLDEN], {}, "vs needs recorded outputs: evalq vs GOLDEN --outputs FILE.jsonl"),
+        ([GOLDEN], {}, "vs needs recorded outputs: evalq vs GOLDEN --outputs FILE.jsonl\\|FOLDER"),
         ([GOLDEN], {"outputs": ["x"], "all": True, "level": "Full"}, "--all goes with neither --agent nor --level"),
         ([GOLDEN], {"outputs": ["x"], "agent": "21"}, "no agent '21'; there are: 01-research-question-refiner"),
         ([GOLDEN], {"outputs": ["x"], "agent": "02", "level": "Light"}, "holds no case of --agent '02-theoretical"),
@@ -93,30 +94,62 @@ def test_wrong_params_are_found_before_the_golden_set_is_read() -> None:
         asked("missing.yaml", params={"collapse": {"shar": 1}}, outputs=["x"])
 
 
-def test_a_folder_of_json_files_becomes_lines(tmp_path: Path) -> None:
-    """Whole records, bare outputs named by case and repeat, and broken files: one line each, sorted by name."""
-    folder = tmp_path / "outputs"
-    folder.mkdir()
+def write_folder(folder: Path) -> Path:
+    """Whole records, bare outputs named by case and repeat, broken files, and some that are no outputs."""
+    folder.mkdir(parents=True)
     output = good_output("첫째")
     (folder / "a.json").write_text(json.dumps({"case": "E", "repeat": 4, "output": output}, indent=2))
     (folder / "F.2.json").write_text(json.dumps(output, indent=2), encoding="utf-8")
     (folder / "F#3.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(output).encode())
-    (folder / "L.json").write_text('{"agent_id": 1, "agent_id": 2}')
-    (folder / "L.1.json").write_text("{oops")
+    (folder / "F.4.json.gz").write_bytes(gzip.compress(json.dumps(output, indent=1).encode()))
+    (folder / "L.json").write_text('{"agent_id": 1,\n "agent_id": 2}')
+    (folder / "L.1.json").write_text("{\noops")
+    (folder / "L.2.json").write_bytes(b"")
+    (folder / "summary.json").write_text("[1, 2]")
     (folder / "notes.txt").write_text("not read")
-    target = tmp_path / "outputs.jsonl"
-    assert combine_outputs(folder, target) == 5
-    found = evaluate_files(evaluator, [target], PARAMS)
-    assert [(item["id"], item["status"]) for item in found.records()] == [
-        ("F#3", "PASSED"),
-        ("F#2", "PASSED"),
-        ("L#1", "ERROR"),
-        ("L#0", "FAILED"),
-        ("E#4", "PASSED"),
+    return folder
+
+
+def test_a_folder_of_json_files_is_one_input(tmp_path: Path) -> None:
+    """One record a file, in the order of their names, each called by its file; a broken one is never lost."""
+    found = evaluate_files(evaluator, [write_folder(tmp_path / "outputs")], PARAMS)
+    assert [(item["record"], item["id"], item["status"]) for item in found.records()] == [
+        ("outputs/F#3.json", "F#3", "PASSED"),
+        ("outputs/F.2.json", "F#2", "PASSED"),
+        ("outputs/F.4.json", "F#4", "PASSED"),
+        ("outputs/L.1.json", "L#1", "ERROR"),
+        ("outputs/L.2.json", "L#2", "ERROR"),
+        ("outputs/L.json", "L#0", "FAILED"),
+        ("outputs/a.json", "E#4", "PASSED"),
+        ("outputs/summary.json", None, "ERROR"),
     ]
-    lines = list(found.records())
-    assert lines[2]["issue"] == "no output: L.1.json: not JSON: object keys must be strings (byte 1)"
-    assert "agent_id: is given more than once" in lines[3]["faults"]
+    assert "agent_id: is given more than once" in list(found.records())[5]["faults"]
+    assert found.report["faults"] == [
+        {
+            "where": "outputs/L.1.json",
+            "reason": "no output: not JSON: object keys must be strings (byte 2)",
+        },
+        {"where": "outputs/L.2.json", "reason": "no output: not JSON: Input data was truncated"},
+        {"where": "outputs/summary.json", "reason": "case: 'summary' is not in the golden set"},
+    ]
+    assert [entry["name"] for entry in found.report["inputs"]] == ["outputs"]
+    assert found.report["records"]["total"] == 8
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_folder_gives_the_same_bytes_anywhere_and_cut_anyhow(tmp_path: Path, size: int) -> None:
+    """Neither the path to the folder nor the chunks its files fall into can be seen in report or records."""
+    here, there = (write_folder(tmp_path / name / "outputs") for name in ("here", "there"))
+    assert evaluate_files(evaluator, [here], PARAMS) == evaluate_files(evaluator, [there], PARAMS, chunk_size=size)
+
+
+def test_a_repeat_that_comes_twice_in_a_folder_is_left_out_by_its_file(tmp_path: Path) -> None:
+    """All files of a folder are one input, so its first output counts and the other is named."""
+    for name in ("F.0.json", "F.json"):
+        (tmp_path / name).write_text(json.dumps(good_output()))
+    found = evaluate_files(evaluator, [tmp_path], PARAMS)
+    assert [fault["where"] for fault in found.report["faults"]] == [f"{tmp_path.name}/F.json"]
+    assert found.report["records"]["scored"] == 1
 
 
 @pytest.mark.parametrize(
@@ -131,41 +164,4 @@ def test_a_folder_of_json_files_becomes_lines(tmp_path: Path) -> None:
 )
 def test_names_of_bare_outputs(name: str, case: str, repeat: int) -> None:
     """The part before the last point or number sign is the case, what follows the repeat."""
-    assert json.loads(conformed_line(name, b"[1]")) == {"case": case, "repeat": repeat, "output": [1]}
-
-
-def test_a_folder_without_json_is_an_error(tmp_path: Path) -> None:
-    """It says what is missing, and an unreadable file says why."""
-    with pytest.raises(InputError, match=r"the folder holds no file ending in \.json"):
-        combine_outputs(tmp_path, tmp_path / "x.jsonl")
-
-
-def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's reason stands beside the path."""
-    (tmp_path / "F.json").write_text("{}")
-
-    def refuse(path: Path) -> bytes:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    with pytest.raises(InputError, match="Permission denied"):
-        combine_outputs(tmp_path, tmp_path / "x.jsonl")
-
-
-def test_a_folder_of_json_files_given_as_outputs_names_the_command(tmp_path: Path) -> None:
-    """Until combined it cannot be cut; the message is the way."""
-    (tmp_path / "F.0.json").write_text("{}")
-    with pytest.raises(UsageError, match=f"evalq vs-combine --folder {tmp_path} --to outputs.jsonl"):
-        asked(GOLDEN, outputs=[tmp_path])
-    (tmp_path / "real.jsonl").write_text("{}")
-    assert asked(GOLDEN, outputs=[tmp_path]).inputs == [str(tmp_path)]
-
-
-def test_the_command_combines(tmp_path: Path) -> None:
-    """It says how many outputs are where, and needs both options."""
-    (tmp_path / "F.0.json").write_text("{}")
-    target = tmp_path / "all.jsonl"
-    assert combine_command.call({"folder": str(tmp_path), "to": str(target)}) == f"1 outputs in {target}"
-    assert combine_command in evaluator.commands
-    with pytest.raises(UsageError, match="vs-combine needs --folder and --to"):
-        combine_command.call({"folder": str(tmp_path), "to": None})
+    assert json.loads(output_line(name, b"[1]")) == {"case": case, "repeat": repeat, "output": [1]}

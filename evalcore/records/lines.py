@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from evalcore.records.batch import Batch
-from evalcore.scan.objects import RecordFault, read_object
+from evalcore.records.objects import RecordFault, read_object
 from evalcore.tally import Tally
 
 __all__ = ["Line", "read_lines"]
@@ -42,7 +42,7 @@ def read_lines(batch: Batch, read: Callable[[dict[str, Any]], R], tally: Tally) 
     Broken lines are counted in ``tally`` and listed among its faults.
     """
     for number, data in batch.lines():
-        where, given = f"{batch.source}:{number}", None
+        where, given = batch.where(number), None
         try:
             given = read_object(data)
             line = Line(where, _id(given, number), read(given))

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-__all__ = ["RecordFault", "read_object", "typed"]
+__all__ = ["RecordFault", "deeper_than", "read_object", "typed"]
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ def _decoded(line: bytes) -> Any:
         return _DECODER.decode(text)
     except (_Repeated, RecursionError, ValueError) as error:
         # Before all else: how deep a decoder gets depends on its caller, and the reason must not.
-        if _too_deep(line):
+        if deeper_than(MAX_DEPTH, line):
             raise RecordFault("$", _TOO_DEEP) from None
         raise _fault(text, error) from None
 
@@ -75,11 +75,14 @@ def _fault(text: str, error: Exception) -> RecordFault:
     return RecordFault("$", "not JSON: NaN, an infinity, or a number of thousands of digits")
 
 
-def _too_deep(line: bytes) -> bool:
+def deeper_than(limit: int, data: bytes) -> bool:
+    """Whether objects and lists nest more than ``limit`` deep in ``data``, JSON or not; those in strings don't."""
+    if data.count(b"[") + data.count(b"{") <= limit:
+        return False
     depth = 0
-    for token in _BRACKETS.finditer(line):
-        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token[0], 0)
-        if depth > MAX_DEPTH:
+    for bracket in _STRING.sub(b"", data).translate(None, _NOT_BRACKETS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > limit:
             return True
     return False
 
@@ -117,7 +120,8 @@ def _no_constant(name: str) -> NoReturn:
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 _PAIRS_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_no_constant)
-_BRACKETS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def _repeated_key(value: Any) -> str:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.evaluator import Batch, Tally
-from evalcore.scan.lines import read_lines
-from evalcore.scan.objects import MAX_DEPTH, RecordFault, read_object, typed
+from evalcore.records.lines import read_lines
+from evalcore.records.objects import MAX_DEPTH, RecordFault, deeper_than, read_object, typed
 
 BROKEN = {
     b'{"a": "\xff"}': "$: not UTF-8: byte 0xff at 7",
@@ -63,6 +63,17 @@ def test_whole_objects_come_back_as_they_are(value: dict[str, Any], escaped: boo
     """Any JSON object, with its characters escaped or plain, and pairs of surrogates as one character."""
     line = json.dumps(value, ensure_ascii=escaped).encode()
     assert read_object(line) == value
+
+
+@pytest.mark.parametrize("limit", [1, 3, 200])
+def test_only_nesting_outside_strings_is_depth(limit: int) -> None:
+    """Also in what is no JSON: neither brackets side by side, nor in a string that is never closed, are nested."""
+    assert deeper_than(limit, b"[" * (limit + 1))
+    assert deeper_than(limit, b'{"a":' * (limit + 1))
+    assert not deeper_than(limit, b"[" * limit + b"]" * limit)
+    assert not deeper_than(limit, b"[]" * 300 + b"]" * 300)
+    for end in (b'"', b"", b"\\", b'\\"'):
+        assert not deeper_than(limit, b'["' + b"[" * 300 + end)
 
 
 @pytest.mark.parametrize("depth", [1, MAX_DEPTH - 1, MAX_DEPTH])

@@ -1,0 +1,120 @@
+"""Making every input one plain file to cut: standard input, packed files, and folders of a record a file."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+import msgspec
+
+from evalcore.errors import InputError
+from evalcore.records.inputs import PACKED, Source, unpacked_name
+from evalcore.records.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
+
+__all__ = ["needs_spool", "spool"]
+
+Gather = Callable[[str, bytes], bytes]
+_ZSTD_PIECE = 8 << 10  # what is unpacked of it at once is held in memory, and may be 30,000 times as much
+
+
+def needs_spool(source: Source) -> bool:
+    """Whether ``source`` cannot be read by byte range as it stands."""
+    return os.path.isdir(source.path) or source.path == "-" or source.path.endswith(PACKED)
+
+
+def spool(source: Source, folder: Path, gather: Gather | None = None) -> Source:
+    """Copy standard input or a packed file into ``folder``, unpacked, so that it can be read by byte range.
+
+    Of a source with members, ``gather`` (see `Evaluator.gather`) makes one file of as many lines. Other sources come
+    back as they are. Raises InputError when packed data is damaged, or a member cannot be read.
+    """
+    if not needs_spool(source):
+        return source
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / source.name
+    partial = target.with_name(target.name + ".partial")
+    try:
+        with partial.open("wb") as out:
+            if gather is not None and source.members:
+                for path in source.files:
+                    out.write(_gathered(path, gather) + b"\n")
+            else:
+                _unpacked(source.path, out)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    partial.replace(target)
+    return msgspec.structs.replace(source, path=str(target), members=tuple(map(_shown, source.members)))
+
+
+def _shown(member: str) -> str:
+    """A member's name in reports: whatever it was packed in, and whatever bytes its name has."""
+    return unpacked_name(os.fsencode(member).decode(errors="backslashreplace"))
+
+
+def _gathered(path: str, gather: Gather) -> bytes:
+    """The line that stands for the file at ``path``. Raises InputError."""
+    data = _content(path)
+    line = gather(_shown(Path(path).name), data.removeprefix(BOM)) if len(data) <= MAX_RECORD_BYTES else data
+    if len(line) > MAX_RECORD_BYTES:
+        raise InputError("an input cannot be gathered", [(path, f"a record longer than {MAX_RECORD_BYTES >> 20} MiB")])
+    if b"\n" in line or not line.strip():
+        raise ValueError(f"{path}: gathered to no line, or to several")
+    return line
+
+
+def _content(path: str) -> bytes:
+    """The bytes of a member, unpacked; of one that is too long as many as show it. Raises InputError."""
+    if path.endswith(PACKED):
+        with TemporaryFile() as out:
+            _unpacked(path, out)
+            out.seek(0)
+            return out.read(MAX_RECORD_BYTES + 1)
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(MAX_RECORD_BYTES + 1)
+    except OSError as error:
+        raise InputError("an input cannot be read", [(path, str(error.strerror))]) from error
+
+
+def _unpacked(path: str, out: BinaryIO) -> None:
+    """Write the bytes at ``path`` to ``out``, unpacked. Raises InputError."""
+    try:
+        _unpack(path, out)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError("an input cannot be unpacked", [(path, str(error))]) from error
+
+
+def _unpack(path: str, out: BinaryIO) -> None:
+    if path == "-":
+        shutil.copyfileobj(sys.stdin.buffer, out, BLOCK_BYTES)
+    elif path.endswith(".gz"):
+        with gzip.open(path, "rb") as stream:
+            shutil.copyfileobj(stream, out, BLOCK_BYTES)
+    else:
+        _unpack_zstd(path, out)
+
+
+def _unpack_zstd(path: str, out: BinaryIO) -> None:
+    """Frame by frame: the library's own reader takes a file that was cut off for one that ends there."""
+    import zstandard  # only a packed input pays for it
+
+    frame = None
+    with open(path, "rb") as packed:
+        for piece in iter(lambda: packed.read(_ZSTD_PIECE), b""):
+            try:
+                while piece:
+                    frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                    out.write(frame.decompress(piece))
+                    piece, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+            except zstandard.ZstdError as error:
+                raise OSError(str(error)) from error
+    if frame is not None:
+        raise EOFError("compressed file ended before its last frame did")

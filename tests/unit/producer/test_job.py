@@ -1,0 +1,37 @@
+"""A job from its request to its plan, and again from its folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalcore import registry
+from evalcore.evaluator import Request
+from evalcore.plan import Chunk, from_wire, to_wire
+from producer.folder import RunFolder
+from producer.job import Asked, Job
+from producer.planner import Planner
+from tests.unit.vs.helpers import PARAMS, good_output
+
+
+def test_a_job_on_a_folder_of_files_is_planned_alike_when_it_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each chunk names its own files, over the wire too; the folder itself is not read a second time."""
+    monkeypatch.chdir(tmp_path)
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    for repeat in range(5):
+        (outputs / f"F.{repeat}.json").write_text(json.dumps(good_output(), indent=1))
+    begun = Job.start(registry.get("vs"), Request(["outputs"], PARAMS, {}), Asked(chunk_size=2))
+    chunks = list(Planner(begun).chunks())
+    (outputs / "F.0.json").unlink()
+    again = Job.load(RunFolder(begun.folder.path))
+    assert list(Planner(again).chunks()) == chunks == [from_wire(to_wire(chunk), Chunk) for chunk in chunks]
+    assert [chunk.members for chunk in chunks] == [
+        ("F.0.json", "F.1.json"),
+        ("F.2.json", "F.3.json"),
+        ("F.4.json",),
+    ]
