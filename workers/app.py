@@ -6,19 +6,20 @@ from typing import Any
 
 from celery import Celery
 from kombu.entity import Exchange, Queue
+from kombu.transport import TRANSPORT_ALIASES
 
 from evalcore.plan import QUEUE_CLASSES, queue_name
 from evalcore.version import code_version
-from workers.connect import KEEPALIVE, celery_url, is_redis
+from workers.connect import KEEPALIVE, SCHEME, celery_url, is_redis
 from workers.settings import Settings
+from workers.transport import Transport
 
-__all__ = ["TASK", "make_app"]
-
-TASK = "evalq.evaluate"
+__all__ = ["make_app"]
 
 
 def make_app(settings: Settings) -> Celery:
     """A Celery application for these settings, without any task: a producer only sends to TASK."""
+    TRANSPORT_ALIASES[SCHEME] = f"{Transport.__module__}:{Transport.__qualname__}"
     app = Celery("evalq", set_as_current=False)
     app.conf.update(_configuration(settings))
     return app
@@ -67,6 +68,6 @@ def _transport(settings: Settings) -> dict[str, Any]:
         "unacked_restore_throttle": 1,
         "queue_order_strategy": "priority",
     }
-    if not celery_url(settings.broker).startswith("redis+socket"):
+    if "+socket://" not in celery_url(settings.broker):
         options |= KEEPALIVE
     return options

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 import redis
 from kombu.exceptions import OperationalError
 
-from evalcore.errors import BrokerUnreachable
-from workers.app import TASK, make_app
+from evalcore.errors import BrokerUnreachable, WireError
+from workers.app import make_app
 from workers.connect import connect, is_redis, redacted
+from workers.hints import TASK, read_hint
 from workers.settings import Settings
 
 __all__ = ["Broker"]
@@ -64,7 +64,7 @@ class Broker:
 
 def _seq_of(message: bytes, run: str) -> int | None:
     try:
-        name, seq, *_ = json.loads(message)["headers"]["id"].split("/")
-        return int(seq) if name == run else None
-    except (ValueError, KeyError, TypeError):
+        _, hint = read_hint(message)
+    except WireError:  # whoever takes it out drops it, and says so
         return None
+    return hint.seq if hint.run == run else None

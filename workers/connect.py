@@ -11,7 +11,7 @@ import redis
 from evalcore.errors import BrokerUnreachable, ConfigError
 from workers.settings import Settings
 
-__all__ = ["KEEPALIVE", "celery_url", "connect", "is_redis", "redacted"]
+__all__ = ["KEEPALIVE", "SCHEME", "celery_url", "connect", "is_redis", "redacted"]
 
 # A peer that is cut off (packets dropped, not refused) is noticed within about 15 s, on idle connections too.
 _PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
@@ -22,6 +22,8 @@ KEEPALIVE: dict[str, Any] = {
     },
 }
 
+SCHEME = "evalq-redis"
+"""The name of evalq's own transport in Celery's URLs; kombu's stays what it is for others in the same process."""
 _REDIS = ("redis", "rediss", "unix", "redis+socket", "valkey", "valkeys")
 _OTHER = ("amqp", "amqps", "pyamqp")
 
@@ -35,8 +37,12 @@ def is_redis(url: str) -> bool:
 
 
 def celery_url(url: str) -> str:
-    """``url`` in Celery's spelling."""
-    return _respelled(url, {"unix": "redis+socket", "valkey": "redis", "valkeys": "rediss"})
+    """``url`` in Celery's spelling; a Redis is reached by way of `workers.transport`."""
+    if urlsplit(url).scheme in ("rediss", "valkeys") and "ssl_cert_reqs=" not in url:
+        # For kombu a URL that asks for no check of the server's certificate asks for no TLS at all.
+        url += ("&" if urlsplit(url).query else "?") + "ssl_cert_reqs=required"
+    plain, socket = {"redis", "rediss", "valkey", "valkeys"}, {"unix", "redis+socket"}
+    return _respelled(url, dict.fromkeys(plain, SCHEME) | dict.fromkeys(socket, f"{SCHEME}+socket"))
 
 
 def connect(url: str, settings: Settings) -> redis.Redis:

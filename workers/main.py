@@ -12,15 +12,17 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import redis
 from celery.exceptions import SecurityWarning
 
 from evalcore import registry
 from evalcore.errors import EvalqError
 from evalcore.version import code_version
-from workers.app import TASK, make_app
+from workers.app import make_app
 from workers.broker import Broker
 from workers.connect import connect
+from workers.hints import TASK, Hint
 from workers.isolation import Limits
 from workers.ledger import Ledger
 from workers.reconciler import Reconciler
@@ -87,11 +89,13 @@ def _app(settings: Settings, name: str) -> Any:
         return here[pid]
 
     @app.task(name=TASK, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # Celery is untyped
-    def evaluate(run: str, seq: int, epoch: int) -> None:
-        if not (type(run) is str and type(seq) is int and type(epoch) is int and len(run) <= 64):
-            log.warning("a message that evalq did not write was dropped")
+    def evaluate(run: object, seq: object, epoch: object) -> None:
+        try:  # a broker other than Redis delivers without `workers.transport`
+            hint = msgspec.convert([run, seq, epoch], Hint)
+        except msgspec.ValidationError as error:
+            log.warning("a message that evalq did not write was dropped: %s", error)
             return
-        worker().evaluate(run, seq, epoch)
+        worker().evaluate(hint.run, hint.seq, hint.epoch)
 
     return app
 

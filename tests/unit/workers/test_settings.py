@@ -55,8 +55,10 @@ def test_a_missing_file_is_an_error() -> None:
 
 def test_urls_are_spelled_for_celery() -> None:
     """The spellings people use become the ones Celery wants; others are refused, passwords are hidden."""
-    assert celery_url("unix:///tmp/s") == "redis+socket:///tmp/s"
-    assert celery_url("valkey://h:1/0") == "redis://h:1/0"
+    assert celery_url("unix:///tmp/s") == "evalq-redis+socket:///tmp/s"
+    assert celery_url("valkey://h:1/0") == "evalq-redis://h:1/0"
+    assert celery_url("rediss://h:1/0") == "evalq-redis://h:1/0?ssl_cert_reqs=required", "never TLS without a check"
+    assert celery_url("rediss://h:1/0?ssl_cert_reqs=none") == "evalq-redis://h:1/0?ssl_cert_reqs=none", "unless asked"
     assert is_redis("rediss://h")
     assert not is_redis("amqp://h")
     with pytest.raises(ConfigError, match="unknown kind"):

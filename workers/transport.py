@@ -1,0 +1,64 @@
+"""kombu's Redis transport, made to survive what others put into its queues.
+
+kombu parses whatever lies in a queue, in the worker's main process, and ends the worker over what it cannot parse.
+Here an item is checked as it leaves the connection, size first; what is no hint is dropped with a line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from kombu.transport import redis as stock
+
+from evalcore.errors import WireError
+from workers.hints import MAX_HINT_BYTES, rewritten
+
+__all__ = ["Transport"]
+
+log = logging.getLogger("evalq.worker")
+
+
+class QoS(stock.QoS):
+    """Messages that are out, which kombu keeps in a hash until they are acknowledged."""
+
+    def restore_by_tag(self, tag: Any, client: Any = None, leftmost: bool = False) -> None:
+        """Put an unacknowledged message back into its queue; what cannot be read is forgotten, not tried for ever."""
+        with self.channel.conn_or_acquire(client) as connection:
+            size = connection.hstrlen(self.unacked_key, tag)
+        try:
+            if size > 2 * MAX_HINT_BYTES:
+                raise ValueError(f"{size} bytes")
+            super().restore_by_tag(tag, client=client, leftmost=leftmost)  # type: ignore[no-untyped-call]  # kombu's
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            log.warning("an unacknowledged message that evalq did not write was dropped: %.200r", error)
+            self._remove_from_indices(tag).execute()  # type: ignore[no-untyped-call]  # kombu's
+
+
+class Channel(stock.Channel):
+    """A channel to whose consumers only hints come through."""
+
+    QoS = QoS
+
+    def _create_client(self, asynchronous: bool = False) -> Any:
+        client = super()._create_client(asynchronous)  # type: ignore[no-untyped-call]  # kombu's
+        client.set_response_callback("BRPOP", self._only_hints)
+        return client
+
+    def _only_hints(self, answer: Any, **options: Any) -> tuple[bytes, bytes] | None:
+        """BRPOP's answer with the item's envelope written anew; for an item that is no hint, as if none had come."""
+        if not answer:
+            return None
+        queue, item = answer
+        name = queue.decode().rsplit(self.sep, 1)[0]
+        try:
+            return queue, rewritten(item, name)
+        except WireError as error:
+            log.warning("a message that evalq did not write was dropped from %s: %s", name, error)
+            return None
+
+
+class Transport(stock.Transport):
+    """The transport that `workers.app` names to kombu as SCHEME."""
+
+    Channel = Channel
