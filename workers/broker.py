@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import redis
-from kombu.exceptions import OperationalError
+from kombu.exceptions import KombuError
 
 from evalcore.errors import BrokerUnreachable, WireError
 from workers.app import make_app
@@ -41,7 +41,7 @@ class Broker:
                     self._app.send_task(
                         TASK, args=(run, seq, epoch), task_id=task_id, producer=producer, queue=queue, retry=False
                     )
-        except (OperationalError, redis.RedisError, OSError) as error:
+        except (KombuError, redis.RedisError, OSError) as error:
             raise BrokerUnreachable(f"the broker at {redacted(self._settings.broker)} is lost: {error}") from error
 
     def waiting(self, queue: str, run: str) -> set[int] | int:
