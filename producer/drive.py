@@ -267,7 +267,7 @@ class Driver:
     def _hand_over(self) -> bool:
         """See whether workers can read the input; where they cannot, leave it with the ledger, or refuse to leave."""
         deadline = time.monotonic() + EVIDENCE_SECONDS
-        while not (refused := (look := self._ledger.look(self._job.run)).refused):
+        while not (look := self._ledger.look(self._job.run)).refused:
             if look.progress.committed or not self._fleet() or time.monotonic() > deadline:
                 return True
             time.sleep(IDLE_SECONDS)
@@ -280,9 +280,8 @@ class Driver:
                 self._ledger.close(self._job.run, "cancelled", reason)
                 self._job.folder.note(state="cancelled")
                 raise UsageError(f"--detach is refused: {reason}: give workers a --root that has it, or stay attached")
-        for seq, blob in blobs.items():
-            self._ledger.supply(self._job.run, seq, blob, publish=seq in refused)
-        self._broker.publish(self._job.header.queue, self._job.run, self._epoch, sorted(refused))
+        wanted = [seq for seq, blob in blobs.items() if self._ledger.supply(self._job.run, seq, blob, publish=False)]
+        self._broker.publish(self._job.header.queue, self._job.run, self._epoch, wanted)
         return True
 
     def _patiently(self, step: Callable[[], bool]) -> bool:

@@ -144,9 +144,9 @@ class Ledger:
         return [int(s) for s in self._run("mark", header.run, WORKERS, TOTALS, _label(header), *flat)]
 
     def supply(self, run: str, seq: int, blob: bytes, *, publish: bool = True) -> bool:
-        """Give a chunk's packed bytes; False when it was committed meanwhile.
+        """Give a chunk's packed bytes; returns whether its message is to be sent now.
 
-        ``publish``: its message goes out now, as after a refusal; otherwise when its turn comes.
+        It is where ``publish`` asks for it or the chunk was refused, unless it was committed meanwhile.
         """
         return bool(self._run("supply", run, seq, blob, int(publish)))
 

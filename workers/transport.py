@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import redis
 from kombu.transport import redis as stock
 
 from evalcore.errors import WireError
@@ -62,3 +63,5 @@ class Transport(stock.Transport):
     """The transport that `workers.app` names to kombu as SCHEME."""
 
     Channel = Channel
+    # A server that is full, or cannot write to its disk, refuses kombu its bookkeeping: no reason to end.
+    connection_errors = (*stock.Transport.connection_errors, redis.ResponseError)

@@ -1,0 +1,298 @@
+"""What operators do to a running system: full servers, restarts, drains, pauses, other versions, two queues."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from evalcore.evaluators.planagent.sample import write_rows
+from tests.integration.conftest import MID_ROWS, Calm
+from tests.integration.harness import (
+    EVALQ,
+    HAZARDS,
+    Fleet,
+    Server,
+    clean_environment,
+    committed,
+    evalq,
+    info,
+    running_fleet,
+    running_server,
+    same_answer,
+    start_evalq,
+    wait_until,
+)
+
+CHUNKS = 400
+TOP = Path(__file__).parents[2]
+
+
+def _start(server: Server, data: Path, out: Path, **environment: str) -> subprocess.Popen[str]:
+    """A run of MID_ROWS rows in CHUNKS chunks on ``server``."""
+    size = str(MID_ROWS // CHUNKS)
+    args = ("planagent", "mid.csv", "--broker", server.url, "--chunk-size", size, "--out", out, "--format", "none")
+    return start_evalq(*args, cwd=data, **environment)
+
+
+def _past(server: Server, out: Path, share: float) -> bool:
+    return committed(server, out) > share * CHUNKS
+
+
+def _ends_well(producer: subprocess.Popen[str], seconds: float = 120) -> None:
+    _, said = producer.communicate(timeout=seconds)
+    assert producer.returncode == 0, said
+
+
+def test_a_full_server_pauses_a_run_and_loses_nothing(data: Path, calm: Calm, tmp_path: Path) -> None:
+    """Under maxmemory with noeviction: no room, no progress, no loss; with room again it goes on by itself."""
+    limits = ("--maxmemory", "24mb", "--maxmemory-policy", "noeviction")
+    with running_server(tmp_path, None, *limits) as server, running_fleet(server.url, data) as fleet:
+        fleet.add()
+        out = tmp_path / "run"
+        producer = _start(server, data, out)
+        wait_until(lambda: committed(server, out) > 40, "it goes")
+        seen: list[int] = []
+
+        def stands_still() -> bool:
+            _fill(server)
+            seen.append(committed(server, out))
+            return len(seen) > 50 and len(set(seen[-50:])) == 1
+
+        wait_until(stands_still, "without room there is no progress", 60)
+        assert seen[-1] < CHUNKS
+        assert producer.poll() is None
+        server.client.delete("junk")
+        _ends_well(producer)
+        same_answer(calm("mid.csv"), out)
+
+
+def _fill(server: Server) -> None:
+    """Take all memory, to the last list entry that fits."""
+    for size in (1 << 20, 1 << 14, 1 << 8):
+        with suppress(redis.OutOfMemoryError):
+            while True:
+                server.client.rpush("junk", b"x" * size)
+
+
+@pytest.mark.parametrize("sync", ["everysec", "always"])
+def test_a_server_killed_and_restarted_from_its_log(data: Path, calm: Calm, tmp_path: Path, sync: str) -> None:
+    """SIGKILL to a server with an append-only file in mid-run, twice: what it forgot is told to it again."""
+    with (
+        running_server(tmp_path, None, "--appendonly", "yes", "--appendfsync", sync) as server,
+        running_fleet(server.url, data) as fleet,
+    ):
+        fleet.add()
+        out = tmp_path / "run"
+        producer = _start(server, data, out)
+        for share in (0.2, 0.5):
+            wait_until(partial(_past, server, out, share), f"{share:.0%} are committed")
+            server.kill()
+            server.start()
+        _ends_well(producer)
+        same_answer(calm("mid.csv"), out)
+        assert info(out)["progress"]["divergent"] == 0
+
+
+def test_sigterm_gives_unfinished_chunks_back_at_once(server: Server, tmp_path: Path) -> None:
+    """A drained worker's chunk is computed by the next one without waiting for the lease, and no death is counted."""
+    (tmp_path / "in.jsonl").write_text('{"id": "r", "value": 1}\n')
+    (tmp_path / "params.json").write_text('{"pause": 20}')
+    limits = {"EVALQ_SOFT_SHUTDOWN_SECONDS": "0.5", "EVALQ_LEASE_SECONDS": "300", "PYTHONPATH": HAZARDS}
+    with running_fleet(server.url, tmp_path, **limits) as fleet:
+        first = fleet.add(1)
+        args = ("hazards", "in.jsonl", "--params", "params.json", "--broker", server.url, "--out", "run")
+        producer = start_evalq(*args, cwd=tmp_path, PYTHONPATH=HAZARDS)
+        run = wait_until(lambda: info(tmp_path / "run").get("run"), "the run begins")
+        leases = f"evalq:run:{{{run}}}:leases"
+        held = wait_until(lambda: server.client.hget(leases, "0"), "the chunk is being computed")
+        first.send_signal(signal.SIGTERM)
+        first.wait(timeout=30)
+        fleet.add(1)
+        again = wait_until(lambda: server.client.hget(leases, "0"), "another worker has the chunk")
+        assert again != held
+        assert not server.client.hgetall(f"evalq:run:{{{run}}}:notes"), "nothing died"
+        producer.send_signal(signal.SIGINT)
+        producer.communicate(timeout=30)
+
+
+@pytest.fixture
+def other_version(tmp_path: Path) -> Iterator[Path]:
+    """A copy of the code that differs by a comment."""
+    copy = tmp_path / "other"
+    for package in ("evalcore", "workers", "producer"):
+        shutil.copytree(TOP / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / "workers" / "app.py").open("a") as out:
+        out.write("\n# another version\n")
+    yield copy
+    shutil.rmtree(copy)
+
+
+def test_versions_side_by_side_never_mix(
+    server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path, other_version: Path
+) -> None:
+    """Each run is computed by workers of its own code alone; what the other version wrote can be seen and reported."""
+    with running_fleet(server.url, data, PYTHONPATH=str(other_version)) as others:
+        others.add(1)
+        args = ("planagent", "small.csv", "--broker", server.url, "--chunk-size", "100", "--format", "none")
+        old = evalq(*args, "--out", tmp_path / "evalq-runs" / "old", cwd=data, PYTHONPATH=str(other_version))
+        assert old.returncode == 0, old.stderr
+        producer = start_evalq(*args, "--out", tmp_path / "evalq-runs" / "new", cwd=data)
+        run = wait_until(lambda: info(tmp_path / "evalq-runs" / "new").get("run"), "the run begins")
+        server_time = server.client.time()[0]
+        wait_until(lambda: server.client.time()[0] > server_time + 3, "the other version had its chance")
+        assert server.client.hget(f"evalq:run:{{{run}}}:meta", "committed") is None
+        fleet.add(1)
+        _ends_well(producer)
+    for name in ("old", "new"):
+        same_answer(calm("small.csv"), tmp_path / "evalq-runs" / name)
+    listed = evalq("list", "--broker", server.url, cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert len(listed.stdout.splitlines()) == 2
+    shown = evalq("report", tmp_path / "evalq-runs" / "old", "--format", "json", cwd=tmp_path)
+    assert json.loads(shown.stdout) == json.loads((calm("small.csv") / "report.json").read_text())
+
+
+def test_an_unfinished_run_of_another_version_is_refused_by_name(
+    server: Server, data: Path, tmp_path: Path, other_version: Path
+) -> None:
+    """Resume says which code began the run; status and cancel work."""
+    out = tmp_path / "evalq-runs" / "old"
+    args = ("planagent", "small.csv", "--broker", server.url, "--out", out)
+    producer = start_evalq(*args, cwd=data, PYTHONPATH=str(other_version))
+    wait_until(lambda: info(out).get("epoch"), "the run begins")
+    producer.send_signal(signal.SIGINT)
+    producer.communicate(timeout=30)
+    resumed = evalq("resume", out, "--broker", server.url, cwd=tmp_path)
+    assert resumed.returncode == 2
+    assert "begun by evalq code" in resumed.stderr
+    status = evalq("status", out, "--broker", server.url, cwd=tmp_path)
+    assert status.returncode == 0, status.stderr
+    assert evalq("cancel", out, "--broker", server.url, cwd=tmp_path).returncode == 0
+
+
+def test_a_paused_run_stands_still_and_goes_on(
+    server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path
+) -> None:
+    """`pause` ends the producer with 130 and the command to go on; workers take no more of it; `resume` finishes."""
+    out = tmp_path / "run"
+    fleet.add()
+    producer = _start(server, data, out)
+    wait_until(lambda: committed(server, out) > 20, "it goes")
+    paused = evalq("pause", out, "--broker", server.url, cwd=tmp_path)
+    assert paused.returncode == 0, paused.stderr
+    _, said = producer.communicate(timeout=30)
+    assert producer.returncode == 130
+    assert f"evalq resume {out}" in said
+    assert info(out)["state"] == "paused"
+    done = evalq("resume", out, "--broker", server.url, "--format", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    same_answer(calm("mid.csv"), out)
+    again = evalq("pause", out, "--broker", server.url, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "it is done" in again.stderr
+
+
+def test_prune_removes_ended_runs_and_no_others(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+    """A finished run goes from folder and ledger; one that could go on stays in both."""
+    runs = tmp_path / "evalq-runs"
+    fleet.add()
+    args = ("planagent", data / "small.csv", "--broker", server.url, "--format", "none")
+    assert evalq(*args, "--out", runs / "a", cwd=tmp_path).returncode == 0
+    producer = _start(server, data, runs / "b")
+    wait_until(lambda: committed(server, runs / "b") > 0, "it goes")
+    assert evalq("pause", runs / "b", "--broker", server.url, cwd=tmp_path).returncode == 0
+    producer.communicate(timeout=30)
+    ended, kept = info(runs / "a")["run"], info(runs / "b")["run"]
+    assert not evalq("prune", "--broker", server.url, cwd=tmp_path).stdout, "nothing is 30 days old"
+    shown = evalq("prune", "--older-than", "0", "--dry-run", "--broker", server.url, cwd=tmp_path)
+    assert ended in shown.stdout
+    assert kept not in shown.stdout
+    assert (runs / "a").is_dir()
+    assert evalq("prune", "--older-than", "0", "--broker", server.url, cwd=tmp_path).returncode == 0
+    assert sorted(path.name for path in runs.iterdir()) == ["b"]
+    assert not server.client.keys(f"*{ended}*")
+    assert server.client.keys(f"*{kept}*")
+
+
+def test_a_detached_run_gets_the_input_its_workers_lack(server: Server, data: Path, calm: Calm, tmp_path: Path) -> None:
+    """Workers without the file: its bytes are left with the ledger, all of them, before the producer leaves."""
+    (tmp_path / "elsewhere").mkdir()
+    with running_fleet(server.url, tmp_path / "elsewhere") as fleet:
+        fleet.add()
+        wait_until(lambda: server.client.smembers("evalq:workers"), "the worker is there")
+        out = tmp_path / "run"
+        args = ("planagent", "small.csv", "--chunk-size", "50", "--broker", server.url, "--out", out, "--detach")
+        left = evalq(*args, cwd=data)
+        assert left.returncode == 0, left.stderr
+        wait_until(lambda: committed(server, out) == 40, "the fleet finishes alone")
+        done = evalq("watch", out, "--broker", server.url, "--format", "none", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        same_answer(calm("small.csv"), out)
+
+
+def test_detaching_is_refused_when_nobody_could_go_on(server: Server, data: Path, tmp_path: Path) -> None:
+    """Too much for the ledger, and no worker can read it: exit 2, the reason, and a cancelled run."""
+    (tmp_path / "elsewhere").mkdir()
+    with running_fleet(server.url, tmp_path / "elsewhere") as fleet:
+        fleet.add(1)
+        wait_until(lambda: server.client.smembers("evalq:workers"), "the worker is there")
+        args = ("planagent", "rows.csv", "--broker", server.url, "--out", tmp_path / "run", "--detach")
+        left = evalq(*args, cwd=data, EVALQ_BLOB_BYTES=str(1 << 20))
+        assert left.returncode == 2
+        assert "--detach is refused" in left.stderr
+        assert info(tmp_path / "run")["state"] == "cancelled"
+
+
+def test_an_interactive_run_passes_a_sweep(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+    """While a bulk run waits in the queue, an interactive one is served next: of the sweep only chunks in hand end."""
+    fleet.add(2)
+    sweep = _start(server, data, tmp_path / "sweep")
+    wait_until(lambda: committed(server, tmp_path / "sweep") > 10, "the sweep goes")
+    first = data / "first.csv"
+    with first.open("w", encoding="utf-8", newline="") as out:
+        write_rows(out, 1_000, seed=3)
+    args = ("planagent", "first.csv", "--priority", "interactive", "--broker", server.url, "--chunk-size", "100")
+    quick = start_evalq(*args, "--out", tmp_path / "quick", cwd=data)
+    wait_until(lambda: _published(server, tmp_path / "quick"), "it is published")
+    before = committed(server, tmp_path / "sweep")
+    wait_until(lambda: committed(server, tmp_path / "quick") == 10, "it is served")
+    passed = committed(server, tmp_path / "sweep") - before
+    _ends_well(quick)
+    assert passed <= 10, f"{passed} chunks of the sweep were served in between"
+    assert committed(server, tmp_path / "sweep") < CHUNKS, "the sweep was still going"
+    _ends_well(sweep)
+
+
+def _published(server: Server, out: Path) -> Any:
+    run = info(out).get("run")
+    return run and int(server.client.hget(f"evalq:run:{{{run}}}:meta", "cursor") or 0)
+
+
+def test_a_command_s_server_is_the_settings_own_and_not_shown_in_the_process_list(server: Server, data: Path) -> None:
+    """Local workers are given the broker by environment, so `ps` shows no URL."""
+    process = subprocess.Popen(
+        [*EVALQ, "planagent", "mid.csv", "--workers", "1", "--out", str(data / "shown"), "--format", "none"],
+        cwd=data,
+        env=clean_environment(EVALQ_BROKER=server.url),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    wait_until(lambda: server.client.smembers("evalq:workers"), "the local worker serves")
+    listed = subprocess.run(["ps", "-eo", "pgid,args"], capture_output=True, text=True, check=True).stdout
+    mine = [line for line in listed.splitlines() if "producer.cli" in line]
+    assert mine
+    assert not [line for line in mine if server.url in line]
+    os.killpg(process.pid, signal.SIGINT)
+    process.wait(timeout=30)
