@@ -81,9 +81,7 @@ def _drive(stage: Stage, planned: list[Planned]) -> None:
 def _judged(stage: Stage) -> Verdict:
     if isinstance(stage, NaiveStage):
         return stage.verdict()
-    log = stage.folder / "producer.log"
-    said = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
-    return judge(stage.out, stage.subject.calm, stage.exit_code(), "".join(said))
+    return judge(stage.out, stage.subject.calm, stage.exit_code(), stage.said())
 
 
 def _line(scenario: Scenario, stage: Stage, verdict: Verdict, skipped: str, seconds: float) -> dict[str, Any]:

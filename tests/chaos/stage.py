@@ -29,7 +29,10 @@ def hosts_of(scenario: Scenario) -> list[str]:
 
 
 class Stage:
-    """evalq under test. Whatever dies is started again at once, as systemd or Kubernetes would."""
+    """evalq under test. Whatever dies is started again at once, as systemd or Kubernetes would.
+
+    So is a producer that was started while the server was away: it says so and exits with 3, to be started again.
+    """
 
     def __init__(self, scenario: Scenario, subject: Subject, folder: Path, net: Network | None) -> None:
         self.scenario, self.subject, self.folder, self.net = scenario, subject, folder, net
@@ -116,6 +119,11 @@ class Stage:
         """The producer's, once it has ended."""
         return None if self._producer is None else self._producer.process.poll()
 
+    def said(self) -> str:
+        """The last line of the producer's log."""
+        lines = (self.folder / "producer.log").read_text(errors="replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "")
+
     def close(self) -> None:
         """End every process; nothing else is removed."""
         self.observer.end()
@@ -161,7 +169,7 @@ class Stage:
     def _keep_producer(self) -> bool:
         assert self._producer is not None
         code = self._producer.process.poll()
-        if code == -signal.SIGKILL:
+        if code == -signal.SIGKILL or (code == 3 and "no server answers" in self.said()):
             self.restarts += 1
             self._start_producer(self._again_command())
             return True
