@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.chaos.battle import fight
 from tests.chaos.faults import FAULTS
-from tests.chaos.scenario import draw
+from tests.chaos.scenario import NAIVE, draw
 from tests.chaos.subjects import Workshop
 
 OUT = Path(__file__).parents[2] / "docs" / "reference" / "chaos.jsonl"
@@ -23,7 +23,8 @@ def main() -> int:
     """Exit 1 when a seed of evalq's went wrong."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     asked = _parse()
-    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    first = _next_seed(asked) if asked.first_seed is None else asked.first_seed
+    seeds = range(first, first + asked.seeds)
     setups = ("early", "late") if asked.naive else ("",)
     scenarios = [draw(seed, asked.only, naive) for naive in setups for seed in seeds]
     bad = 0
@@ -45,7 +46,7 @@ def main() -> int:
 def _parse() -> Any:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="how many")
-    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--first-seed", type=int, help="default: the first that the results file does not have")
     parser.add_argument("--out", type=Path, default=OUT, help="results, a JSON line a run")
     parser.add_argument(
         "--only", default="", choices=["", *FAULTS], metavar="FAULT", help=f"one of: {', '.join(FAULTS)}"
@@ -53,6 +54,13 @@ def _parse() -> Any:
     parser.add_argument("--parallel", type=int, default=1, metavar="K", help="runs side by side")
     parser.add_argument("--naive", action="store_true", help="the negative control, both its forms, instead of evalq")
     return parser.parse_args()
+
+
+def _next_seed(asked: Any) -> int:
+    """Behind all seeds of the results file that were run of the same kind."""
+    lines = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
+    same = [line for line in lines if line["only"] == asked.only and (line["setup"] != NAIVE[""]) == asked.naive]
+    return max((line["seed"] + 1 for line in same), default=0)
 
 
 def _told(line: dict[str, Any], asked: Any, *, good: bool) -> str:

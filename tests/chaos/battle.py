@@ -29,8 +29,13 @@ NAIVE_PATIENCE_SECONDS = 20.0
 """How long a run may go on after its last fault before it is given up."""
 
 
-def fight(scenario: Scenario, workshop: Workshop, keep: Path | None = None) -> dict[str, Any]:
-    """Run one scenario; returns its line. The folder of one that went wrong is kept (under ``keep``, or in /tmp)."""
+def fight(
+    scenario: Scenario, workshop: Workshop, keep: Path | None = None, patience: float | None = None
+) -> dict[str, Any]:
+    """Run one scenario; returns its line. The folder of one that went wrong is kept (under ``keep``, or in /tmp).
+
+    ``patience``: seconds that a run may go on after its last fault.
+    """
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"evalq-chaos-{scenario.seed}-", dir=keep))
     skipped = network.unavailable() if scenario.network else ""
@@ -45,7 +50,7 @@ def fight(scenario: Scenario, workshop: Workshop, keep: Path | None = None) -> d
         for one in planned:
             FAULTS[one.fault].prepare(stage, random.Random(one.seed))
         stage.open()
-        _drive(stage, planned)
+        _drive(stage, planned, patience or (NAIVE_PATIENCE_SECONDS if scenario.naive else PATIENCE_SECONDS))
         verdict = _judged(stage)
         line = _line(scenario, stage, verdict, skipped, time.monotonic() - began)
     if verdict.good:
@@ -55,12 +60,11 @@ def fight(scenario: Scenario, workshop: Workshop, keep: Path | None = None) -> d
     return line
 
 
-def _drive(stage: Stage, planned: list[Planned]) -> None:
+def _drive(stage: Stage, planned: list[Planned], patience: float) -> None:
     """Until the producer ends, or the run has gone nowhere for too long after the last fault."""
     waiting = deque(planned)
     size = stage.subject.chunk_size(stage.scenario.chunks)
     total = -(-stage.subject.records // size)
-    patience = NAIVE_PATIENCE_SECONDS if stage.scenario.naive else PATIENCE_SECONDS
     last = time.monotonic()
     while stage.tick():
         meters, share = len(stage.observer.meters), stage.observer.latest.committed / total
@@ -73,6 +77,7 @@ def _drive(stage: Stage, planned: list[Planned]) -> None:
         if len(stage.observer.meters) > meters:
             last = time.monotonic()
         if time.monotonic() - last > patience:
+            stage.ask_where()
             break
         time.sleep(POLL_SECONDS)
     stage.release()
@@ -89,10 +94,12 @@ def _line(scenario: Scenario, stage: Stage, verdict: Verdict, skipped: str, seco
     struck = [meter.line() for meter in stage.observer.meters]
     line = {
         "seed": scenario.seed,
+        "only": scenario.only,
         "setup": NAIVE[scenario.naive],
         "evaluation": scenario.evaluation,
         "server": f"{'redis' if scenario.redis else 'embedded'}, aof {scenario.aof}",
         "fleet": f"{scenario.workers} x {scenario.concurrency}" + (", blobs" if scenario.elsewhere else ""),
+        "records": stage.subject.records,
         "drawn": [f"{one.fault} at {one.share}" for one in scenario.faults],
         "faults": [one["fault"] for one in struck],
         "equal": verdict.equal,
@@ -100,6 +107,7 @@ def _line(scenario: Scenario, stage: Stage, verdict: Verdict, skipped: str, seco
         "doubled": verdict.doubled,
         "divergent": verdict.divergent,
         "recoveries": struck,
+        "restarts": stage.restarts,
         "seconds": round(seconds, 1),
         "commit": commit,
         "dirty": dirty,

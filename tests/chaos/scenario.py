@@ -38,6 +38,7 @@ class Scenario:
     elsewhere: bool
     faults: tuple[Planned, ...]
     naive: str = ""
+    only: str = ""
 
     @property
     def network(self) -> bool:
@@ -68,6 +69,7 @@ def draw(seed: int, only: str = "", naive: str = "") -> Scenario:
         elsewhere and not naive,
         _faults(rng, aof, only, naive),
         naive,
+        only,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.chaos.processes import ChaosServer, Group, environment, redis_server,
 from tests.chaos.recovery import Meter, Observer, View
 from tests.chaos.scenario import Scenario
 from tests.chaos.subjects import Subject
-from tests.integration.harness import EVALQ
+from tests.integration.harness import EVALQ, info
 
 __all__ = ["Stage", "hosts_of"]
 
@@ -116,8 +117,17 @@ class Stage:
         self._later.clear()
 
     def exit_code(self) -> int | None:
-        """The producer's, once it has ended."""
-        return None if self._producer is None else self._producer.process.poll()
+        """The producer's, once it has ended; one that was killed when all was done has done all."""
+        code = None if self._producer is None else self._producer.process.poll()
+        return 0 if code == -signal.SIGKILL and info(self.out).get("state") == "done" else code
+
+    def ask_where(self) -> None:
+        """Have every process write the stacks of its threads to its log: for a run that hangs."""
+        self.release()
+        for group in [*self.workers(), *([self._producer] if self._producer else [])]:
+            for pid in [*group.children(), group.pid]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGUSR2)
 
     def said(self) -> str:
         """The last line of the producer's log."""
@@ -169,6 +179,8 @@ class Stage:
     def _keep_producer(self) -> bool:
         assert self._producer is not None
         code = self._producer.process.poll()
+        if code is not None and info(self.out).get("state") == "done":
+            return False
         if code == -signal.SIGKILL or (code == 3 and "no server answers" in self.said()):
             self.restarts += 1
             self._start_producer(self._again_command())

@@ -8,6 +8,7 @@ process group) at that very place. So a point kills once, exactly where it stand
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -102,4 +103,6 @@ class _Finder(MetaPathFinder):
 
 
 if _FOLDER:
+    # A run that hangs is asked where: every thread's stack goes to the log.
+    faulthandler.register(signal.SIGUSR2, all_threads=True)
     sys.meta_path.insert(0, _Finder())
