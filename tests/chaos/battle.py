@@ -1,0 +1,115 @@
+"""One seed from its draw to its line in the results file."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import tempfile
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tests.chaos import network
+from tests.chaos.faults import FAULTS
+from tests.chaos.naive.stage import NaiveStage
+from tests.chaos.recovery import POLL_SECONDS
+from tests.chaos.scenario import NAIVE, Planned, Scenario
+from tests.chaos.stage import Stage, hosts_of
+from tests.chaos.subjects import Workshop
+from tests.chaos.verdict import Verdict, code, judge
+
+__all__ = ["fight"]
+
+PATIENCE_SECONDS = 90.0
+NAIVE_PATIENCE_SECONDS = 20.0
+"""How long a run may go on after its last fault before it is given up."""
+
+
+def fight(
+    scenario: Scenario, workshop: Workshop, keep: Path | None = None, patience: float | None = None
+) -> dict[str, Any]:
+    """Run one scenario; returns its line. The folder of one that went wrong is kept (under ``keep``, or in /tmp).
+
+    ``patience``: seconds that a run may go on after its last fault.
+    """
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix=f"evalq-chaos-{scenario.seed}-", dir=keep))
+    skipped = network.unavailable() if scenario.network else ""
+    planned = [one for one in scenario.faults if not (skipped and FAULTS[one.fault].needs_network)]
+    with contextlib.ExitStack() as stack:
+        net = None
+        if scenario.network and not skipped:
+            net = stack.enter_context(network.network(str(scenario.seed) + scenario.naive[:1], hosts_of(scenario)))
+        kind = NaiveStage if scenario.naive else Stage
+        stage = kind(scenario, workshop.subject(scenario.evaluation), folder, net)
+        stack.callback(stage.close)
+        for one in planned:
+            FAULTS[one.fault].prepare(stage, random.Random(one.seed))
+        stage.open()
+        _drive(stage, planned, patience or (NAIVE_PATIENCE_SECONDS if scenario.naive else PATIENCE_SECONDS))
+        verdict = _judged(stage)
+        line = _line(scenario, stage, verdict, skipped, time.monotonic() - began)
+    if verdict.good:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        line["folder"] = str(folder)
+    return line
+
+
+def _drive(stage: Stage, planned: list[Planned], patience: float) -> None:
+    """Until the producer ends, or the run has gone nowhere for too long after the last fault."""
+    waiting = deque(planned)
+    size = stage.subject.chunk_size(stage.scenario.chunks)
+    total = -(-stage.subject.records // size)
+    last = time.monotonic()
+    while stage.tick():
+        meters, share = len(stage.observer.meters), stage.observer.latest.committed / total
+        if waiting and share >= waiting[0].share:
+            rng = random.Random(waiting[0].seed)
+            with contextlib.suppress(redis.RedisError):
+                if FAULTS[waiting[0].fault].strike(stage, rng):
+                    waiting.popleft()
+                    last = time.monotonic()
+        if len(stage.observer.meters) > meters:
+            last = time.monotonic()
+        if time.monotonic() - last > patience:
+            stage.ask_where()
+            break
+        time.sleep(POLL_SECONDS)
+    stage.release()
+
+
+def _judged(stage: Stage) -> Verdict:
+    if isinstance(stage, NaiveStage):
+        return stage.verdict()
+    return judge(stage.out, stage.subject.calm, stage.exit_code(), stage.said())
+
+
+def _line(scenario: Scenario, stage: Stage, verdict: Verdict, skipped: str, seconds: float) -> dict[str, Any]:
+    commit, dirty = code()
+    struck = [meter.line() for meter in stage.observer.meters]
+    line = {
+        "seed": scenario.seed,
+        "only": scenario.only,
+        "setup": NAIVE[scenario.naive],
+        "evaluation": scenario.evaluation,
+        "server": f"{'redis' if scenario.redis else 'embedded'}, aof {scenario.aof}",
+        "fleet": f"{scenario.workers} x {scenario.concurrency}" + (", blobs" if scenario.elsewhere else ""),
+        "records": stage.subject.records,
+        "drawn": [f"{one.fault} at {one.share}" for one in scenario.faults],
+        "faults": [one["fault"] for one in struck],
+        "equal": verdict.equal,
+        "lost": verdict.lost,
+        "doubled": verdict.doubled,
+        "divergent": verdict.divergent,
+        "recoveries": struck,
+        "restarts": stage.restarts,
+        "seconds": round(seconds, 1),
+        "commit": commit,
+        "dirty": dirty,
+    }
+    return line | ({"why": verdict.why} if verdict.why else {}) | ({"skipped": skipped} if skipped else {})

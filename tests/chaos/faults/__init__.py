@@ -1,0 +1,8 @@
+"""The faults that scenarios draw from; importing a module here registers what is in it."""
+
+from __future__ import annotations
+
+from tests.chaos.faults import cuts, kills, messages, points, servers
+from tests.chaos.faults.base import FAULTS, Fault, Stage
+
+__all__ = ["FAULTS", "Fault", "Stage", "cuts", "kills", "messages", "points", "servers"]

@@ -1,0 +1,82 @@
+"""What a fault is, and the registry of them.
+
+A new one is a subclass of Fault in a module that tests/chaos/faults/__init__.py imports. All of its methods but
+`strike` have defaults; `Stage` (below) is what it may touch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from tests.chaos.network import Network
+from tests.chaos.processes import ChaosServer, Group
+from tests.chaos.recovery import Meter, View
+from tests.chaos.subjects import Subject
+
+__all__ = ["FAULTS", "Fault", "Stage", "register"]
+
+
+class Stage(Protocol):
+    """A run under test, as faults see it."""
+
+    server: ChaosServer
+    view: View
+    net: Network | None
+    subject: Subject
+    extra: dict[str, str]
+    folder: Path
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a silent worker keeps a chunk; 0 where there are no leases."""
+
+    def workers(self) -> list[Group]:
+        """Workers whose main process lives and is not stopped."""
+
+    def producer(self) -> Group | None:
+        """The producer, while it lives."""
+
+    def hurt(self, fault: str, held: set[int] | None = None) -> Meter:
+        """Note that a fault has just struck, and measure the recovery. ``held``: chunks the victim was computing."""
+
+    def later(self, condition: Callable[[], bool], action: Callable[[], Any], *, at_the_end: bool = True) -> None:
+        """Do ``action`` when ``condition`` holds, or (unless not ``at_the_end``) when the run has ended before."""
+
+    def arm(self, point: str, role: str, whom: str) -> Callable[[], bool]:
+        """Arm a kill point for one process of a role; ``whom`` is "self" or "group". Returns whether it has fired."""
+
+
+class Fault:
+    """One kind of harm. Instances hold no state: a scenario may draw the same fault twice."""
+
+    name: ClassVar[str]
+    needs_aof: ClassVar[tuple[str, ...]] = ()
+    """Settings of the append-only file it makes sense under; empty: all."""
+    needs_network: ClassVar[bool] = False
+    """Whether it needs hosts of their own (then the whole scenario has them)."""
+    naive: ClassVar[bool] = True
+    """Whether the naive set-up can be hurt by it too."""
+    weight: ClassVar[int] = 2
+
+    def prepare(self, stage: Stage, rng: random.Random) -> None:
+        """Before anything is started: may replace ``stage.subject`` (an input with something in it, and the calm run
+
+        it is compared with) or add to ``stage.extra``, the environment of all processes under test.
+        """
+
+    def strike(self, stage: Stage, rng: random.Random) -> bool:
+        """Do it. False when there was nothing to hurt at this moment: it is then tried again."""
+        raise NotImplementedError
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def register(kind: type[Fault]) -> type[Fault]:
+    """Make a fault one that scenarios draw."""
+    assert kind.name not in FAULTS, f"two faults are called {kind.name}"
+    FAULTS[kind.name] = kind()
+    return kind

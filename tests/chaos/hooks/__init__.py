@@ -1,0 +1,1 @@
+"""Put on PYTHONPATH of the processes under test; see sitecustomize."""

@@ -1,0 +1,108 @@
+"""Kill points in the processes under test, without a line of test code in the product.
+
+Python imports a module of this name when it starts. It wraps the functions in POINTS when their modules are loaded;
+each wrapped call then looks whether its point is armed. A point is armed by a file `<point>@<role>` in the folder
+CHAOS_POINTS: the process that renames it has claimed it, and kills itself (or, where the file says so, its whole
+process group) at that very place. So a point kills once, exactly where it stands.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+POINTS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    # module: (function, point before it, point after it); "{1}" stands for the second argument
+    "workers.ledger": (
+        ("Ledger.commit", "computed", "committed"),
+        ("Ledger.mark", "", "marked"),
+        ("Ledger.take", "", "taken"),
+        ("Ledger.create", "", "created"),
+        ("Ledger.trim", "synced", "trimmed"),
+        ("Ledger.close", "collected", "closed"),
+    ),
+    "producer.collect": (("Collector.finish", "folding", "folded"),),
+    "producer.folder": (("RunFolder.write", "writing-{1}", "written-{1}"),),
+    "producer.outputs": (("write_final", "", "finished"),),
+    "tests.chaos.naive.tasks": (("deliver", "computed", "committed"),),
+}
+_FOLDER = os.environ.get("CHAOS_POINTS", "")
+_STARTED = os.getpid()
+
+
+def _role() -> str:
+    if os.getpid() != _STARTED:
+        return "pool"
+    return "worker" if "worker" in sys.argv else "producer"
+
+
+def _die_if_armed(point: str) -> None:
+    armed = Path(_FOLDER) / f"{point}@{_role()}"
+    try:
+        claimed = armed.rename(f"{armed}.claimed")
+    except OSError:
+        return
+    whole_group = claimed.read_text() == "group"
+    claimed.rename(f"{armed}.fired")
+    if whole_group:
+        os.killpg(0, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _wrapped(function: Callable[..., Any], before: str, after: str) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if before:
+            _die_if_armed(before.format(*args) if "{" in before else before)
+        result = function(*args, **kwargs)
+        if after:
+            _die_if_armed(after.format(*args) if "{" in after else after)
+        return result
+
+    return call
+
+
+class _Wrapping(Loader):
+    """The real loader, and the wrapping behind it."""
+
+    def __init__(self, real: Loader) -> None:
+        self._real = real
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._real.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._real.exec_module(module)
+        for path, before, after in POINTS[module.__name__]:
+            *outer, name = path.split(".")
+            owner: Any = module
+            for part in outer:
+                owner = getattr(owner, part)
+            setattr(owner, name, _wrapped(getattr(owner, name), before, after))
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of POINTS where they are, and has them wrapped."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in POINTS else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Wrapping(spec.loader)
+        return spec
+
+
+if _FOLDER:
+    # A run that hangs is asked where: every thread's stack goes to the log.
+    faulthandler.register(signal.SIGUSR2, all_threads=True)
+    sys.meta_path.insert(0, _Finder())

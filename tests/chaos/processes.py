@@ -1,0 +1,128 @@
+"""Servers and process groups that can be hurt: on this host or on hosts of their own, each with a log file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tests.chaos.network import HUB, Network
+from tests.integration.harness import Server, children_of, clean_environment
+
+__all__ = ["ChaosServer", "Group", "environment", "spawn"]
+
+TOP = Path(__file__).parents[2]
+HOOKS = Path(__file__).parent / "hooks"
+
+
+def environment(points: Path, **extra: str) -> dict[str, str]:
+    """For the processes under test: this tree's code, and kill points armed in the folder ``points``."""
+    return clean_environment(PYTHONPATH=f"{HOOKS}{os.pathsep}{TOP}", CHAOS_POINTS=str(points), **extra)
+
+
+def spawn(
+    command: Sequence[str], cwd: Path, log: Path, env: dict[str, str], prefix: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a command in a process group of its own, its output in ``log``."""
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [*prefix, *command],
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+
+
+@dataclass
+class Group:
+    """A worker: its main process and the pool processes under it. The main process is reaped at the end only.
+
+    Until then its number, which is also the group's, can't be given to another process.
+    """
+
+    process: subprocess.Popen[bytes]
+    host: str = ""
+    replaced: bool = False
+    stopped: bool = False
+    orphans: list[int] = field(default_factory=list)
+
+    @property
+    def pid(self) -> int:
+        """Of the main process and of the group."""
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the main process runs (or is stopped)."""
+        if self.process.returncode is not None:
+            return False
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def children(self) -> Sequence[int]:
+        """Pool processes."""
+        return children_of(self.pid)
+
+    def signal(self, number: int) -> None:
+        """To every process of the group, orphans too."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def kill_main(self) -> None:
+        """SIGKILL to the main process; its pool processes are left alone."""
+        self.orphans = list(self.children())
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def kill(self) -> None:
+        """SIGKILL to the group."""
+        if self.process.returncode is None:
+            self.signal(signal.SIGKILL)
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def end(self) -> None:
+        """Nothing of it is left when this returns."""
+        self.kill()
+        self.process.wait()
+
+
+class ChaosServer(Server):
+    """A server that the driver reaches by a unix socket, wherever its TCP port is."""
+
+    def __init__(self, folder: Path, program: str | None, aof: str, net: Network | None) -> None:
+        options = ["--unixsocket", str(folder / "s"), "--logfile", str(folder / "server.log")]
+        if aof != "no":
+            options += ["--appendonly", "yes", "--appendfsync", aof]
+        if net is not None:
+            options += ["--protected-mode", "no"]
+        super().__init__(folder, program, *options)
+        self._folder = folder
+        if net is not None:
+            self._command[self._command.index("127.0.0.1")] = net.address
+            self._command = [*net.prefix(HUB), *self._command]
+            self.url = f"redis://{net.address}:{self.port}/0"
+        self.client: Any = redis.Redis(unix_socket_path=str(folder / "s"))
+
+    def watcher(self) -> Any:
+        """A client for another thread."""
+        return redis.Redis(unix_socket_path=str(self._folder / "s"))
+
+    def log_size(self) -> tuple[Path, int]:
+        """The append-only file that is being written, and its size."""
+        newest = max((self._folder / "appendonlydir").glob("*.incr.aof"), key=lambda path: path.stat().st_mtime_ns)
+        return newest, newest.stat().st_size
+
+
+def redis_server() -> str | None:
+    """redis-server where there is one; None stands for the embedded kind."""
+    return shutil.which("redis-server")

@@ -1,0 +1,83 @@
+"""What a seed stands for: an evaluation, a fleet, a server, and faults at points of progress."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tests.chaos.faults import FAULTS
+
+__all__ = ["NAIVE", "Planned", "Scenario", "draw"]
+
+_EVALUATIONS = {"planagent": 3, "cooperation": 3, "vs": 2, "selfcheck": 2, "verification": 2}
+_AOF = ("no", "everysec", "always")
+NAIVE = {"": "evalq", "early": "naive Celery, defaults", "late": "naive Celery, acks_late"}
+"""Set-ups under test, by the name a scenario has for them."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A fault, when it strikes (the share of chunks committed), and the seed of its own choices."""
+
+    fault: str
+    share: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """All that is drawn from a seed."""
+
+    seed: int
+    evaluation: str
+    chunks: int
+    workers: int
+    concurrency: int
+    aof: str
+    redis: bool
+    elsewhere: bool
+    faults: tuple[Planned, ...]
+    naive: str = ""
+    only: str = ""
+
+    @property
+    def network(self) -> bool:
+        """Whether a fault needs hosts of their own."""
+        return any(FAULTS[planned.fault].needs_network for planned in self.faults)
+
+
+def draw(seed: int, only: str = "", naive: str = "") -> Scenario:
+    """The scenario of a seed: of all faults, or of ``only`` one; for evalq, or for a naive set-up (a key of NAIVE).
+
+    A naive set-up gets the same draw, less what it does not have: other evaluations, blobs, mid-steps of evalq's.
+    """
+    rng = random.Random(seed)
+    evaluation = rng.choices(list(_EVALUATIONS), list(_EVALUATIONS.values()))[0]
+    chunks, workers, concurrency = rng.randint(100, 200), rng.randint(1, 3), rng.randint(1, 2)
+    aof, redis, elsewhere = rng.choice(_AOF), rng.random() < 0.3, rng.random() < 0.15
+    needed = FAULTS[only].needs_aof if only else ()
+    if needed and aof not in needed:
+        aof = rng.choice(needed)
+    return Scenario(
+        seed,
+        "planagent" if naive else evaluation,
+        chunks,
+        workers,
+        concurrency,
+        aof,
+        redis,
+        elsewhere and not naive,
+        _faults(rng, aof, only, naive),
+        naive,
+        only,
+    )
+
+
+def _faults(rng: random.Random, aof: str, only: str, naive: str) -> tuple[Planned, ...]:
+    fitting = [fault for fault in FAULTS.values() if (not fault.needs_aof or aof in fault.needs_aof)]
+    names, weights = [fault.name for fault in fitting], [fault.weight for fault in fitting]
+    number = rng.randint(1, 2) if only else rng.randint(2, 5)
+    chosen = [only] * number if only else rng.choices(names, weights, k=number)
+    shares = sorted(round(rng.uniform(0.03, 0.9), 2) for _ in chosen)
+    planned = [Planned(name, share, rng.getrandbits(32)) for name, share in zip(chosen, shares, strict=True)]
+    return tuple(one for one in planned if not naive or FAULTS[one.fault].naive)

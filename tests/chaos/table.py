@@ -1,0 +1,105 @@
+"""`python -m tests.chaos.table`: the table of faults and runs in docs/reliability.md, made from the results file.
+
+Of several lines for one seed the last counts; lines of a tree with changes in it (``dirty``) do not count.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalcore.report.markdown import table
+
+__all__ = ["current", "page", "render"]
+
+TOP = Path(__file__).parents[2]
+RESULTS = TOP / "docs" / "reference" / "chaos.jsonl"
+PAGE = TOP / "docs" / "reliability.md"
+BEGIN, END = "<!-- table of tests/chaos: begin -->\n", "<!-- table of tests/chaos: end -->\n"
+OURS = "evalq"
+_HEAD = (
+    "fault",
+    "runs",
+    "equal",
+    "rows lost",
+    "rows doubled",
+    "recovery median",
+    "p95",
+    "naive: defaults",
+    "acks_late",
+)
+_NAIVE = ("naive Celery, defaults", "naive Celery, acks_late")
+
+Line = dict[str, Any]
+
+
+def render(lines: Iterable[Line]) -> str:
+    """The text between the markers."""
+    counted = {(line["setup"], line["seed"], line["only"]): line for line in lines if not line["dirty"]}
+    runs = list(counted.values())
+    if not runs:
+        return "No runs are recorded yet.\n"
+    names = sorted({fault for line in runs for fault in line["faults"]})
+    rows = [_row(name, [line for line in runs if name in line["faults"]], name) for name in names]
+    rows.append(_row("**all runs**", runs, ""))
+    commits = sorted({line["commit"] for line in runs})
+    records = sum(line["records"] for line in runs if line["setup"] == OURS)
+    return (
+        table(_HEAD, rows)
+        + f"\nCounted over {records:,} records of evalq's runs, at commit {', '.join(commits)}. A run has\n"
+        "several faults and counts in the row of each. Recovery: seconds from the fault to the next commit of a living worker; the\n"
+        "start of a new process and the time a server stayed away (up to 3 s) are in it. Naive: rows lost / doubled,\n"
+        "over the runs it had.\n"
+    )
+
+
+def _row(title: str, runs: Sequence[Line], fault: str) -> tuple[object, ...]:
+    ours = [line for line in runs if line["setup"] == OURS]
+    times = sorted(
+        one["seconds"]
+        for line in ours
+        for one in line["recoveries"]
+        if one["seconds"] is not None and (not fault or one["fault"] == fault)
+    )
+    late = times[math.ceil(0.95 * len(times)) - 1] if times else None
+    return (
+        title,
+        len(ours),
+        sum(line["equal"] for line in ours),
+        sum(line["lost"] for line in ours),
+        sum(line["doubled"] for line in ours),
+        f"{statistics.median(times):.1f} s" if times else "-",
+        "-" if late is None else f"{late:.1f} s",
+        *(_naive([line for line in runs if line["setup"] == setup]) for setup in _NAIVE),
+    )
+
+
+def _naive(runs: Sequence[Line]) -> str:
+    if not runs:
+        return "-"
+    lost, doubled = sum(line["lost"] for line in runs), sum(line["doubled"] for line in runs)
+    return f"{lost:,} / {doubled:,} in {len(runs)}"
+
+
+def current() -> list[Line]:
+    """The results file's lines."""
+    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
+
+
+def page() -> str:
+    """docs/reliability.md as it should be."""
+    text = PAGE.read_text(encoding="utf-8")
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    assert end, f"{PAGE} has lost the markers of its table"
+    return head + begin + "\n" + render(current()) + "\n" + end + tail
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.exit(0)

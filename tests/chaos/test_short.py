@@ -1,0 +1,103 @@
+"""The fault suite's short form: a few seeds of it, what its judgement is worth, and the negative control."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import network
+from tests.chaos.battle import fight
+from tests.chaos.faults import FAULTS
+from tests.chaos.scenario import Planned, Scenario, draw
+from tests.chaos.subjects import Workshop
+from tests.chaos.table import render
+from tests.chaos.verdict import count, judge
+
+SCALE = 0.4
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """Inputs smaller than those of the whole suite."""
+    return Workshop(tmp_path_factory.mktemp("chaos"), SCALE)
+
+
+def _scenario(*faults: tuple[str, float], aof: str = "no", workers: int = 2, naive: str = "") -> Scenario:
+    planned = tuple(Planned(name, share, 7) for name, share in faults)
+    return Scenario(7, "planagent", 120, workers, 1, aof, False, False, planned, naive)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [("kill worker main process", 0.1), ("kill between compute and commit", 0.3), ("kill in finalise", 0.5)],
+        [("messages of an old epoch", 0.1), ("restart server, data lost", 0.3), ("kill pool process", 0.6)],
+    ],
+    ids=["processes", "messages and server"],
+)
+def test_a_mixture_of_faults_changes_nothing(
+    workshop: Workshop, tmp_path: Path, faults: list[tuple[str, float]]
+) -> None:
+    """Several faults in one run: the bytes of the calm run, each row once, and every fault has struck."""
+    line = fight(_scenario(*faults), workshop, tmp_path)
+    assert line["equal"], line
+    assert (line["lost"], line["doubled"], line["divergent"]) == (0, 0, 0)
+    assert {name for name, _ in faults} <= set(line["faults"]), line
+
+
+@pytest.mark.skipif(bool(network.unavailable()), reason=f"here: {network.unavailable()}")
+def test_a_host_that_is_cut_and_healed_changes_nothing(workshop: Workshop, tmp_path: Path) -> None:
+    """A worker in a network namespace loses its link past its leases; no namespace is left behind."""
+    line = fight(_scenario(("cut worker's link", 0.2)), workshop, tmp_path)
+    assert line["equal"], line
+    assert line["faults"] == ["cut worker's link"]
+    assert not list(Path("/run/netns").glob(f"evq-{os.getpid()}-*"))
+
+
+@pytest.mark.parametrize(
+    ("naive", "fault", "kind"),
+    [("early", "kill worker group", "lost"), ("late", "kill between commit and ack", "doubled")],
+)
+def test_naive_celery_loses_or_doubles_rows_under_the_same_faults(
+    workshop: Workshop, tmp_path: Path, naive: str, fault: str, kind: str
+) -> None:
+    """The negative control: the suite sees the harm where there is some."""
+    line = fight(_scenario((fault, 0.2), workers=1, naive=naive), workshop, tmp_path, patience=4.0)
+    assert line["faults"] == [fault], line
+    assert line[kind] > 0, line
+
+
+def test_every_fault_is_drawn() -> None:
+    """The seeds of the documented number of runs meet every fault that is registered; a seed always means the same."""
+    scenarios = [draw(seed) for seed in range(200)]
+    assert {planned.fault for scenario in scenarios for planned in scenario.faults} == set(FAULTS)
+    assert scenarios == [draw(seed) for seed in range(200)]
+
+
+def test_the_judge_counts_rows_and_compares_bytes(tmp_path: Path) -> None:
+    """Lost rows, doubled rows, a differing report and an unfinished run are each told."""
+    assert count(["a", "b", "b"], ["a", "b", "c"]) == (1, 1)
+    calm, run = tmp_path / "calm", tmp_path / "run"
+    for folder, keys in ((calm, "abc"), (run, "abb")):
+        folder.mkdir()
+        (folder / "report.json").write_text('{"records": {"total": 3}}')
+        (folder / "records.jsonl").write_text("".join(f'{{"record": "{key}"}}\n' for key in keys))
+    verdict = judge(run, calm, 0, "")
+    assert (verdict.equal, verdict.lost, verdict.doubled) == (False, 1, 1)
+    assert judge(calm, calm, 0, "").good
+    assert "did not end" in judge(calm, calm, None, "").why
+
+
+def test_the_table_counts_the_last_line_of_each_seed() -> None:
+    """A seed that was run again counts once; a run of a changed tree does not count; naive runs stand beside."""
+    base = {
+        "setup": "evalq", "seed": 1, "only": "", "faults": ["FLUSHDB"], "equal": False, "lost": 3, "doubled": 0,
+        "divergent": 0, "records": 1000, "recoveries": [{"fault": "FLUSHDB", "seconds": 2.0, "held": None}],
+        "commit": "abc", "dirty": False,
+    }  # fmt: skip
+    again = base | {"equal": True, "lost": 0}
+    naive = base | {"setup": "naive Celery, defaults", "lost": 70, "doubled": 5}
+    text = render([base, again, naive, again | {"seed": 2, "dirty": True, "lost": 9}])
+    assert "| FLUSHDB | 1 | 1 | 0 | 0 | 2.0 s | 2.0 s | 70 / 5 in 1 | - |" in text
