@@ -8,6 +8,7 @@
     |-- NothingEvaluated                  5    the inputs hold no record
     |-- InfrastructureError               3    the machinery
     |   |-- BrokerUnreachable             3    no server answers at the broker's or the ledger's address
+    |   |-- StorageError                  3    a disk: full, read-only, or a folder that is somebody else's
     |   |-- WireError                     3    something in the ledger or on the wire is not what evalq wrote
     |   |-- Divergent                     3    two workers computed different bytes for one chunk
     |   `-- Incomplete                    3    a run ended before all of its chunks were committed
@@ -19,6 +20,7 @@ A message says what was wrong, where (file:line or key path), and what to do abo
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -34,6 +36,7 @@ __all__ = [
     "Interrupted",
     "NothingEvaluated",
     "Paused",
+    "StorageError",
     "UsageError",
     "WireError",
 ]
@@ -95,6 +98,18 @@ class InfrastructureError(EvalqError):
 
 class BrokerUnreachable(InfrastructureError):
     """No server answers at the given address."""
+
+
+class StorageError(InfrastructureError):
+    """A file cannot be written or read where it has to be."""
+
+    @classmethod
+    def of(cls, error: OSError, path: object, then: str) -> StorageError:
+        """What the system said of ``path`` (or of the file it names), what would mend it, and what to do ``then``."""
+        where = path if error.filename is None else error.filename
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        mend = "free some space" if full else "see that this user may write there"
+        return cls(f"{where}: {error.strerror or error}; {mend}, then {then}")
 
 
 class WireError(InfrastructureError):

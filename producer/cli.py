@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import signal
 import sys
 from importlib import import_module
@@ -12,7 +13,7 @@ from typing import Any
 
 import click
 
-from evalcore.errors import EvalqError
+from evalcore.errors import EvalqError, StorageError
 from producer.commands import MODULES, SUMMARIES
 
 __all__ = ["main"]
@@ -86,6 +87,13 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
+    except BrokenPipeError:
+        # Whoever read standard output has enough; the interpreter shall not try to write the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return StorageError.exit_code
+    except OSError as error:
+        click.echo(f"evalq: {error.filename or 'a file'}: {error.strerror or error}", err=True)
+        return StorageError.exit_code
     return result if isinstance(result, int) else 0
 
 

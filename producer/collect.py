@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from evalcore.canonical import Json, canonical_json
+from evalcore.errors import WireError
 from evalcore.fold import Fold, InputSummary
 from evalcore.partial import Partial, decode
 from evalcore.plan import Chunk, Seal
@@ -29,8 +31,12 @@ class Collector:
         self.next = 0
         self.held = dict(self._kept.digests)
         """{seq: digest} of every answer that the folder has."""
-        for partial in self._journal.replay():
-            self._take(job.manifest.chunks[self.next], partial)
+        try:
+            for partial in self._journal.replay():
+                self._take(job.manifest.chunks[self.next], partial)
+        except (WireError, IndexError, UnicodeDecodeError) as error:
+            how = "remove that file to have its answers computed again"
+            raise WireError(f"{self._journal.path} is damaged at answer {self.next}: {error}; {how}") from error
 
     def kept(self, seq: int) -> Partial | None:
         """The answer of chunk ``seq`` that a retry keeps."""
@@ -67,8 +73,9 @@ class Collector:
 
     def close(self) -> None:
         """Let go of the files of an unfinished run; the journal stays."""
-        self._journal.close()
-        self._records.close()
+        with contextlib.ExitStack() as stack:  # closing writes what is left, and on a full disk either may fail
+            stack.callback(self._records.close)
+            self._journal.close()
 
     def _reopen(self, index: int) -> BinaryIO:
         return Path(self._job.sources[index].path).open("rb")

@@ -14,17 +14,18 @@ import os
 import shutil
 import struct
 from collections.abc import Container, Iterator, Sequence
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import TypeVar
 
 import msgspec
 
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import UsageError, WireError
 from evalcore.partial import Partial
-from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
+from evalcore.plan import Chunk, Header, Seal, to_wire
 
-__all__ = ["RETRYING", "Journal", "Kept", "Manifest", "RunFolder", "write_atomic"]
+__all__ = ["RETRYING", "Journal", "Kept", "Manifest", "RunFolder", "whole_or_nothing", "write_atomic"]
 
 MANIFEST = "manifest.jsonl"
 JOURNAL = "parts.journal"
@@ -34,18 +35,25 @@ RECORDS = "records.jsonl"
 _FRAME = struct.Struct(">QQ64s")
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a whole file or nothing: to another name in the same folder, synced, then renamed."""
+@contextlib.contextmanager
+def whole_or_nothing(path: Path) -> Iterator[Path]:
+    """Another name in the same folder, to write to; renamed to ``path`` when the block ends well, else removed."""
     partial = path.with_name(path.name + ".partial")
     try:
-        with partial.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
+        yield partial
+        partial.replace(path)
     except BaseException:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise
-    partial.replace(path)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a whole file or nothing: to another name in the same folder, synced, then renamed."""
+    with whole_or_nothing(path) as partial, partial.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 class RunFolder:
@@ -132,13 +140,30 @@ class RunFolder:
         shutil.rmtree(self.spool, ignore_errors=True)
 
     def discard(self) -> None:
-        """Remove all that a run wrote; the folder too, when nothing else is in it."""
-        self.drop_working_files()
-        for name in ("run.json", RECORDS + ".partial"):
-            (self.path / name).unlink(missing_ok=True)
+        """Remove all that a run wrote, as far as it can be; the folder too, when nothing else is in it."""
         with contextlib.suppress(OSError):
+            self.drop_working_files()
+            for name in ("run.json", RECORDS + ".partial"):
+                (self.path / name).unlink(missing_ok=True)
             self.path.rmdir()
             self.path.parent.rmdir()
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of a manifest: one of these."""
+
+    header: Header | None = None
+    chunk: Chunk | None = None
+    seal: Seal | None = None
+
+
+P = TypeVar("P", Header, Seal)
+
+
+def _only(part: P | None) -> P:
+    if part is None:
+        raise WireError("a line that holds no part of a plan")
+    return part
 
 
 class Manifest:
@@ -148,7 +173,7 @@ class Manifest:
         self._path = folder.path / MANIFEST
         self.chunks: list[Chunk] = []
         self.seal: Seal | None = None
-        self._out: BinaryIO | None = None
+        self._out: FileIO | None = None
 
     def start(self, header: Header) -> None:
         """Begin with ``header``."""
@@ -156,15 +181,30 @@ class Manifest:
 
     def load(self) -> Header:
         """Read back what was written; a torn last line is cut off. Raises WireError."""
-        whole, _, _ = self._path.read_bytes().rpartition(b"\n")
-        os.truncate(self._path, len(whole) + 1)
-        first, *lines = [msgspec.json.decode(line, type=dict[str, msgspec.Raw]) for line in whole.split(b"\n")]
-        for line in lines:
-            if "chunk" in line:
-                self.chunks.append(from_wire(bytes(line["chunk"]), Chunk))
-            else:
-                self.seal = from_wire(bytes(line["seal"]), Seal)
-        return from_wire(bytes(first["header"]), Header)
+        try:
+            whole, _, torn = self._path.read_bytes().rpartition(b"\n")
+            first, *lines = [msgspec.json.decode(line, type=_Line) for line in whole.split(b"\n")]
+            header = _only(first.header)
+            for line in lines:
+                self._take(line, len(header.inputs))
+        except (OSError, msgspec.DecodeError, RecursionError, WireError) as error:
+            raise WireError(f"{self._path} is damaged: {error}; start the run anew") from error
+        if torn:
+            os.truncate(self._path, len(whole) + 1)
+        return header
+
+    def _take(self, line: _Line, inputs: int) -> None:
+        """One line behind the header's. Raises WireError for one that does not follow those before it."""
+        if self.seal is not None or line.header is not None:
+            raise WireError("a line behind its end, or a second header")
+        if line.chunk is None:
+            self.seal = _only(line.seal)
+        else:
+            self.chunks.append(line.chunk)
+        if line.chunk is not None and (line.chunk.seq != len(self.chunks) - 1 or line.chunk.input >= inputs):
+            raise WireError(f"chunk {line.chunk.seq} is out of order, or of no input")
+        if self.seal is not None and (self.seal.chunks, len(self.seal.sha256)) != (len(self.chunks), inputs):
+            raise WireError(f"it ends after {len(self.chunks)} chunks, where {self.seal.chunks} were planned")
 
     def extend(self, chunks: Sequence[Chunk]) -> None:
         """Add chunks, safely on disk when this returns."""
@@ -183,9 +223,10 @@ class Manifest:
 
     def _append(self, lines: list[bytes]) -> None:
         if self._out is None:
-            self._out = self._path.open("ab")
-        self._out.write(b"".join(line + b"\n" for line in lines))
-        self._out.flush()
+            self._out = self._path.open("ab", buffering=0)  # what a full disk did not take is not tried again
+        data = memoryview(b"".join(line + b"\n" for line in lines))
+        while data:
+            data = data[self._out.write(data) :]
         os.fsync(self._out.fileno())
 
 
@@ -193,18 +234,18 @@ class Journal:
     """Answers in chunk order, as they were committed: what is in it is never computed again."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self._path = folder.path / JOURNAL
-        self._out = self._path.open("ab")
+        self.path = folder.path / JOURNAL
+        self._out = self.path.open("ab")
 
     def replay(self) -> Iterator[Partial]:
         """The answers so far, in order from chunk 0; a torn last one is cut off."""
         good = expected = 0
-        for seq, partial, end in _frames(self._path):
+        for seq, partial, end in _frames(self.path):
             if seq != expected:
                 break
             good, expected = end, seq + 1
             yield partial
-        os.truncate(self._path, good)
+        os.truncate(self.path, good)
 
     def add(self, seq: int, partial: Partial) -> None:
         """Append the answer of chunk ``seq``; `sync` makes it safe."""
@@ -243,15 +284,12 @@ class Kept:
     @staticmethod
     def set_aside(folder: RunFolder, unwanted: Container[int]) -> None:
         """Begin a retry: keep a finished run's answers but the ``unwanted``. May be repeated after a crash."""
-        kept = folder.path / KEPT
-        partial = kept.with_name(kept.name + ".partial")
-        with partial.open("wb") as out:
+        with whole_or_nothing(folder.path / KEPT) as partial, partial.open("wb") as out:
             for seq, answer in folder.answers():
                 if seq not in unwanted:
                     out.write(_frame(seq, answer))
             out.flush()
             os.fsync(out.fileno())
-        partial.replace(kept)
         (folder.path / JOURNAL).unlink(missing_ok=True)
 
 

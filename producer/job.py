@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
@@ -13,13 +14,13 @@ import msgspec
 
 from evalcore import registry
 from evalcore.canonical import canonical_json, digest
-from evalcore.errors import ConfigError, InputError
+from evalcore.errors import ConfigError, EvalqError, InputError, StorageError, UsageError
 from evalcore.evaluator import Evaluator, Params, Request
 from evalcore.params import validate
 from evalcore.plan import Header, PlannedInput
 from evalcore.records.cut import Cutter
 from evalcore.records.inputs import Source, discover, format_suffixes, read_columns
-from evalcore.records.spool import spool
+from evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalcore.version import code_version
 from producer.folder import Manifest, RunFolder
 
@@ -48,6 +49,7 @@ class Asked(msgspec.Struct, frozen=True):
     priority: str = "bulk"
     tags: dict[str, str] = {}
     once: str = ""
+    unpack_bytes: int = MAX_UNPACKED_BYTES
 
 
 class Job:
@@ -83,7 +85,8 @@ class Job:
     def start(cls, evaluator: Evaluator[Any, Any], request: Request, asked: Asked) -> Job:
         """A new run: inputs found and unpacked, columns checked, header and run.json written.
 
-        Raises InputError, ConfigError or UsageError, and leaves no folder behind then; RunExistsError for --once.
+        Raises InputError, ConfigError, UsageError or StorageError, and leaves no folder behind then; RunExistsError
+        for --once.
         """
         request = evaluator.request(request)
         params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
@@ -93,7 +96,9 @@ class Job:
         run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
         folder = RunFolder.create(_new_path(asked, evaluator.name, run))
         try:
-            sources = [_absolute(spool(source, folder.spool, evaluator.gather)) for source in sources]
+            sources = [
+                _absolute(spool(source, folder.spool, evaluator.gather, asked.unpack_bytes)) for source in sources
+            ]
             header = _header(run, evaluator, params, sources, asked)
             folder.note(
                 run=run,
@@ -109,6 +114,9 @@ class Job:
             )
             manifest = Manifest(folder)
             manifest.start(header)
+        except OSError as error:
+            folder.discard()
+            raise _unusable(error, folder, sources) from error
         except BaseException:
             folder.discard()
             raise
@@ -161,6 +169,15 @@ def _header(run: str, evaluator: Evaluator[Any, Any], params: Params, sources: l
         chunk_size=asked.chunk_size,
         limit=asked.limit,
     )
+
+
+def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> EvalqError:
+    """Why a run cannot begin: an input that cannot be read, or a folder that cannot be written."""
+    given = {source.path: source.given for source in sources}
+    if error.filename in given:
+        return InputError("an input cannot be read", [(given[error.filename], error.strerror or str(error))])
+    full = StorageError.of(error, folder.path, "run the command again, or name another folder with --out")
+    return full if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else UsageError(str(full))
 
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ import msgspec
 import yaml
 
 from evalcore.canonical import Json, canonical_json
-from evalcore.errors import UsageError
+from evalcore.errors import StorageError, UsageError
 from evalcore.evaluator import Evaluator
-from producer.folder import RunFolder, write_atomic
+from producer.folder import RunFolder, whole_or_nothing, write_atomic
 from producer.job import Job
 
 __all__ = ["FORMATS", "check_output", "render", "write_final", "write_output"]
@@ -57,10 +57,13 @@ def check_output(path: Path) -> None:
 
 
 def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
-    """One file asked for with -o, made from the run folder."""
+    """One file asked for with -o, made from the run folder. Raises StorageError when it cannot be written."""
     check_output(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _WRITERS[path.suffix](path, folder, evaluator, options)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _WRITERS[path.suffix](path, folder, evaluator, options)
+    except OSError as error:
+        raise StorageError.of(error, path, f"write it again: evalq report {folder.path} -o {path}") from error
 
 
 def _text_writer(fmt: str) -> _Writer:
@@ -71,21 +74,18 @@ def _text_writer(fmt: str) -> _Writer:
 
 
 def _records_copy(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
-    partial = path.with_name(path.name + ".partial")
-    shutil.copyfile(folder.records, partial)
-    partial.replace(path)
+    with whole_or_nothing(path) as partial:
+        shutil.copyfile(folder.records, partial)
 
 
 def _csv(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
     import pandas as pd
 
-    partial = path.with_name(path.name + ".partial")
     columns = _columns(folder)
-    with partial.open("w", encoding="utf-8", newline="") as out:
+    with whole_or_nothing(path) as partial, partial.open("w", encoding="utf-8", newline="") as out:
         for number, rows in enumerate(_flat_rows(folder)):
             frame = pd.DataFrame(rows, columns=columns).map(_unformula)
             frame.to_csv(out, index=False, header=number == 0, lineterminator="\n")
-    partial.replace(path)
 
 
 def _parquet(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
@@ -96,13 +96,11 @@ def _parquet(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> N
         raise UsageError(f"-o {path}: Parquet needs pyarrow: pip install 'evalq[parquet]'") from None
     import pandas as pd
 
-    partial = path.with_name(path.name + ".partial")
     schema: Any = _arrow_schema(folder)
-    with pq.ParquetWriter(partial, schema) as writer:
+    with whole_or_nothing(path) as partial, pq.ParquetWriter(partial, schema) as writer:
         for rows in _flat_rows(folder):
             frame = pd.DataFrame(rows, columns=schema.names)
             writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
-    partial.replace(path)
 
 
 def _arrow_schema(folder: RunFolder) -> Any:

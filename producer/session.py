@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalcore.canonical import Json
-from evalcore.errors import InputError, Interrupted, NothingEvaluated, Paused, UsageError
+from evalcore.errors import InputError, Interrupted, NothingEvaluated, Paused, StorageError, UsageError
 from evalcore.plan import Seal
 from producer.collect import Collector
 from producer.job import Job
@@ -41,45 +41,57 @@ class Place(msgspec.Struct, frozen=True):
     inline: bool = False
     workers: int | None = None
 
-    @property
-    def resume_flags(self) -> str:
-        """What the user has to add to a resume command to come to the same place."""
+    def resume(self, job: Job) -> str:
+        """The command that goes on with ``job`` at the same place."""
         broker = " --broker URL" if self.settings.broker else ""
-        return broker + (" --inline" if self.inline else "")
+        return f"evalq resume {job.folder.path}{broker}" + (" --inline" if self.inline else "")
 
 
 def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
     """Drive a job to its report and write all of its files. Returns the report.
 
-    Raises what driving raises. Faulty input leaves no folder behind; anything else leaves one that can be resumed.
+    Raises what driving raises, and StorageError when the folder cannot be written. Faulty input leaves no folder
+    behind; anything else leaves one that can be resumed.
     """
-    with job.folder.driving() as mine:
-        if not mine:
-            raise UsageError(f"{job.folder.path}: another evalq process is driving this run; see it with: evalq watch")
-        began = time.monotonic()
-        collector = Collector(job)
-        reporter.detail(
-            f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held"
-        )
-        try:
-            standing = _compute(job, collector, place, reporter)
-            report = collector.finish(_sealed(job))
-            seconds = round(time.monotonic() - began, 3)
-            reporter.detail(_told(standing, seconds))
-            write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
-        except (InputError, NothingEvaluated):
-            collector.close()
-            job.folder.discard()
-            raise
-        except (KeyboardInterrupt, Paused) as error:
-            collector.close()
-            job.folder.note(state="paused" if isinstance(error, Paused) else "interrupted")
-            raise Interrupted(f"evalq resume {job.folder.path}{place.resume_flags}") from None
-        except BaseException:
-            collector.close()
-            job.folder.note(state="stopped")
-            raise
+    try:
+        with job.folder.driving() as mine:
+            if not mine:
+                how = "see it with: evalq watch"
+                raise UsageError(f"{job.folder.path}: another evalq process is driving this run; {how}")
+            return _carry_out(job, place, reporter)
+    except OSError as error:
+        raise StorageError.of(error, job.folder.path, f"go on with: {place.resume(job)}") from error
+
+
+def _carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
+    began = time.monotonic()
+    collector = Collector(job)
+    reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
+    try:
+        standing = _compute(job, collector, place, reporter)
+        report = collector.finish(_sealed(job))
+        seconds = round(time.monotonic() - began, 3)
+        reporter.detail(_told(standing, seconds))
+        write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
+    except (InputError, NothingEvaluated):
+        collector.close()
+        job.folder.discard()
+        raise
+    except (KeyboardInterrupt, Paused) as error:
+        _leave(job, collector, "paused" if isinstance(error, Paused) else "interrupted")
+        raise Interrupted(place.resume(job)) from None
+    except BaseException:
+        _leave(job, collector, "stopped")
+        raise
     return report
+
+
+def _leave(job: Job, collector: Collector, state: str) -> None:
+    """Close an unfinished run's files and say in run.json how it stands, as far as the disk lets us."""
+    with contextlib.suppress(OSError):
+        collector.close()
+    with contextlib.suppress(OSError):
+        job.folder.note(state=state)
 
 
 @contextlib.contextmanager
@@ -105,9 +117,12 @@ def shared_place(place: Place, roots: Sequence[Path], *evaluators: str) -> Itera
 
 def launch(job: Job, place: Place) -> None:
     """Plan and publish a job on a given server, and leave it to the workers."""
-    with _driver(job, Collector(job), place) as driver:
-        driver.launch()
-    job.folder.note(state="detached")
+    try:
+        with _driver(job, Collector(job), place) as driver:
+            driver.launch()
+        job.folder.note(state="detached")
+    except OSError as error:
+        raise StorageError.of(error, job.folder.path, f"go on with: {place.resume(job)}") from error
 
 
 def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -> Standing:

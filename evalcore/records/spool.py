@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import BinaryIO
 
 import msgspec
 
@@ -18,7 +15,10 @@ from evalcore.errors import InputError
 from evalcore.records.inputs import PACKED, Source, unpacked_name
 from evalcore.records.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
 
-__all__ = ["needs_spool", "spool"]
+__all__ = ["MAX_UNPACKED_BYTES", "needs_spool", "spool"]
+
+MAX_UNPACKED_BYTES = 8 << 30
+"""What a packed input may grow to where nothing else is said: a few megabytes can unpack to all of a disk."""
 
 Gather = Callable[[str, bytes], bytes]
 _ZSTD_PIECE = 8 << 10  # what is unpacked of it at once is held in memory, and may be 30,000 times as much
@@ -29,11 +29,12 @@ def needs_spool(source: Source) -> bool:
     return os.path.isdir(source.path) or source.path == "-" or source.path.endswith(PACKED)
 
 
-def spool(source: Source, folder: Path, gather: Gather | None = None) -> Source:
+def spool(source: Source, folder: Path, gather: Gather | None = None, most: int = MAX_UNPACKED_BYTES) -> Source:
     """Copy standard input or a packed file into ``folder``, unpacked, so that it can be read by byte range.
 
     Of a source with members, ``gather`` (see `Evaluator.gather`) makes one file of as many lines. Other sources come
-    back as they are. Raises InputError when packed data is damaged, or a member cannot be read.
+    back as they are. Raises InputError when packed data is damaged or more than ``most`` bytes, or a member cannot be
+    read; OSError when the folder cannot take it.
     """
     if not needs_spool(source):
         return source
@@ -46,7 +47,11 @@ def spool(source: Source, folder: Path, gather: Gather | None = None) -> Source:
                 for path in source.files:
                     out.write(_gathered(path, gather) + b"\n")
             else:
-                _unpacked(source.path, out)
+                for piece in _unpacked(source.path, source.given):
+                    if source.path != "-" and out.tell() + len(piece) > most:
+                        reason = f"more than {most:,} bytes unpacked; if they are wanted, raise unpack_bytes"
+                        raise InputError("an input cannot be unpacked", [(source.given, reason)])
+                    out.write(piece)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -73,10 +78,12 @@ def _gathered(path: str, gather: Gather) -> bytes:
 def _content(path: str) -> bytes:
     """The bytes of a member, unpacked; of one that is too long as many as show it. Raises InputError."""
     if path.endswith(PACKED):
-        with TemporaryFile() as out:
-            _unpacked(path, out)
-            out.seek(0)
-            return out.read(MAX_RECORD_BYTES + 1)
+        data = bytearray()
+        for piece in _unpacked(path, path):
+            data += piece
+            if len(data) > MAX_RECORD_BYTES:
+                break
+        return bytes(data[: MAX_RECORD_BYTES + 1])
     try:
         with open(path, "rb") as stream:
             return stream.read(MAX_RECORD_BYTES + 1)
@@ -84,25 +91,21 @@ def _content(path: str) -> bytes:
         raise InputError("an input cannot be read", [(path, str(error.strerror))]) from error
 
 
-def _unpacked(path: str, out: BinaryIO) -> None:
-    """Write the bytes at ``path`` to ``out``, unpacked. Raises InputError."""
+def _unpacked(path: str, given: str) -> Iterator[bytes]:
+    """The bytes of standard input or of a packed file, piece by piece. Raises InputError."""
     try:
-        _unpack(path, out)
+        if path == "-":
+            yield from iter(lambda: sys.stdin.buffer.read(BLOCK_BYTES), b"")
+        elif path.endswith(".gz"):
+            with gzip.open(path, "rb") as stream:
+                yield from iter(lambda: stream.read(BLOCK_BYTES), b"")
+        else:
+            yield from _unpacked_zstd(path)
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError("an input cannot be unpacked", [(path, str(error))]) from error
+        raise InputError("an input cannot be unpacked", [(given, str(error))]) from error
 
 
-def _unpack(path: str, out: BinaryIO) -> None:
-    if path == "-":
-        shutil.copyfileobj(sys.stdin.buffer, out, BLOCK_BYTES)
-    elif path.endswith(".gz"):
-        with gzip.open(path, "rb") as stream:
-            shutil.copyfileobj(stream, out, BLOCK_BYTES)
-    else:
-        _unpack_zstd(path, out)
-
-
-def _unpack_zstd(path: str, out: BinaryIO) -> None:
+def _unpacked_zstd(path: str) -> Iterator[bytes]:
     """Frame by frame: the library's own reader takes a file that was cut off for one that ends there."""
     import zstandard  # only a packed input pays for it
 
@@ -112,9 +115,9 @@ def _unpack_zstd(path: str, out: BinaryIO) -> None:
             try:
                 while piece:
                     frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                    out.write(frame.decompress(piece))
+                    yield frame.decompress(piece)
                     piece, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
             except zstandard.ZstdError as error:
-                raise OSError(str(error)) from error
+                raise EOFError(str(error)) from error
     if frame is not None:
         raise EOFError("compressed file ended before its last frame did")

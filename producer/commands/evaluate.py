@@ -49,6 +49,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> None:
         check_output(path)
     reporter = reporter_for(evaluator.unit, given)
     request = Request(list(given["inputs"]), shared.params_from(given.get("params"), evaluator.options, own), own)
+    place = Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
     asked = Asked(
         out=given.get("out"),
         chunk_size=given["chunk_size"],
@@ -57,8 +58,8 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> None:
         priority=given["priority"],
         tags=shared.tags_from(given["tags"]),
         once=given["once"] or "",
+        unpack_bytes=place.settings.unpack_bytes,
     )
-    place = Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
     if given["detach"] and not place.settings.broker:
         raise UsageError("--detach needs --broker: an embedded server ends with this command")
     try:

@@ -68,6 +68,7 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
         priority=given["priority"],
         tags=shared.tags_from(given["tags"]),
         once=given["once"] or "",
+        unpack_bytes=place.settings.unpack_bytes,
     )
     try:
         job = Job.start(run.evaluator, run.request, asked)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from evalcore.errors import UsageError
 from evalcore.partial import Partial
-from evalcore.plan import Chunk, Header, Seal
+from evalcore.plan import Chunk, Header, PlannedInput, Seal
 from producer.folder import Journal, Manifest, RunFolder, write_atomic
 
 PARTIALS = [Partial(f"{n:064}", bytes([n]) * (n * 7)) for n in range(5)]
-HEADER = Header("r", "planagent", "1", "c", {"a": [1]}, ())
+HEADER = Header("r", "planagent", "1", "c", {"a": [1]}, (PlannedInput("i", "i", "i"),))
 CHUNKS = [Chunk(n, 0, n, n + 1, 1, 1, f"{n:064}") for n in range(4)]
 
 

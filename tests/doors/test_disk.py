@@ -1,0 +1,183 @@
+"""The disk's door: full, read-only or somebody else's, it is a message with a path, and the run goes on afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.harness import EVALQ, clean_environment, evalq, same_answer, short_folder
+
+ROOT = pytest.mark.skipif(
+    os.getuid() != 0 and not os.environ.get("CI"), reason="only root may mount a small disk or be another user"
+)
+NOBODY = 65534
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A disk in memory at ``folder`` for the length of a block."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "evalq-test", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def remount(folder: Path, options: str) -> None:
+    """The same disk, of another size or kind."""
+    subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
+
+
+def plain(text: str) -> None:
+    """No traceback, and no more than a few lines."""
+    assert "Traceback" not in text
+    assert "Exception ignored" not in text
+    assert len(text.splitlines()) < 6, text
+
+
+@ROOT
+@pytest.mark.parametrize("how", [("--inline",), ("--workers", "1")], ids=["inline", "workers"])
+@pytest.mark.parametrize("kib", [16, 128, 800])
+def test_a_full_disk(data: Path, calm: Path, tmp_path: Path, kib: int, how: tuple[str, ...]) -> None:
+    """It fills up at different points of a run: exit 3, no half report, and after there is room the same bytes."""
+    with mounted(tmp_path / "disk", f"size={kib}k") as disk:
+        args: tuple[str | Path, ...] = (
+            "planagent",
+            "rows.csv",
+            *how,
+            "--chunk-size",
+            "250",
+            "--out",
+            disk / "run",
+            "--format",
+            "none",
+        )
+        done = evalq(*args, cwd=data)
+        assert done.returncode == 3, done.stderr
+        assert str(disk / "run") in done.stderr
+        assert "No space left on device; free some space" in done.stderr
+        plain(done.stderr)
+        assert not (disk / "run" / "report.json").exists()
+        remount(disk, "size=20m")
+        if (disk / "run" / "run.json").exists():
+            assert f"evalq resume {disk / 'run'}" in done.stderr
+            done = evalq("resume", disk / "run", *how, "--format", "none", cwd=data)
+        else:
+            assert kib == 16, "only a disk that takes not even the plan has nothing to go on with"
+            done = evalq(*args, cwd=data)
+        assert done.returncode == 0, done.stderr
+        same_answer(calm, disk / "run")
+        assert not list(disk.rglob("*.partial"))
+
+
+def test_a_limit_on_file_sizes(data: Path, calm: Path, tmp_path: Path) -> None:
+    """The same by a limit of the user's own (ulimit -f), which needs no root."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    command = [*EVALQ, "planagent", "rows.csv", "--inline", "--chunk-size", "250", "--out", str(tmp_path / "run")]
+    done = subprocess.run(
+        command, cwd=data, env=clean_environment(), capture_output=True, text=True, preexec_fn=limit, check=False
+    )
+    assert done.returncode == 3, done.stderr
+    assert "File too large; free some space" in done.stderr
+    plain(done.stderr)
+    done = evalq("resume", tmp_path / "run", "--inline", "--format", "none", cwd=data)
+    assert done.returncode == 0, done.stderr
+    same_answer(calm, tmp_path / "run")
+
+
+@ROOT
+def test_a_read_only_folder(data: Path, calm: Path, tmp_path: Path) -> None:
+    """No run begins there, an earlier one cannot go on, and a finished one is still shown."""
+    with mounted(tmp_path / "disk", "size=20m") as disk:
+        args = ("planagent", "rows.csv", "--inline", "--chunk-size", "250", "--out")
+        assert evalq(*args, disk / "whole", "--format", "none", cwd=data).returncode == 0
+        used = sum(path.stat().st_blocks for path in disk.rglob("*")) // 2
+        remount(disk, f"size={used + 300}k")
+        assert evalq(*args, disk / "half", cwd=data).returncode == 3
+        remount(disk, "size=20m,ro")
+        begun = evalq(*args, disk / "new", cwd=data)
+        resumed = evalq("resume", disk / "half", "--inline", cwd=data)
+        shown = evalq("report", disk / "whole", cwd=data)
+        written = evalq("report", disk / "whole", "-o", disk / "rows.csv", cwd=data)
+        remount(disk, "rw,size=20m")
+        assert (begun.returncode, resumed.returncode, shown.returncode, written.returncode) == (2, 3, 0, 3)
+        for said in (begun.stderr, resumed.stderr, written.stderr):
+            assert "Read-only file system" in said
+            plain(said)
+        assert f"evalq resume {disk / 'half'} --inline" in resumed.stderr
+        assert "evalq report" in written.stderr
+        assert evalq("resume", disk / "half", "--inline", "--format", "none", cwd=data).returncode == 0
+        same_answer(calm, disk / "half")
+
+
+@ROOT
+def test_a_folder_of_somebody_else(data: Path, tmp_path: Path) -> None:
+    """A user who may not write there: an error that names the file, and nothing is changed."""
+    folder = short_folder()
+    try:
+        folder.chmod(0o755)
+        rows = folder / "rows.csv"
+        rows.write_bytes((data / "rows.csv").read_bytes())
+        (folder / "mine").mkdir()
+        assert (
+            evalq("planagent", "rows.csv", "--inline", "--out", "done", "--format", "none", cwd=folder).returncode == 0
+        )
+        (folder / "secret.csv").write_bytes(rows.read_bytes())
+        (folder / "secret.csv").chmod(0o600)
+        before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+        said = {
+            2: [_as_nobody(folder, "planagent", "rows.csv", "--inline", "--out", name) for name in ("mine", "new")]
+            + [_as_nobody(folder, "planagent", "rows.csv", "--inline")]
+            + [_as_nobody(folder, "planagent", "secret.csv", "--inline", "--out", "/proc/nowhere")],
+            3: [_as_nobody(folder, "report", "done", "-o", "new.md")],
+        }
+        for code, runs in said.items():
+            for run in runs:
+                assert run.returncode == code, run.stderr
+                plain(run.stderr)
+        assert all("Permission denied" in run.stderr for run in [*said[2][:3], *said[3]])
+        assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+        shown = _as_nobody(folder, "report", "done")
+        assert (shown.returncode, shown.stderr.count("Traceback")) == (0, 0)
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=True)
+
+
+def test_an_input_that_may_not_be_read(tmp_path: Path) -> None:
+    """An unreadable input is the data's fault, with its name; a folder in a file's place is, too."""
+    (tmp_path / "rows.csv").mkdir()
+    (tmp_path / "rows.csv" / "x.csv").mkdir()
+    done = evalq("planagent", "rows.csv/x.csv", "--inline", cwd=tmp_path)
+    assert done.returncode == 2
+    plain(done.stderr)
+
+
+def _as_nobody(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """A command as a user who owns nothing here; the interpreter and the sources must be readable to all."""
+    program = (
+        "import os, sys; sys.path[:0] = [p for p in os.environ.get('PYTHONPATH', '').split(':') if p]; "
+        "from producer.cli import main; from evalcore import registry; import producer.commands.evaluate, "
+        "producer.session, producer.drive, producer.commands.runs, workers.settings, pandas; "
+        "[registry.get(n) for n in registry.names()]; "
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); sys.exit(main(sys.argv[1:]))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program, *args],
+        cwd=cwd,
+        env=clean_environment(HOME="/nonexistent"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
