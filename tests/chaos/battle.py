@@ -26,7 +26,7 @@ __all__ = ["fight"]
 
 PATIENCE_SECONDS = 90.0
 NAIVE_PATIENCE_SECONDS = 20.0
-"""How long a run may go on after its last fault before it is given up."""
+"""How long a run may go nowhere, after its last fault or its last commit, before it is given up."""
 
 
 def fight(
@@ -34,7 +34,7 @@ def fight(
 ) -> dict[str, Any]:
     """Run one scenario; returns its line. The folder of one that went wrong is kept (under ``keep``, or in /tmp).
 
-    ``patience``: seconds that a run may go on after its last fault.
+    ``patience``: seconds in which nothing happens before it is given up.
     """
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"evalq-chaos-{scenario.seed}-", dir=keep))
@@ -65,18 +65,16 @@ def _drive(stage: Stage, planned: list[Planned], patience: float) -> None:
     waiting = deque(planned)
     size = stage.subject.chunk_size(stage.scenario.chunks)
     total = -(-stage.subject.records // size)
-    last = time.monotonic()
+    last, seen = time.monotonic(), (0, 0)
     while stage.tick():
-        meters, share = len(stage.observer.meters), stage.observer.latest.committed / total
-        if waiting and share >= waiting[0].share:
-            rng = random.Random(waiting[0].seed)
+        committed = stage.observer.latest.committed
+        if waiting and committed / total >= waiting[0].share:
             with contextlib.suppress(redis.RedisError):
-                if FAULTS[waiting[0].fault].strike(stage, rng):
+                if FAULTS[waiting[0].fault].strike(stage, random.Random(waiting[0].seed)):
                     waiting.popleft()
-                    last = time.monotonic()
-        if len(stage.observer.meters) > meters:
-            last = time.monotonic()
-        if time.monotonic() - last > patience:
+        if seen != (committed, len(stage.observer.meters)):
+            last, seen = time.monotonic(), (committed, len(stage.observer.meters))
+        if time.monotonic() - last > (patience if committed else PATIENCE_SECONDS):
             stage.ask_where()
             break
         time.sleep(POLL_SECONDS)

@@ -52,9 +52,9 @@ def render(lines: Iterable[Line]) -> str:
     return (
         table(_HEAD, rows)
         + f"\nCounted over {records:,} records of evalq's runs, at commit {', '.join(commits)}. A run has\n"
-        "several faults and counts in the row of each. Recovery: seconds from the fault to the next commit of a living\n"
-        "worker; the start of a new process and the time a server stayed away (up to 3 s) are in it. Naive: rows lost /\n"
-        "doubled, over the runs it had.\n"
+        "several faults and counts in the row of each. Recovery: seconds from the fault to the next commit of a\n"
+        "living worker, with the start of a new process and the time a server stayed away (up to 3 s). Naive: rows\n"
+        "lost / doubled, over the runs it had.\n"
     )
 
 
