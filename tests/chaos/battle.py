@@ -94,7 +94,7 @@ def _line(scenario: Scenario, stage: Stage, verdict: Verdict, skipped: str, seco
         "seed": scenario.seed,
         "only": scenario.only,
         "setup": NAIVE[scenario.naive],
-        "evaluation": scenario.evaluation,
+        "evaluation": stage.subject.evaluation,
         "server": f"{'redis' if scenario.redis else 'embedded'}, aof {scenario.aof}",
         "fleet": f"{scenario.workers} x {scenario.concurrency}" + (", blobs" if scenario.elsewhere else ""),
         "records": stage.subject.records,

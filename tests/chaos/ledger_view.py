@@ -44,6 +44,12 @@ class LedgerView:
         now, leases = seconds * 1000 + micros // 1000, self._leases()
         return all(leases[seq][0] + margin_ms < now for seq in seqs if seq in leases)
 
+    def tried(self) -> bool:
+        """Whether a chunk has been given up by a process that died, or has dead records."""
+        notes = self._client.hkeys(self._key("notes"))
+        dead = self._client.hget(self._key("meta"), "dead")
+        return bool(int(dead or 0)) or any(note.startswith((b"attempts ", b"losses ")) for note in notes)
+
     def queue(self) -> str:
         """The queue of this code version."""
         if not self._queue and self._named():

@@ -24,8 +24,9 @@ HOOKS = Path(__file__).parent / "hooks"
 
 
 def environment(points: Path, **extra: str) -> dict[str, str]:
-    """For the processes under test: this tree's code, and kill points armed in the folder ``points``."""
-    return clean_environment(PYTHONPATH=f"{HOOKS}{os.pathsep}{TOP}", CHAOS_POINTS=str(points), **extra)
+    """For the processes under test: this tree's code, ``extra``, and kill points armed in the folder ``points``."""
+    path = os.pathsep.join([str(HOOKS), extra.get("PYTHONPATH", str(TOP))])
+    return clean_environment(**extra | {"PYTHONPATH": path, "CHAOS_POINTS": str(points)})
 
 
 def spawn(

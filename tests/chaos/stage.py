@@ -156,12 +156,13 @@ class Stage:
     def _first_command(self) -> list[str]:
         size = self.subject.chunk_size(self.scenario.chunks)
         return [
-            *(*EVALQ, *self.subject.args, "--broker", self.server.url, "--chunk-size", str(size)),
+            *(*EVALQ, *self.subject.args, *self.subject.flags, "--broker", self.server.url, "--chunk-size", str(size)),
             *("--run-dir", str(self.out), "--format", "none", "-v"),
         ]
 
     def _again_command(self) -> list[str]:
-        return [*EVALQ, "resume", str(self.out), "--broker", self.server.url, "--format", "none", "-v"]
+        command = [*EVALQ, "resume", str(self.out), *self.subject.flags]
+        return [*command, "--broker", self.server.url, "--format", "none", "-v"]
 
     # -- supervision -------------------------------------------------------------------------------------
 

@@ -27,6 +27,8 @@ class Subject:
     folder: Path
     calm: Path
     records: int
+    flags: tuple[str, ...] = ()
+    """What its command needs again when it is resumed."""
 
     def chunk_size(self, chunks: int) -> int:
         """The records a chunk that make about ``chunks`` of them."""

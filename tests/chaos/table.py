@@ -53,19 +53,17 @@ def render(lines: Iterable[Line]) -> str:
         table(_HEAD, rows)
         + f"\nCounted over {records:,} records of evalq's runs, at commit {', '.join(commits)}. A run has\n"
         "several faults and counts in the row of each. Recovery: seconds from the fault to the next commit of a\n"
-        "living worker, with the start of a new process and the time a server stayed away (up to 3 s). Naive: rows\n"
-        "lost / doubled, over the runs it had.\n"
+        "living worker, with the start of a new process and the time a server stayed away (up to 3 s). Victims'\n"
+        "chunks: the median until those are committed that the victim was computing. Naive: rows lost / doubled,\n"
+        "over the runs it had.\n"
     )
 
 
 def _row(title: str, runs: Sequence[Line], fault: str) -> tuple[object, ...]:
     ours = [line for line in runs if line["setup"] == OURS]
-    times = sorted(
-        one["seconds"]
-        for line in ours
-        for one in line["recoveries"]
-        if one["seconds"] is not None and (not fault or one["fault"] == fault)
-    )
+    measured = [one for line in ours for one in line["recoveries"] if not fault or one["fault"] == fault]
+    times = sorted(one["seconds"] for one in measured if one["seconds"] is not None)
+    held = [one["held"] for one in measured if one["held"] is not None]
     late = times[math.ceil(0.95 * len(times)) - 1] if times else None
     return (
         title,
@@ -75,6 +73,7 @@ def _row(title: str, runs: Sequence[Line], fault: str) -> tuple[object, ...]:
         sum(line["doubled"] for line in ours),
         f"{statistics.median(times):.1f} s" if times else "-",
         "-" if late is None else f"{late:.1f} s",
+        f"{statistics.median(held):.1f} s" if held else "-",
         *(_naive([line for line in runs if line["setup"] == setup]) for setup in _NAIVE),
     )
 

@@ -62,9 +62,9 @@ class Fault:
     weight: ClassVar[int] = 2
 
     def prepare(self, stage: Stage, rng: random.Random) -> None:
-        """Before anything is started: may replace ``stage.subject`` (an input with something in it, and the calm run
+        """Before anything is started: may change what is run, and what it is compared with.
 
-        it is compared with) or add to ``stage.extra``, the environment of all processes under test.
+        ``stage.subject`` is the input and its calm run, ``stage.extra`` the environment of all processes under test.
         """
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:

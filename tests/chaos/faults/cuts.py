@@ -55,3 +55,26 @@ class ProducerCut(Fault):
             return False
         _cut(stage, stage.net, producer.host, self.name, set(), rng.uniform(1, 8))
         return True
+
+
+@register
+class CutOverRestart(Fault):
+    """A worker's link is down while the server restarts: its connections are dead, and nothing has told it so."""
+
+    name = "server restarts while a worker is cut"
+    needs_network = True
+    weight = 1
+
+    def strike(self, stage: Stage, rng: random.Random) -> bool:
+        """Cut, kill, start again, heal; also a worker that only waits for messages must notice."""
+        workers = stage.workers()
+        if not workers or stage.net is None:
+            return False
+        worker, net = rng.choice(workers), stage.net
+        net.cut(worker.host)
+        stage.server.kill()
+        stage.hurt(self.name)
+        stage.server.start()
+        began, seconds = time.monotonic(), rng.uniform(1, 5)
+        stage.later(lambda: time.monotonic() - began > seconds, lambda: net.heal(worker.host))
+        return True
