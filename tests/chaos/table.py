@@ -30,6 +30,7 @@ _HEAD = (
     "rows doubled",
     "recovery median",
     "p95",
+    "victims' chunks",
     "naive: defaults",
     "acks_late",
 )
