@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PY := $(BIN)/python
 
-.PHONY: setup demo test check bench lock programs clean
+.PHONY: setup demo test check bench mutation lock programs clean
 
 setup: .venv/ready
 
@@ -33,6 +33,10 @@ check: setup
 
 bench: setup  ## Speed, side by side with its rivals; takes several minutes.
 	$(PY) -m tests.bench
+
+mutation: setup  ## Do tests notice changes of the evaluators? Makes docs/reference/mutation.md; takes an hour.
+	$(PY) -m tests.mutation planagent cooperation vs selfcheck verification --sample 160 --seed 2 --out mutation.json
+	$(PY) -m tests.mutation --page mutation.json > docs/reference/mutation.md
 
 lock:  ## Resolve the dependencies again, in an environment of its own.
 	$(PYTHON) -m venv .venv-lock
