@@ -39,6 +39,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="so many of a folder's mutants, of every module; all if not given")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--quick", action="store_true", help="without the contract's tests")
+    parser.add_argument("--again", type=Path, help="only what was alive in this --out of an earlier run")
     parser.add_argument("--only", default="", help="mutants whose `path:line` starts so")
     parser.add_argument("--out", type=Path, help="write what was found there, as JSON")
     parser.add_argument("--page", type=Path, nargs="+", metavar="FILE", help="print the Markdown page of such files")
@@ -46,19 +47,23 @@ def main(given: Sequence[str] | None = None) -> int:
     if asked.page:
         sys.stdout.write(page([found for file in asked.page for found in json.loads(file.read_text())]))
         return 0
-    if not asked.folders:
+    if not asked.folders and not asked.again:
         parser.error("name a folder")
-    found = [_run(folder, asked) for folder in asked.folders]
+    earlier = {found["folder"]: found for found in json.loads(asked.again.read_text())} if asked.again else {}
+    found = [_run(folder, asked, earlier.get(folder)) for folder in asked.folders or earlier]
     if asked.out:
         asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     return 0
 
 
-def _run(folder: str, asked: argparse.Namespace) -> dict[str, Any]:
+def _run(folder: str, asked: argparse.Namespace, earlier: dict[str, Any] | None) -> dict[str, Any]:
     began = time.monotonic()
     mutants = [mutant for mutant in _mutants(folder) if f"{mutant.path}:{mutant.change.line}".startswith(asked.only)]
     possible = len(mutants)
-    if asked.sample:
+    if earlier:
+        lived = [_alive(row) for row in earlier["alive"]]
+        mutants = [mutant for mutant in mutants if _alive(_row(mutant)) in lived]
+    elif asked.sample:
         mutants = sampled(mutants, asked.sample, asked.seed)
     import_slow_ones()
     own = [name for name in sys.modules if name.startswith(f"{PACKAGE}.{folder}")]
@@ -76,22 +81,31 @@ def _run(folder: str, asked: argparse.Namespace) -> dict[str, Any]:
     for mutant in mutants:
         killer = _killer(mutant, stages)
         if killer is None:
-            change = mutant.change
-            row = {"path": str(mutant.path), "line": change.line, "function": change.function}
-            alive.append(row | {"before": change.before, "after": change.after})
-            sys.stdout.write(f"alive: {mutant.path}:{change.line}: {change.before}  ->  {change.after}\n")
+            alive.append(_row(mutant))
+            sys.stdout.write("alive: {path}:{line}: {before}  ->  {after}\n".format_map(alive[-1]))
             sys.stdout.flush()
-    share = len(alive) / len(mutants) if mutants else 0.0
+    tried = {"sample": asked.sample, "seed": asked.seed, "possible": possible, "mutants": len(mutants)}
+    figures = (earlier or {"folder": folder, **tried}) | {"alive": alive}
+    share = len(alive) / figures["mutants"] if figures["mutants"] else 0.0
     taken = time.monotonic() - began
-    sys.stdout.write(f"{folder}: {len(alive)} of {len(mutants)} alive, {share:.1%}; {taken:.0f} s\n")
-    figures = {
-        "folder": folder,
-        "sample": asked.sample,
-        "seed": asked.seed,
-        "possible": possible,
-        "mutants": len(mutants),
+    sys.stdout.write(f"{folder}: {len(alive)} of {figures['mutants']} alive, {share:.1%}; {taken:.0f} s\n")
+    return figures
+
+
+def _row(mutant: Mutant) -> dict[str, Any]:
+    """What is told of a mutant that lives."""
+    change = mutant.change
+    return {
+        "path": str(mutant.path),
+        "line": change.line,
+        "function": change.function,
+        "before": change.before,
+        "after": change.after,
     }
-    return figures | {"alive": alive}
+
+
+def _alive(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["path"], row["line"], row["before"], row["after"]
 
 
 def sampled(mutants: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
