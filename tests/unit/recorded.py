@@ -80,6 +80,20 @@ def _declared(evaluator: Evaluator[Any, Any]) -> dict[str, Any]:
         "options": [_option(option) for option in evaluator.options],
         "commands": {command.name: [_option(option) for option in command.options] for command in evaluator.commands},
         "params": evaluator.Params().model_dump(mode="json"),
+        "limits": _limits(evaluator.Params.model_json_schema()),
+    }
+
+
+def _limits(schema: Any) -> Any:
+    """What may be given for params, without words and defaults."""
+    if isinstance(schema, list):
+        return [_limits(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _limits(inner)
+        for key, inner in schema.items()
+        if isinstance(inner, dict) or key not in ("title", "description", "default")
     }
 
 
