@@ -147,6 +147,7 @@ def _killer(mutant: Mutant, stages: Sequence[Baseline]) -> str | None:
         if tests:
             killer = killed_by(mutant.module, path, code, tests, sum(known.seconds[test] for test in tests))
             if killer is not None:
+                known.failed[killer] += 1
                 return killer
     return None
 

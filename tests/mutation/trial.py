@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -48,16 +49,23 @@ class Baseline:
 
     def __init__(self, seconds: Mapping[str, float], lines: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
         self.seconds = seconds
+        self.failed: Counter[str] = Counter()
+        """How often a test has failed: to be counted by who runs them."""
         self._lines = lines
 
     def tests(self, path: Path, first: int, last: int) -> list[str]:
-        """The tests that execute one of the lines, quickest first; all tests if importing executes one."""
+        """The tests that execute one of the lines; all tests if importing executes one.
+
+        First those that are most likely to fail in little time: quick ones, and ones that have failed often.
+        """
         contexts: set[str] = set()
         for line in range(first, last + 1):
             contexts.update(self._lines.get(str(path), {}).get(str(line), ()))
         own = {test for test in self.seconds if test in contexts or test.split("::")[0] in contexts}
         chosen = self.seconds if "" in contexts else own
-        return sorted(chosen, key=lambda test: (test not in own, self.seconds[test]))
+        return sorted(
+            chosen, key=lambda test: (-(self.failed[test] + 0.2) / (self.seconds[test] + 0.01), test not in own)
+        )
 
 
 class _Chosen:
@@ -186,6 +194,7 @@ class _Loader(SourceFileLoader):
 def _forked(run: Callable[[Path], None], limit: float) -> str | None:
     """What ``run`` wrote to its file, "" if it died before; None if it was not done after ``limit`` seconds."""
     sys.stdout.flush()
+    gc.freeze()  # so that the child does not look through what the parent has
     with tempfile.TemporaryDirectory(prefix="mutation-") as scratch:
         out = Path(scratch) / "out"
         child = os.fork()
