@@ -6,6 +6,7 @@ import argparse
 import ast
 import importlib
 import json
+import math
 import random
 import sys
 import time
@@ -109,14 +110,14 @@ def _alive(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def sampled(mutants: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
-    """About ``size`` of them in their order: of each module its share, and one at least."""
+    """A little over ``size`` of them in their order: of each module its share, and one at least."""
     rng = random.Random(seed)
     by_module: dict[str, list[int]] = {}
     for at, mutant in enumerate(mutants):
         by_module.setdefault(mutant.module, []).append(at)
     chosen: list[int] = []
     for places in by_module.values():
-        share = max(1, round(size * len(places) / len(mutants)))
+        share = math.ceil(size * len(places) / len(mutants))
         chosen += rng.sample(places, min(share, len(places)))
     return [mutants[at] for at in sorted(chosen)]
 
