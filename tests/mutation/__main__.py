@@ -39,7 +39,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("folders", nargs="*", choices=[*FOLDERS, []], metavar="FOLDER", help=", ".join(FOLDERS))
     parser.add_argument("--sample", type=int, help="so many of a folder's mutants, of every module; all if not given")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
-    parser.add_argument("--quick", action="store_true", help="without the contract's tests")
+    parser.add_argument("--tests", choices=("unit", "contract", "both"), default="both", help="which to run")
     parser.add_argument("--again", type=Path, help="only what was alive in this --out of an earlier run")
     parser.add_argument("--only", default="", help="mutants whose `path:line` starts so")
     parser.add_argument("--out", type=Path, help="write what was found there, as JSON")
@@ -70,8 +70,10 @@ def _run(folder: str, asked: argparse.Namespace, earlier: dict[str, Any] | None)
     own = [name for name in sys.modules if name.startswith(f"{PACKAGE}.{folder}")]
     if own:
         raise SystemExit(f"imported too early: {', '.join(own)}")
-    stages = [baseline(f"{PACKAGE}.{folder}", [f"tests/unit/{folder}"])]
-    if not asked.quick:
+    stages = []
+    if asked.tests != "contract":
+        stages.append(baseline(f"{PACKAGE}.{folder}", [f"tests/unit/{folder}"]))
+    if asked.tests != "unit":
         stages.append(baseline(f"{PACKAGE}.{folder}", ["tests/contract/test_conformance.py", "-k", folder]))
     tests = " + ".join(str(len(stage.seconds)) for stage in stages)
     sys.stdout.write(
