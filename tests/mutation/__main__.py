@@ -40,6 +40,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="so many of a folder's mutants, of every module; all if not given")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--tests", choices=("unit", "contract", "both"), default="both", help="which to run")
+    parser.add_argument("--minutes", type=float, help="stop after so long a folder, with the figures of those tried")
     parser.add_argument("--again", type=Path, help="only what was alive in this --out of an earlier run")
     parser.add_argument("--only", default="", help="mutants whose `path:line` starts so")
     parser.add_argument("--out", type=Path, help="write what was found there, as JSON")
@@ -80,15 +81,20 @@ def _run(folder: str, asked: argparse.Namespace, earlier: dict[str, Any] | None)
         f"{folder}: {len(mutants)} of {possible} mutants, seed {asked.seed}; {tests} tests; "
         f"{time.monotonic() - began:.0f} s to begin with\n"
     )
-    alive = []
-    for mutant in mutants:
+    alive: list[dict[str, Any]] = []
+    tried = 0
+    # In no order, so that those tried are a sample wherever it stops.
+    for mutant in random.Random(asked.seed).sample(mutants, len(mutants)):
+        if asked.minutes and not earlier and time.monotonic() > began + asked.minutes * 60:
+            break
+        tried += 1
         killer = _killer(mutant, stages)
         if killer is None:
             alive.append(_row(mutant))
             sys.stdout.write("alive: {path}:{line}: {before}  ->  {after}\n".format_map(alive[-1]))
             sys.stdout.flush()
-    tried = {"sample": asked.sample, "seed": asked.seed, "possible": possible, "mutants": len(mutants)}
-    figures = (earlier or {"folder": folder, **tried}) | {"alive": alive}
+    figures = {"sample": asked.sample, "seed": asked.seed, "possible": possible, "mutants": tried}
+    figures = (earlier or {"folder": folder, **figures}) | {"alive": sorted(alive, key=_alive)}
     share = len(alive) / figures["mutants"] if figures["mutants"] else 0.0
     taken = time.monotonic() - began
     sys.stdout.write(f"{folder}: {len(alive)} of {figures['mutants']} alive, {share:.1%}; {taken:.0f} s\n")

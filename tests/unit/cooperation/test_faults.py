@@ -303,7 +303,13 @@ def test_a_log_of_bad_lines_only_is_a_broken_record() -> None:
     """Skipping every line leaves a log that is counted as an error, with its line in records.jsonl."""
     evaluation = run(b"x\ny\n", skip_bad_lines=True)
     assert evaluation.report["records"] == {"total": 1, "scored": 0, "unscored": 0, "errors": 1, "dead": 0}
-    assert [line["status"] for line in evaluation.records()] == ["error"]
+    (line,) = evaluation.records()
+    assert line == {
+        "record": "events.jsonl:1",
+        "id": "events.jsonl",
+        "status": "error",
+        "reason": "no line of the log is an event",
+    }
 
 
 def test_a_chunk_of_bad_lines_keeps_the_first_hundred_reasons() -> None:
