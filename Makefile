@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PY := $(BIN)/python
 
-.PHONY: setup demo test check bench chaos lock programs clean
+.PHONY: setup demo test check bench chaos mutation lock programs clean
 
 setup: .venv/ready
 
@@ -38,6 +38,10 @@ SEEDS ?= 20
 chaos: setup programs  ## The fault suite: SEEDS seeds that were not run before, then the table in docs/reliability.md.
 	$(PY) -m tests.chaos --seeds $(SEEDS)
 	$(PY) -m tests.chaos.table
+
+mutation: setup  ## Do tests notice changes of the evaluators? Makes docs/reference/mutation.md; takes an hour.
+	$(PY) -m tests.mutation planagent cooperation vs selfcheck verification --sample 150 --seed 3 --out mutation.json
+	$(PY) -m tests.mutation --page mutation.json > docs/reference/mutation.md
 
 lock:  ## Resolve the dependencies again, in an environment of its own.
 	$(PYTHON) -m venv .venv-lock

@@ -76,5 +76,5 @@ def test_its_errors_are_those_of_the_command(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"bad\.jsonl:1: bad JSON"):
         CooperationEvaluator().evaluate(bad)
     assert CooperationEvaluator(skip_bad_lines=True).evaluate(bad).metadata["skipped_lines"] == 1
-    with pytest.raises(ConfigError, match="cooperative_decisions"):
+    with pytest.raises(ConfigError, match=r"^rules[^\n]*\n.*rules\.cooperative_decisions"):
         CooperationEvaluator(EvaluationRules(cooperative_decisions="join"))  # type: ignore[arg-type]  # the wrong type is the point

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evalcore.errors import InputError
-from evalcore.evaluators.cooperation import evaluator
+from evalcore.evaluators.cooperation import evaluator, reading
 from evalcore.evaluators.cooperation.event import Event
 from evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, parse_line
 from evalcore.evaluators.cooperation.reading import read
@@ -70,6 +70,8 @@ BAD = [
     (row(agent="\ud800"), "agent is no Unicode text"),
     (row(resources={"stone": None}), 'resource "stone" is no finite number but null'),
     (row(resources={"wood": None}), 'resource "wood" is no finite number but null'),
+    (row(resources={"돌": None}), 'resource "돌" is no finite number but null'),
+    (row(turn=-(2**63) - 1), "turn is no integer (of 64 bits) but -9223372036854775809"),
     (row(resources={"stone": float("nan")}), 'resource "stone" is no finite number but NaN'),
     (row(resources={"stone": float("-inf")}), 'resource "stone" is no finite number but -Infinity'),
     (row(resources={"stone": "NaN"}), 'resource "stone" is no finite number but the string "NaN"'),
@@ -137,6 +139,31 @@ def test_an_odd_line_that_is_an_event_is_taken(line: bytes) -> None:
     assert int(event.resources["stone"]) == 2
 
 
+@pytest.mark.parametrize("turn", [-(2**63), 2**63 - 1])
+def test_a_turn_may_be_any_integer_of_64_bits(turn: int) -> None:
+    """As a number or in a string, the first and the last of them."""
+    assert (one(row(turn=turn)).turn, one(row(turn=str(turn))).turn) == (turn, turn)
+
+
+@pytest.mark.parametrize(("given", "known"), [(True, True), (False, False), (None, None), ("yes", None), (1, None)])
+def test_an_odd_line_says_whether_its_run_was_dry(given: Any, known: bool | None) -> None:
+    """Where it is true or false; anything else is not known."""
+    assert one(row(turn="1.0", dry_run=given)).dry_run is known
+
+
+def test_lines_as_they_should_be_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a chunk with an odd line in it is looked at line by line, which gives the same."""
+    data = (
+        GOOD * 3
+        + b'{"turn": 2, "agent": "b", "resources": {"stone": -1.5, "wood": "3.25"}}\n{"turn": 3.0, "agent": "b"}\n'
+    )
+    slowly = read(Batch("x", 1, data + b"\n"))
+    assert [event.turn for event in slowly[0]] == [1, 1, 1, 2, 3]
+    monkeypatch.setattr(reading, "_line_by_line", None)
+    assert read(Batch("x", 1, data)) == slowly
+    assert read(Batch("x", 1, data.replace(b"\n", b"\r\n"))) == slowly
+
+
 @pytest.mark.parametrize("resources", [..., None, [], 5, "stone", True])
 def test_resources_that_are_no_object_are_no_snapshot(resources: Any) -> None:
     """Missing, null or of another type: the row counts, its stone is not known."""
@@ -163,9 +190,15 @@ def test_depth_is_counted_over_a_long_line(before: int) -> None:
 def test_values_that_run_over_lines_are_faults() -> None:
     """One object on two lines and two on one are three bad lines, though they are as many values as lines."""
     data = b'{"turn": 1,\n"agent": "a"}\n{"turn": 1, "agent": "b"}{"turn": 1, "agent": "c"}\n'
-    events, faults = read(Batch("x", 1, data))
-    assert not events
-    assert [line for line, _ in faults] == [1, 2, 3]
+    two = b'{"turn": 1, "agent": "b"}{"turn": 1, "agent": "c"}\n'
+    for whole in (
+        data,
+        b'{"turn": 1, "x":\n{"a": 1}, "agent": "a"}\n' + two,
+        b'{"turn": 1, "x": {}\n, "agent": "a", "y": {}}\n' + two,
+    ):
+        events, faults = read(Batch("x", 1, whole))
+        assert not events
+        assert [line for line, _ in faults] == [1, 2, 3]
 
 
 TOKENS = [
@@ -270,7 +303,13 @@ def test_a_log_of_bad_lines_only_is_a_broken_record() -> None:
     """Skipping every line leaves a log that is counted as an error, with its line in records.jsonl."""
     evaluation = run(b"x\ny\n", skip_bad_lines=True)
     assert evaluation.report["records"] == {"total": 1, "scored": 0, "unscored": 0, "errors": 1, "dead": 0}
-    assert [line["status"] for line in evaluation.records()] == ["error"]
+    (line,) = evaluation.records()
+    assert line == {
+        "record": "events.jsonl:1",
+        "id": "events.jsonl",
+        "status": "error",
+        "reason": "no line of the log is an event",
+    }
 
 
 def test_a_chunk_of_bad_lines_keeps_the_first_hundred_reasons() -> None:

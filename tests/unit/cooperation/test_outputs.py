@@ -45,6 +45,14 @@ def test_metrics_json_is_the_logs_entry(tmp_path: Path) -> None:
     assert export.text.endswith("}\n")
 
 
+@pytest.mark.parametrize(("dry_run", "told"), [(True, "yes"), (False, "no"), (None, "not known")])
+def test_the_markdown_tells_a_dry_run(tmp_path: Path, dry_run: bool | None, told: str) -> None:
+    """Where the log says whether it was one."""
+    log = tmp_path / "events.jsonl"
+    log.write_bytes(as_jsonl([{"turn": 1, "agent": "a", "dry_run": dry_run}]))
+    assert f"| Dry run | {told} |" in evaluator.markdown(report(log), {})
+
+
 def test_nothing_is_exported_unasked_and_many_logs_never(tmp_path: Path) -> None:
     """Without a file's name there is no metrics.json; a file for one log cannot take two."""
     other = tmp_path / "other.jsonl"

@@ -49,7 +49,8 @@ def test_what_common_writers_let_through_is_read_without_its_number(text: str) -
 def test_nesting_is_bounded_at_a_fixed_depth(opening: str) -> None:
     """A depth bomb is unparsable, and so is anything beyond MAX_DEPTH, independent of the stack."""
     closing = {"[": "]", '{"a":': "}", '[{"a":': "}]"}[opening]
-    for levels, readable in ((MAX_DEPTH // 2 - 1, True), (MAX_DEPTH + 1, False), (200_000, False)):
+    deepest = (MAX_DEPTH - 1) // len(closing)
+    for levels, readable in ((deepest, True), (deepest + 1, False), (200_000, False)):
         inner = opening * levels + "1" + closing * levels
         assert (read_answer('{"worker":' + inner + "}") is not None) is readable
 
@@ -61,8 +62,12 @@ def test_brackets_in_strings_are_no_nesting() -> None:
 
 
 def test_wide_answers_are_no_deep_ones() -> None:
-    """More brackets than MAX_DEPTH side by side are fine."""
+    """More brackets than MAX_DEPTH side by side are fine, deep down too."""
     assert len(_read(dataUIList=[{"uiValue": {}}] * 1000).values) == 1000
+    wide: Any = [[], {}] * 1000
+    for _ in range(MAX_DEPTH - 3):
+        wide = {"a": wide}
+    assert _read(worker=wide, assistantMessage="x").message == "x"
 
 
 def test_an_unclosed_string_of_brackets_is_unparsable_in_linear_time() -> None:

@@ -139,3 +139,11 @@ def test_many_checks_are_judged_one_by_one() -> None:
         passed = [check["passed"] for check in msgspec.json.decode(checks.encoded(1 << i))]
         assert passed.index(True) == i
         assert passed.count(True) == 1
+
+
+def test_a_long_check_has_a_short_name() -> None:
+    """Of 160 characters, with an ellipsis for what is left out."""
+    (check,) = _checks(f'formType 값이 "{"x" * 300}"인 항목이 존재하는가')
+    (name,) = Checklist((check,), (0, 5)).names
+    assert name == "formType = " + "x" * 148 + "…"
+    assert len(name) == 160

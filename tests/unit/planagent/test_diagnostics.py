@@ -56,6 +56,17 @@ def test_a_keyword_is_found_in_the_items_texts() -> None:
     assert _found(WORD_CHECK, {"message": "우리 환불\n기준은"}) == {"message": 1}
 
 
+def test_a_keyword_of_one_word_is_found_within_a_text() -> None:
+    """It need not stand in quotes by itself."""
+    assert _found(WORD_CHECK.replace("환불 기준", "refund"), {"title": "our refunds"}) == {"title": 1}
+
+
+def test_a_kind_that_was_never_asked_for_is_not_suspect(tmp_path: Path) -> None:
+    """However few checks are enough for a suspicion."""
+    report = evaluation(tmp_path, [row(expected=KEY_CHECK)], {"diagnostic": {"checks": 1}}).report
+    assert [told["check"] for told in report["results"]["diagnostics"]] == ["dataKey"]
+
+
 def test_a_switch_is_found_by_its_own_name_only() -> None:
     """Any other true means nothing, nor does it when the switch stands where it belongs with the other value."""
     assert _found(SWITCH_CHECK, {"useYn": True, "options": {"multiSelectAllowYn": True}}) == {

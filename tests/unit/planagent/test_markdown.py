@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from evalcore.evaluators.planagent import evaluator
 from evalcore.evaluators.planagent.notes import escaped
 from evalcore.evaluators.planagent.texts import LANGUAGES
-from tests.unit.planagent.helpers import Row, answer, evaluation, row
+from evalcore.inline import evaluate_files
+from tests.unit.planagent.helpers import Row, answer, evaluation, row, to_csv
 
 BAD = answer(items=[{"formType": "a|b"}], seconds=9)
 NASTY = "a|b\n| --- |\n# 제목 <script>alert(1)</script> `x` [y](z) **굵게** \\"
@@ -71,6 +72,27 @@ def test_data_cannot_break_a_table(tmp_path: Path, lang: str) -> None:
     for table in tables:
         widths = {len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in table.splitlines()}
         assert len(widths) == 1, table
+
+
+def test_many_patterns_are_cut_and_suspect_checks_are_told(tmp_path: Path) -> None:
+    """Of errors the ten commonest and the number of the others; of a check where its values stand instead."""
+    expected = '1) 해당 항목의 value 내 dataKey 값이 "K"인가'
+    nested = answer(items=[{"value": {"in": {"dataKey": "K"}}}])
+    rows = [row(f"e{name}", error=f"failed at {name}") for name in "abcdefghijkl"]
+    rows += [row(f"q{number}", expected=expected, raw=nested) for number in range(20)]
+    page = evaluator.markdown(evaluation(tmp_path, rows).report, {"lang": "en"})
+    assert "| error: failed at j | 1 |\n| error: other | 2 |\n" in page
+    suspect = "Of 20 dataKey checks only 0 passed. The wanted values stand at value.in.dataKey"
+    assert f"\n  - {suspect}; counted there, 20 would pass.\n" in page
+
+
+def test_several_files_are_several_pages(tmp_path: Path) -> None:
+    """Each as if it were alone, with an empty line between them."""
+    for name, rows in (("a.csv", _rows()), ("b.csv", [row()])):
+        (tmp_path / name).write_text(to_csv(rows), encoding="utf-8")
+    both = evaluator.markdown(evaluate_files(evaluator, [tmp_path / "a.csv", tmp_path / "b.csv"]).report, {})
+    alone = [evaluator.markdown(evaluate_files(evaluator, [tmp_path / f"{name}.csv"]).report, {}) for name in "ab"]
+    assert both == "\n".join(alone)
 
 
 def test_data_cannot_become_markup(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from evalcore.errors import InputError, NothingEvaluated
 from evalcore.evaluators.planagent import evaluator
 from evalcore.evaluators.planagent.section import round_order
 from evalcore.inline import evaluate_files
-from tests.unit.planagent.helpers import COLUMNS, TWO_CHECKS, Row, answer, evaluation, row, to_csv
+from tests.unit.planagent.helpers import COLUMNS, TWO_CHECKS, Row, answer, evaluate, evaluation, row, to_csv
 
 GOOD = answer(items=[{"formType": "SELECT"}], seconds=4)
 BAD = answer(items=[{"formType": "OTHER"}], seconds=12)
@@ -209,3 +209,10 @@ def test_failures_are_grouped_by_reason_and_text(tmp_path: Path) -> None:
     assert got["reasons"] == {"error": 6, "unparsable": 1, "empty": 1}
     assert got["errors"] == {"top": [{"name": "시간 초과 <n>초", "rows": 5}], "other": 1}
     assert got["rows"] == 8
+
+
+def test_forms_that_were_not_asked_for_or_not_given_are_dashes() -> None:
+    """A row without a check of the form type, and an answer without one."""
+    expected = '1) assistantMessage에 "네"와 관련된 내용이 언급되어 있는가'
+    state = evaluate([row(expected=expected, raw=answer(items=[{"formType": "SELECT"}])), row("b", raw=answer())]).state
+    assert list(state.forms.counts) == ["- -> SELECT", "SELECT -> -"]

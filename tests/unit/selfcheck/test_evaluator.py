@@ -135,6 +135,13 @@ def test_without_labels_or_records_the_report_says_nothing_of_them(tmp_path: Pat
     assert set(nothing["questions"].values()) == {None}
 
 
+def test_what_never_occurs_is_counted_as_nothing(tmp_path: Path) -> None:
+    """A question that no record passes, and a signal that none has."""
+    results = _run(tmp_path, {"testOutput": "2 failed", "testsPassed": False})["results"]
+    assert results["questions"]["tests_pass"] == 0.0
+    assert set(results["signals"].values()) == {0}
+
+
 def test_several_inputs_are_one_result() -> None:
     """Counts of all inputs together, and the inputs' own states stay as they are."""
     params = SelfCheckParams()

@@ -153,7 +153,7 @@ def test_the_command_resolves_a_file_of_records(root: Path, tmp_path: Path) -> N
 def test_the_command_says_what_it_lacks() -> None:
     """Both options are needed."""
     (command,) = evaluator.commands
-    with pytest.raises(UsageError, match="--evidence and --root"):
+    with pytest.raises(UsageError, match=r"^selfcheck-resolve needs --evidence and --root$"):
         command.call({"evidence": None, "root": ""})
 
 

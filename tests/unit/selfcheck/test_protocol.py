@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import msgspec
@@ -213,6 +214,16 @@ def test_a_goal_is_not_reached_when_one_of_its_paths_says_so() -> None:
     """A stored "passed" does not outweigh the paths stored with it."""
     goal = GoalBackwardResult(True, [GoalPath("a", True, True), GoalPath("b", True, False)])
     assert not create_self_check_protocol().check(Evidence(goalVerification=goal)).passed
+
+
+def test_a_verified_goal_may_come_without_paths() -> None:
+    """It then is what it says; and what was found stays as it was found."""
+    goal = GoalBackwardResult(True)
+    assert (goal.paths, goal.reached, GoalBackwardResult(False).reached) == ([], True, False)
+    with pytest.raises(FrozenInstanceError):
+        goal.passed = False  # type: ignore[misc]  # that is the point
+    with pytest.raises(FrozenInstanceError):
+        GoalPath("a", True).exists = False  # type: ignore[misc]  # here too
 
 
 def test_without_a_goal_nothing_is_said_of_it() -> None:

@@ -40,6 +40,125 @@ def test_deployments_count_in_every_form(word: str) -> None:
     assert _hard(f"{word} it; status: not running").components.tool_verification == pytest.approx(0.4)
 
 
+@pytest.mark.parametrize("word", ["read", "reads", "reading", "re-read", "reread"])
+def test_reads_count_in_every_form(word: str) -> None:
+    """Even lines further down."""
+    assert _hard(f"Edited it,\nthen\n{word} it.").components.tool_verification == 0.7
+    assert _hard(f"Edited it,\nthen\nnever {word} it.").components.tool_verification == 0.3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "health: running",
+        "status is healthy",
+        "verify the endpoint",
+        "verifies endpoints",
+        "verifying the check",
+        "check: running",
+        "checks: healthy",
+        "checked the endpoint",
+        "checking: it is running",
+        "status checked",
+        "health checks",
+    ],
+)
+def test_health_checks_count_in_every_form(words: str) -> None:
+    """Something that is looked at, and that it is well, on one line."""
+    assert _hard(f"deploy; {words}").components.tool_verification in (0.7, 0.85)
+    assert _hard(f"deploy; {words.replace(' ', chr(10))}").components.tool_verification in (0.4, 0.55)
+
+
+@pytest.mark.parametrize("text", ["see line 3", "lines 3 to 5", "Lines  12"])
+def test_a_line_reference_is_evidence(text: str) -> None:
+    """Of one line or of several, as a word of its own."""
+    assert _hard(text).components.assertion_evidence == 0.5
+    assert _hard(text.replace("ine", "iner")).components.assertion_evidence == 0.25
+
+
+@pytest.mark.parametrize("word", ["verified", "confirmed", "validated", "checked"])
+def test_each_keyword_counts(word: str) -> None:
+    """Once, however often it is there."""
+    assert _hard(f"{word}, {word}").components.tool_verification == pytest.approx(0.85)
+
+
+@pytest.mark.parametrize("words", ["testing showed", "test shows", "tests show", "output shows", "outputs showed"])
+def test_each_keyword_of_two_words_counts(words: str) -> None:
+    """With a gap between them that is not too long."""
+    assert _hard(words).components.tool_verification == pytest.approx(0.85)
+    assert _hard(words.replace(" ", " \n  ")).components.tool_verification == pytest.approx(0.85)
+    assert _hard(words.replace(" ", " " * 5)).components.tool_verification == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        *(f"{verb} {often}work" for verb in ("would", "could", "ought to") for often in ("", "now ", "just ")),
+        *("should work", "should now work", "probably", "likely", "seems to", "seem to"),
+        *("I believe", "I think", "I assume"),
+        *(f"{verb} be {how}" for verb in ("should", "would", "could") for how in ("correct", "working", "fine")),
+    ],
+)
+def test_each_claim_is_one(claim: str) -> None:
+    """It is quoted as it is written."""
+    assert _hard(f"That {claim}, mostly.").unsubstantiated == [claim]
+    assert _hard(f"That x{claim}, mostly.").unsubstantiated == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("edits", "implement", "implements", "implemented", "implementing", "implementation"),
+        *("fix", "fixes", "fixed", "fixing", "refactor", "refactors", "refactored", "refactoring"),
+    ],
+)
+def test_a_change_asks_for_tests_in_every_form(change: str) -> None:
+    """As a word of its own, and not where there was none."""
+    assert _hard(f"{change} it").components.test_execution == 0.0
+    assert _hard(f"no {change}, x{change}").components.test_execution == 1.0
+
+
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [
+        ("pytest", "1 passed"),
+        ("npm test", "12 tests failed"),
+        ("npm run test", "all passed"),
+        ("cargo test", "all tests passed"),
+        ("go test", "all tests pass"),
+        ("mvn test", "all pass"),
+    ],
+)
+def test_a_test_run_is_a_command_and_its_result(command: str, result: str) -> None:
+    """Half of it each, in any of their forms."""
+    assert _hard(f"fix: {command}").components.test_execution == 0.5
+    assert _hard(f"fix: {result}").components.test_execution == 0.5
+    assert _hard(f"fix: not {command}, {result}").components.test_execution == 0.5
+
+
+@pytest.mark.parametrize("types", ["mypy", "pyright", "tsc", "flow check"])
+@pytest.mark.parametrize("lint", ["ruff", "eslint", "pylint", "flake8"])
+@pytest.mark.parametrize("coverage", ["coverage", "--cov"])
+def test_a_change_asks_for_gates(types: str, lint: str, coverage: str) -> None:
+    """Each gives its share, and is named where it is missing or was not run."""
+    assert _hard(f"fix: {types}").components.quality_gates == 0.33
+    assert _hard(f"fix: {lint}").components.quality_gates == 0.33
+    assert _hard(f"fix: {coverage}").components.quality_gates == 0.34
+    assert _hard("fix").reason.endswith("quality gates 0.00: no type check, no lint, no coverage")
+    assert _hard(f"fix: not {types}, not {lint}").components.quality_gates == 0.0
+
+
+@pytest.mark.parametrize(
+    "negation",
+    ["not", "never", "no", "without", "cannot", "unable to", "wasn't", "wasn’t"],
+)
+def test_each_negation_reaches_over_two_words(negation: str) -> None:
+    """And not over three."""
+    for between in ("", "yet ", "yet been "):
+        assert _hard(f"{negation} {between}validated").components.tool_verification == pytest.approx(0.7)
+    assert _hard(f"{negation} yet been fully validated").components.tool_verification == pytest.approx(0.85)
+
+
 @pytest.mark.parametrize(
     ("text", "keywords"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -92,6 +93,14 @@ def test_nothing_to_count_says_nothing(outputs: list[dict[str, Any]]) -> None:
         most_common=[],
         errors=len(outputs),
     )
+
+
+def test_a_report_is_a_value_and_has_the_errors_it_was_told() -> None:
+    """None unless some were; nobody changes it afterwards."""
+    report = specified(counts(1), RULE)
+    assert (report.errors, specified({}, RULE).errors, specified({}, RULE, errors=2).errors) == (0, 0, 2)
+    with pytest.raises(FrozenInstanceError):
+        report.errors = 1  # type: ignore[misc]  # that is the point
 
 
 def test_options_that_are_no_text_are_counted_by_value() -> None:

@@ -80,6 +80,14 @@ def test_a_missing_key_is_one_fault_unless_a_validator_tests_it(path: str) -> No
         ("vs_metadata.final_selection.option", ["x"], "a list where a string is wanted"),
         ("provenance.sources", "a book", "a string where a list is wanted"),
         ("self_critique", "good", "a string where an object is wanted"),
+        ("self_critique.strengths", "many", "a string where a list is wanted"),
+        ("self_critique.weaknesses", {}, "an object where a list is wanted"),
+        ("self_critique.improvement_suggestions", 1, "a number where a list is wanted"),
+        ("provenance.reasoning_trace", None, "null where a list is wanted"),
+        ("vs_metadata.t_scores", {}, "an object where a list is wanted"),
+        ("vs_metadata.final_selection.justification", 1, "a number where a string is wanted"),
+        ("content.summary", 1, "a number where a string is wanted"),
+        ("execution_timestamp", 0, "a number where a string is wanted"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_is_wanted(path: str, value: Any, reason: str) -> None:

@@ -1,0 +1,69 @@
+"""docs/reference/mutation.md, out of what runs found and what is known of their survivors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from evalcore.report.markdown import table
+
+__all__ = ["page"]
+
+REASONS = Path(__file__).parent / "survivors.json"
+"""Why mutants live: objects with path, function, before, after and why."""
+
+_INTRODUCTION = """\
+# Mutation testing
+
+`make mutation` changes one thing at a time in the evaluators (a comparison, a constant, a statement that is left out)
+and runs the tests of that evaluator's folder that execute the changed line, then its contract tests. A change that no
+test notices is alive. `tests/mutation/mutants.py` has what is changed, the docstring of its package what is spared.
+The figures are of samples with a share of every module, each made by its line here:
+"""
+
+
+def page(folders: Sequence[Mapping[str, Any]]) -> str:
+    """The page, as Markdown."""
+    known = {_key(row): row["why"] for row in json.loads(REASONS.read_text(encoding="utf-8"))}
+    rows: list[tuple[object, ...]] = [_figures(found) for found in folders]
+    parts = [_INTRODUCTION, "".join(f"    {_command(found)}\n" for found in folders)]
+    parts += [table(("folder", "mutants possible", "tried", "killed", "alive", "alive, share"), rows)]
+    parts += ["## Survivors\n"]
+    for found in folders:
+        parts += [f"### {found['folder']}\n", "\n".join(_survivors(found["alive"], known)) + "\n"]
+    return "\n".join(parts)
+
+
+def _command(found: Mapping[str, Any]) -> str:
+    sample = f" --sample {found['sample']} --seed {found['seed']}" if found["sample"] else ""
+    return f"python -m tests.mutation {found['folder']}{sample}"
+
+
+def _figures(found: Mapping[str, Any]) -> tuple[object, ...]:
+    tried, alive = found["mutants"], len(found["alive"])
+    return found["folder"], found["possible"], tried, tried - alive, alive, f"{alive / tried:.1%}" if tried else "-"
+
+
+def _survivors(alive: Sequence[Mapping[str, Any]], known: Mapping[tuple[str, ...], str]) -> Iterator[str]:
+    if not alive:
+        yield "None."
+    for why, rows in groupby(sorted(alive, key=lambda row: _why(row, known)), key=lambda row: _why(row, known)):
+        yield f"- {why}"
+        for row in rows:
+            where = "/".join(Path(row["path"]).parts[3:])
+            yield f"  - {where}:{row['line']}: {_code(row['before'])} → {_code(row['after'])}"
+
+
+def _why(row: Mapping[str, Any], known: Mapping[tuple[str, ...], str]) -> str:
+    return known.get(_key(row), "Not looked into.")
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return row["path"], row["function"], row["before"], row["after"]
+
+
+def _code(text: str) -> str:
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
