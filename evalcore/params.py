@@ -10,12 +10,16 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from evalcore import bounded_yaml
 from evalcore.errors import ConfigError
 from evalcore.evaluator import Params
 
-__all__ = ["load_mapping", "merged", "validate"]
+__all__ = ["MAX_FILE_CHARACTERS", "load_mapping", "merged", "validate"]
 
 P = TypeVar("P", bound=Params)
+
+MAX_FILE_CHARACTERS = 16 << 20
+"""The longest file of parameters, settings or test cases that is read."""
 
 
 def validate(model: type[P], data: Mapping[str, Any], where: str) -> P:
@@ -26,7 +30,7 @@ def validate(model: type[P], data: Mapping[str, Any], where: str) -> P:
     except ValidationError as error:
         lines = [_explain(detail, model) for detail in error.errors(include_url=False)]
         raise ConfigError("\n  ".join([f"{where}: wrong parameters", *lines])) from None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: not plain JSON data: {error}") from None
 
 
@@ -47,11 +51,17 @@ def _known(model: type[Params], path: tuple[Any, ...]) -> list[str]:
     return sorted(model.model_fields)
 
 
-def load_mapping(path: str | Path) -> dict[str, Any]:
-    """A YAML or JSON file whose top level is a mapping. Raises ConfigError with file and line."""
+def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
+    """A YAML or JSON file whose top level is a mapping; with ``empty``, one without content is an empty mapping.
+
+    Raises ConfigError with file and line.
+    """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        data = json.loads(text) if str(path).endswith(".json") else yaml.safe_load(text)
+        with Path(path).open(encoding="utf-8") as stream:
+            text = stream.read(MAX_FILE_CHARACTERS + 1)
+        if len(text) > MAX_FILE_CHARACTERS:
+            raise ConfigError(f"{path}: longer than {MAX_FILE_CHARACTERS >> 20} MiB, which no such file needs")
+        data = json.loads(text) if str(path).endswith(".json") else bounded_yaml.load(text)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -66,6 +76,8 @@ def load_mapping(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: nested too deeply") from None
     except ValueError as error:  # such as the 30th of February, which YAML takes for a date
         raise ConfigError(f"{path}: holds a value that cannot be read: {error}") from None
+    if data is None and empty:
+        return {}
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ConfigError(f"{path}: the top level must be a mapping of names to values")
     return data

@@ -41,9 +41,12 @@ def _inside(root: Path, relative: str) -> Path | None:
     """``relative`` under ``root`` as a real path, or None."""
     if not relative or Path(relative).is_absolute() or ".." in Path(relative).parts:
         return None
-    real_root = root.resolve()
-    path = (real_root / relative).resolve()
-    return path if path.is_relative_to(real_root) and path.is_file() else None
+    try:
+        real_root = root.resolve()
+        path = (real_root / relative).resolve()
+        return path if path.is_relative_to(real_root) and path.is_file() else None
+    except (OSError, ValueError, RuntimeError):  # a name too long, with a NUL in it, or links in a ring
+        return None
 
 
 def pack(data: bytes) -> bytes:
@@ -54,10 +57,11 @@ def pack(data: bytes) -> bytes:
 def unpack(blob: bytes, chunk: Chunk) -> bytes | str:
     """The bytes in ``blob``, or CHANGED when they are not the chunk's; never more than the chunk's length."""
     length = chunk.end - chunk.start
-    if length > 2 * MAX_RECORD_BYTES:
-        return CHANGED
     try:
-        data = zstandard.ZstdDecompressor().decompress(blob, max_output_size=length)
+        # What a frame announces is taken from memory before a byte of it is unpacked.
+        if length > 2 * MAX_RECORD_BYTES or zstandard.get_frame_parameters(blob).content_size != length:
+            return CHANGED
+        data = zstandard.ZstdDecompressor().decompress(blob)
     except zstandard.ZstdError:
         return CHANGED
     return data if digest(data) == chunk.digest else CHANGED

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from evalcore.errors import ConfigError
+from evalcore.params import load_mapping
 
 __all__ = ["Settings", "load_settings"]
 
@@ -56,8 +57,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, environment, then the YAML file in ``model_config["yaml_file"]``."""
-        return init_settings, env_settings, YamlConfigSettingsSource(settings_cls)
+        """Arguments, then the environment; a file comes in by `load_settings`."""
+        return init_settings, env_settings
 
 
 def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
@@ -66,8 +67,15 @@ def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
         raise ConfigError(f"{file}: no such settings file")
     known = {key: value for key, value in given.items() if value is not None}
 
+    written = load_mapping(file, empty=True) if file is not None else {}
+
     class _WithFile(Settings):
-        model_config = SettingsConfigDict(yaml_file=file)
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], *sources: Any, **named: Any
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            chosen = super().settings_customise_sources(settings_cls, *sources, **named)
+            return *chosen, InitSettingsSource(settings_cls, written)
 
     try:
         return Settings.model_construct(**_WithFile(**known).__dict__)

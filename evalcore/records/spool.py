@@ -6,7 +6,7 @@ import gzip
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -47,10 +47,7 @@ def spool(source: Source, folder: Path, gather: Gather | None = None, most: int 
                 for path in source.files:
                     out.write(_gathered(path, gather) + b"\n")
             else:
-                for piece in _unpacked(source.path, source.given):
-                    if source.path != "-" and out.tell() + len(piece) > most:
-                        reason = f"more than {most:,} bytes unpacked; if they are wanted, raise unpack_bytes"
-                        raise InputError("an input cannot be unpacked", [(source.given, reason)])
+                for piece in _unpacked(source.path, source.given, most):
                     out.write(piece)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -79,7 +76,7 @@ def _content(path: str) -> bytes:
     """The bytes of a member, unpacked; of one that is too long as many as show it. Raises InputError."""
     if path.endswith(PACKED):
         data = bytearray()
-        for piece in _unpacked(path, path):
+        for piece in _unpacked(path, path, MAX_UNPACKED_BYTES):
             data += piece
             if len(data) > MAX_RECORD_BYTES:
                 break
@@ -91,18 +88,36 @@ def _content(path: str) -> bytes:
         raise InputError("an input cannot be read", [(path, str(error.strerror))]) from error
 
 
-def _unpacked(path: str, given: str) -> Iterator[bytes]:
-    """The bytes of standard input or of a packed file, piece by piece. Raises InputError."""
+def _unpacked(path: str, given: str, most: int) -> Iterator[bytes]:
+    """The bytes of standard input or of a packed file (at ``most`` so many), piece by piece. Raises InputError."""
     try:
-        if path == "-":
-            yield from iter(lambda: sys.stdin.buffer.read(BLOCK_BYTES), b"")
-        elif path.endswith(".gz"):
-            with gzip.open(path, "rb") as stream:
-                yield from iter(lambda: stream.read(BLOCK_BYTES), b"")
-        else:
-            yield from _unpacked_zstd(path)
+        yield from _not_too_much(_pieces(path), most if path != "-" else None)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError("an input cannot be unpacked", [(given, str(error))]) from error
+
+
+def _not_too_much(pieces: Iterable[bytes], most: int | None) -> Iterator[bytes]:
+    """``pieces`` until they hold ``most`` bytes, or a record nobody would cut. Raises EOFError then."""
+    total = line = 0
+    for piece in pieces:
+        total += len(piece)
+        last = piece.rfind(b"\n")
+        line = line + len(piece) if last < 0 else len(piece) - last
+        if most is not None and total > most:
+            raise EOFError(f"more than {most:,} bytes unpacked; if they are wanted, raise unpack_bytes")
+        if line > MAX_RECORD_BYTES + BLOCK_BYTES:
+            raise EOFError(f"a record longer than {MAX_RECORD_BYTES >> 20} MiB")
+        yield piece
+
+
+def _pieces(path: str) -> Iterator[bytes]:
+    if path == "-":
+        yield from iter(lambda: sys.stdin.buffer.read(BLOCK_BYTES), b"")
+    elif path.endswith(".gz"):
+        with gzip.open(path, "rb") as stream:
+            yield from iter(lambda: stream.read(BLOCK_BYTES), b"")
+    else:
+        yield from _unpacked_zstd(path)
 
 
 def _unpacked_zstd(path: str) -> Iterator[bytes]:

@@ -49,17 +49,18 @@ def plain(text: str) -> None:
 def test_a_full_disk(data: Path, calm: Path, tmp_path: Path, kib: int, how: tuple[str, ...]) -> None:
     """It fills up at different points of a run: exit 3, no half report, and after there is room the same bytes."""
     with mounted(tmp_path / "disk", f"size={kib}k") as disk:
-        args: tuple[str | Path, ...] = (
+        run = disk / "run"
+        args: list[str | Path] = [
             "planagent",
             "rows.csv",
             *how,
             "--chunk-size",
             "250",
             "--out",
-            disk / "run",
+            run,
             "--format",
             "none",
-        )
+        ]
         done = evalq(*args, cwd=data)
         assert done.returncode == 3, done.stderr
         assert str(disk / "run") in done.stderr

@@ -17,11 +17,7 @@ from evalcore.evaluators.vs.naming import join, kind_of, shorten
 from evalcore.evaluators.vs.params import Level
 from evalcore.params import load_mapping
 
-__all__ = ["MAX_GOLDEN_BYTES", "MAX_GOLDEN_NODES", "load_golden"]
-
-MAX_GOLDEN_BYTES = 16 << 20
-MAX_GOLDEN_NODES = 1_000_000
-"""Values a golden set may hold once its aliases are written out, so that a small file cannot stand for a huge one."""
+__all__ = ["load_golden"]
 
 _KEYS = ("id", "agent", "input", "expected")
 _COMPARISON = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
@@ -32,7 +28,7 @@ def load_golden(path: str | Path, agents: Sequence[Agent], levels: Sequence[Leve
 
     Raises ConfigError that lists every fault with its key path, or says that the file cannot be read.
     """
-    data = _load(path)
+    data = load_mapping(path)
     reader = _Reader({agent.id: agent.level for agent in agents})
     cases = list(reader.read(data, {f"{level.key}_tests": level.name for level in levels}))
     if not cases and not reader.faults:
@@ -40,28 +36,6 @@ def load_golden(path: str | Path, agents: Sequence[Agent], levels: Sequence[Leve
     if reader.faults:
         raise ConfigError("\n  ".join([f"{path}: the golden set is not valid", *reader.faults]))
     return cases
-
-
-def _load(path: str | Path) -> dict[str, Any]:
-    try:
-        size = Path(path).stat().st_size
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    if size > MAX_GOLDEN_BYTES:
-        raise ConfigError(f"{path}: {size >> 20} MiB; a golden set may have {MAX_GOLDEN_BYTES >> 20} MiB")
-    data = load_mapping(path)
-    stack: list[Any] = [data]
-    seen = 0
-    while stack:
-        node = stack.pop()
-        seen += 1
-        if isinstance(node, dict):
-            stack += node.values()
-        elif isinstance(node, list):
-            stack += node
-        if seen + len(stack) > MAX_GOLDEN_NODES:
-            raise ConfigError(f"{path}: more than {MAX_GOLDEN_NODES} values once its aliases are written out")
-    return data
 
 
 class _Reader:

@@ -1,0 +1,58 @@
+"""YAML that means about what it looks like: a few lines of aliases must not stand for gigabytes of values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+__all__ = ["MAX_WRITTEN_OUT", "load"]
+
+MAX_WRITTEN_OUT = 32 << 20
+"""What a document may weigh once its aliases are written out: a character counts 1, a value VALUE_WEIGHT."""
+VALUE_WEIGHT = 32
+
+
+def load(text: str) -> Any:
+    """The document in ``text``, plain data only. Raises yaml.YAMLError, RecursionError, ValueError."""
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader with one check more
+
+
+class _Loader(yaml.SafeLoader):
+    """Looks at what is composed before anything is constructed: merge keys already copy while they construct."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        """The document's root. Raises ComposerError for one that is too much once its aliases are written out."""
+        root: yaml.Node | None = super().get_single_node()
+        if root is not None:
+            _Measure().of(root)
+        return root
+
+
+class _Measure:
+    """The size of nodes with their aliases written out; each is looked at once."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, int] = {}
+
+    def of(self, node: yaml.Node) -> int:
+        """What ``node`` weighs."""
+        known = self._sizes.get(id(node))
+        if known is not None:
+            if not known:
+                raise _fault("an alias inside the value it stands for", node)
+            return known
+        self._sizes[id(node)] = 0
+        size = VALUE_WEIGHT + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
+        if isinstance(node, yaml.SequenceNode):
+            size += sum(self.of(item) for item in node.value)
+        elif isinstance(node, yaml.MappingNode):
+            size += sum(self.of(key) + self.of(value) for key, value in node.value)
+        if size > MAX_WRITTEN_OUT:
+            raise _fault("too large once its aliases are written out (a million values, 32 MiB of text)", node)
+        self._sizes[id(node)] = size
+        return size
+
+
+def _fault(reason: str, node: yaml.Node) -> yaml.YAMLError:
+    return yaml.composer.ComposerError(None, None, reason, node.start_mark)
