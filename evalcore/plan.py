@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from evalcore.errors import WireError
-from evalcore.records.span import Span
+from evalcore.records.span import MAX_RECORD_BYTES, Span
 
 __all__ = ["QUEUE_CLASSES", "Chunk", "Header", "PlannedInput", "Seal", "from_wire", "queue_name", "to_wire"]
 
 MANIFEST_SCHEMA = "evalq.manifest/1"
 QUEUE_CLASSES = ("interactive", "bulk")
 """Queue classes, the first served first."""
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 
 
 class PlannedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,14 +56,21 @@ class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     ``members`` are the files its lines were gathered from, where the input is a folder of them.
     """
 
-    seq: int
-    input: int
-    start: int
-    end: int
-    first_line: int
-    records: int
-    digest: str
+    seq: _Count
+    input: _Count
+    start: _Count
+    end: _Count
+    first_line: _Count
+    records: _Count
+    digest: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     members: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """A worker takes memory for what a chunk says it is long: never for more than one could be."""
+        if not 0 <= self.end - self.start <= 2 * MAX_RECORD_BYTES:
+            raise ValueError("a chunk of that length is never planned")
+        if self.members and len(self.members) != self.records:
+            raise ValueError("a chunk has as many members as records")
 
     @classmethod
     def of(cls, seq: int, index: int, span: Span, members: Sequence[str] = ()) -> Chunk:

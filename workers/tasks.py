@@ -16,7 +16,7 @@ import msgspec
 import redis
 
 from evalcore import registry
-from evalcore.errors import EvalqError
+from evalcore.errors import EvalqError, WireError
 from evalcore.evaluator import Batch, Evaluator, Outcome, Params
 from evalcore.params import validate
 from evalcore.partial import encode
@@ -29,6 +29,9 @@ from workers.settings import Settings
 __all__ = ["Worker"]
 
 log = logging.getLogger("evalq.worker")
+
+REASON_CHARACTERS = 1000
+"""The longest reason a run is closed with: it may quote what somebody put into the ledger."""
 
 
 class Worker:
@@ -47,7 +50,13 @@ class Worker:
         Raises redis.RedisError when the ledger is lost: the message is then delivered again, or the chunk
         published again.
         """
-        lease = self._claim(run, seq, epoch)
+        try:
+            lease = self._claim(run, seq, epoch)
+            _check(lease, run, seq)
+        except WireError as error:  # what stands in the ledger is not what a producer wrote there
+            log.warning("chunk %s of run %s: %s", seq, run, error)
+            self._ledger.close(run, "failed", str(error)[:REASON_CHARACTERS])
+            return "failed"
         if lease.chunk is None or lease.header is None:
             return lease.status
         with self._renewing(run, seq):
@@ -78,7 +87,9 @@ class Worker:
             raise
         except Exception as error:  # a bug in an evaluator must end the run with a reason, not circle in the queue
             log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
-            self._ledger.close(header.run, "failed", f"{batch.where(chunk.first_line)}: {_brief(error)}")
+            self._ledger.close(
+                header.run, "failed", f"{batch.where(chunk.first_line)}: {_brief(error)}"[:REASON_CHARACTERS]
+            )
             return "failed"
         return self._ledger.commit(header, chunk, epoch, answer, dead)
 
@@ -129,6 +140,14 @@ def _suspicious(lease: Lease) -> bool:
 def _params(evaluator: str, data: bytes) -> Params:
     params: Params = validate(registry.get(evaluator).Params, msgspec.json.decode(data), "manifest")
     return params
+
+
+def _check(lease: Lease, run: str, seq: int) -> None:
+    """That a lease is of the chunk asked for. Raises WireError."""
+    if lease.chunk is None or lease.header is None:
+        return
+    if (lease.header.run, lease.chunk.seq) != (run, seq) or lease.chunk.input >= len(lease.header.inputs):
+        raise WireError("a chunk in the ledger is another's, or of an input that is not there: not what evalq writes")
 
 
 def _alive(pid: int) -> bool:

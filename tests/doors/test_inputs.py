@@ -1,0 +1,173 @@
+"""The ledger's door: a header or chunk that was forged there opens no file and no code, and no worker dies of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from evalcore.plan import Chunk, Header, PlannedInput, Seal
+from evalcore.version import code_version
+from tests.doors.intruder import LoggedWorker, logged_worker
+from tests.integration.harness import Server, evalq, wait_until
+from workers.broker import Broker
+from workers.ledger import Ledger
+from workers.settings import Settings
+
+LINE = b'{"turn": 1, "agent": "secret-agent", "decision": "join", "resources": {"stone": 3}}\n'
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A file that no worker may read: beside its root, in the form its evaluator reads."""
+    (tmp_path / "secret.jsonl").write_bytes(LINE)
+    return tmp_path / "secret.jsonl"
+
+
+@pytest.fixture
+def root(tmp_path: Path, outside: Path) -> Path:
+    """The only folder the worker may read, with a link in it that leads out."""
+    folder = tmp_path / "root"
+    folder.mkdir()
+    (folder / "link.jsonl").symlink_to(outside)
+    (folder / "folder").symlink_to(outside.parent)
+    (folder / "right.jsonl").write_bytes(LINE)
+    return folder
+
+
+@pytest.fixture
+def worker(server: Server, root: Path, tmp_path: Path) -> Iterator[LoggedWorker]:
+    """A worker that may read ``root``."""
+    with logged_worker(server, root, tmp_path / "log") as started:
+        yield started
+
+
+class Forger:
+    """Somebody who may write the ledger and publish."""
+
+    def __init__(self, server: Server) -> None:
+        self._settings = Settings(broker=server.url)
+        self.ledger = Ledger(server.client, self._settings)
+        self._server = server
+
+    def run(self, name: str, path: str = "right.jsonl", chunk: dict[str, Any] | None = None, **header: Any) -> None:
+        """A run of one chunk of ``path``, changed as told, and its message."""
+        made = Header(
+            run=name,
+            evaluator="cooperation",
+            evaluator_version="1",
+            code_version=code_version(),
+            params={},
+            inputs=(PlannedInput(name="x", given="x", path=path),),
+        )
+        made = msgspec.structs.replace(made, **header)
+        planned = Chunk(0, 0, 0, len(LINE), 1, 1, hashlib.sha256(LINE).hexdigest())
+        self.ledger.create(made, 1)
+        self.ledger.append(name, [planned], 0, Seal(1, ("0" * 64,)))
+        forged = msgspec.to_builtins(planned) | (chunk or {})
+        self._server.client.lset(f"evalq:run:{{{name}}}:chunks", 0, msgspec.json.encode(forged))
+        self.publish(made, name)
+
+    def publish(self, header: Header, name: str) -> None:
+        """The message of chunk 0."""
+        self.ledger.take(name)
+        broker = Broker(self._settings)
+        broker.publish(header.queue, name, 1, [0])
+        broker.close()
+
+
+@pytest.fixture
+def forger(server: Server) -> Forger:
+    """The intruder of these tests."""
+    return Forger(server)
+
+
+OUTSIDE = [
+    "../secret.jsonl",
+    "folder/secret.jsonl",
+    "link.jsonl",
+    "a/../../secret.jsonl",
+    "//proc/self/environ",
+    "",
+    ".",
+]
+
+
+@pytest.mark.parametrize("path", [*OUTSIDE, "ABSOLUTE", "right.jsonl/../../secret.jsonl", "x\x00y", "x" * 5_000])
+def test_no_path_leads_out(forger: Forger, worker: LoggedWorker, outside: Path, path: str) -> None:
+    """A path that is absolute, climbs, follows a link out or is no path: unreadable, and nothing is committed."""
+    forger.run("forged", str(outside) if path == "ABSOLUTE" else path)
+    look = wait_until(lambda: _ended(forger.ledger, "forged"), "the worker has said what it thinks of it")
+    assert look.refused == {0: "unreadable"}
+    assert look.progress.committed == 0
+    assert worker.alive
+
+
+def _ended(ledger: Ledger, run: str) -> Any:
+    look = ledger.look(run)
+    return look if look.refused or look.progress.state != "open" or look.progress.committed else None
+
+
+FAILS: dict[str, tuple[dict[str, Any], str]] = {
+    "an evaluator nobody registered": ({"evaluator": "nothing"}, "no evaluator 'nothing'"),
+    "a module for an evaluator": ({"evaluator": "os:system"}, "no evaluator 'os:system'"),
+    "a parameter nobody knows": ({"params": {"shell": "id"}}, "shell: unknown key"),
+    "a parameter of another kind": ({"params": {"cooperative_decisions": 7}}, "cooperative_decisions"),
+    "parameters nested deeply": (
+        {"params": {"a": __import__("functools").reduce(lambda x, _: [x], range(150), 1)}},
+        "a:",
+    ),
+    "a chunk of an input that is not there": ({"chunk": {"input": 7}}, "input"),
+    "a chunk of an exabyte": ({"chunk": {"end": 1 << 60}}, "chunk"),
+    "a chunk that ends before it begins": ({"chunk": {"start": 50, "end": 10}}, "chunk"),
+    "a chunk that begins before the file": ({"chunk": {"start": -50}}, "chunk"),
+    "another chunk's number": ({"chunk": {"seq": 5}}, "chunk"),
+    "no digest": ({"chunk": {"digest": "x"}}, "chunk"),
+}
+
+
+@pytest.mark.parametrize("case", FAILS)
+def test_a_forged_plan_fails_its_run_alone(forger: Forger, worker: LoggedWorker, case: str) -> None:
+    """The run ends with a reason that names what is wrong; the worker lives, and computes the next run."""
+    changes, said = FAILS[case]
+    forger.run("forged", **changes)
+    look = wait_until(lambda: _ended(forger.ledger, "forged"), "the run has ended")
+    assert (look.progress.state, look.progress.committed) == ("failed", 0)
+    assert said in look.progress.reason
+    assert len(look.progress.reason) < 2_000
+    assert worker.alive
+    forger.run("honest")
+    assert wait_until(lambda: _ended(forger.ledger, "honest"), "the next run").progress.committed == 1
+
+
+@pytest.mark.parametrize("what", ["header", "chunk"])
+@pytest.mark.parametrize("bad", [b"", b"\xff", b"null", b"[1]", b"[" * 100_000, b'{"run":5}'])
+def test_a_damaged_ledger_fails_the_run_alone(
+    forger: Forger, worker: LoggedWorker, server: Server, what: str, bad: bytes
+) -> None:
+    """What cannot be read as a plan ends its run with a reason, here and in a producer's commands."""
+    forger.run("forged", path="nowhere.jsonl")
+    wait_until(lambda: forger.ledger.look("forged").refused, "the plan is in place")
+    header = forger.ledger.header("forged")
+    assert header is not None
+    if what == "header":
+        server.client.hset("evalq:run:{forged}:meta", "header", bad)
+    else:
+        server.client.lset("evalq:run:{forged}:chunks", 0, bad)
+    forger.publish(header, "forged")
+    look = wait_until(lambda: _closed(forger.ledger), "the run has ended")
+    assert "not what evalq writes" in look.progress.reason
+    assert worker.alive
+    done = evalq("list", "--broker", server.url, cwd=Path(worker.log).parent)
+    assert "Traceback" not in done.stderr
+    forger.run("honest")
+    assert wait_until(lambda: _ended(forger.ledger, "honest"), "the next run").progress.committed == 1
+
+
+def _closed(ledger: Ledger) -> Any:
+    look = ledger.look("forged")
+    return look if look.progress.state == "failed" else None
