@@ -258,3 +258,89 @@ def test_workers_are_seen_while_they_beat(ledger: Ledger, server: Server) -> Non
     ledger.leave("w1")
     assert ledger.workers() == {}
     assert server.client.scard("evalq:workers") == 0
+
+
+def test_a_worker_that_leaves_gives_back_its_leases_and_no_others(ledger: Ledger) -> None:
+    """Its chunks can be claimed at once, nothing counts as a death, and another's lease stands."""
+    _begin(ledger)
+    ledger.beat("leaving", {"pid": 1}, 10)
+    ledger.claim("r", 0, 1, "leaving", 1)
+    ledger.claim("r", 1, 1, "staying", 2)
+    ledger.leave("leaving")
+    assert ledger.claim("r", 0, 1, "staying", 3).status == "leased"
+    assert ledger.claim("r", 1, 1, "other", 4).status == "held"
+    assert ledger.notes("r") == {}
+    assert "leaving" not in ledger.workers()
+
+
+def test_a_worker_lost_while_it_tried_a_piece_is_held_against_the_piece(ledger: Ledger) -> None:
+    """The piece counts it beside the chunk; a piece that was answered bears nothing later."""
+    _begin(ledger)
+    ledger.claim("r", 0, 1, "w", 1)
+    ledger.trying("r", 0, "0-5")
+    wait_until(lambda: ledger.claim("r", 0, 1, "x", 2).status == "leased", "the lease dies")
+    assert ledger.fallen("r", 0) == {"0-5": 1}
+    wait_until(lambda: ledger.claim("r", 0, 1, "y", 3).status == "leased", "the lease dies")
+    assert ledger.fallen("r", 0) == {"0-5": 1}
+    assert ledger.notes("r")["losses 0"] == 2
+
+
+def test_a_claim_tells_how_often_the_chunk_has_killed(ledger: Ledger) -> None:
+    """Deaths of processes while their worker lived, and of whole workers, apart."""
+    _begin(ledger)
+    ledger.beat("w", {"pid": 1}, 10)
+    for pid in range(1, 4):
+        lease = ledger.claim("r", 0, 1, "w", pid, dead_pid=pid - 1)
+    assert (lease.attempts, lease.losses) == (2, 0)
+
+
+def test_an_answer_with_dead_records_contradicts_no_other(ledger: Ledger) -> None:
+    """Whichever comes first stays, and the other is a duplicate; only two full answers can diverge."""
+    first, second = _begin(ledger)[:2]
+    assert ledger.commit(_header(), first, 1, ANSWER, dead=1) == "committed"
+    assert ledger.commit(_header(), first, 1, OTHER) == "duplicate"
+    assert ledger.commit(_header(), second, 1, ANSWER) == "committed"
+    assert ledger.commit(_header(), second, 1, OTHER, dead=1) == "duplicate"
+    progress = ledger.look("r").progress
+    assert (progress.state, progress.dead, progress.divergent) == ("open", 1, 0)
+
+
+def test_a_reopened_run_lacks_the_named_answers_and_counts_no_record_twice(ledger: Ledger, server: Server) -> None:
+    """State open, chunk 1 uncommitted; after its new answer the fleet's counters stand at one for each record."""
+    chunks = _begin(ledger, 2)
+    ledger.commit(_header(), chunks[0], 1, ANSWER)
+    ledger.commit(_header(), chunks[1], 1, ANSWER, dead=1)
+    assert ledger.close("r", "done") == "done"
+    assert ledger.reopen("r", [(1, 1, 1)])
+    progress = ledger.look("r").progress
+    assert (progress.state, progress.committed, progress.dead) == ("open", 1, 0)
+    ledger.create(_header(), 2)
+    assert ledger.commit(_header(), chunks[1], 2, OTHER) == "committed"
+    totals = server.client.hgetall(TOTALS)
+    assert totals[b"records planagent default"] == b"2"
+    assert totals[b"dead planagent default"] == b"1"
+    assert not ledger.reopen("unknown", [])
+
+
+def test_entries_behind_a_gap_are_not_taken(ledger: Ledger) -> None:
+    """A server that lost entries says how many it has, and takes no seal before it has them all."""
+    ledger.create(_header(), 1)
+    chunks = _chunks(5)
+    assert ledger.append("r", chunks[:2], 0) == 2
+    assert ledger.append("r", chunks[4:], 4, Seal(5, ("s",))) == 2
+    assert not ledger.look("r").progress.sealed
+    assert ledger.append("r", chunks[2:], 2, Seal(5, ("s",))) == 5
+    assert ledger.look("r").progress.sealed
+    assert ledger.append("unknown", chunks, 0) == -1
+
+
+def test_bytes_that_come_while_a_worker_refuses_are_not_lost(ledger: Ledger) -> None:
+    """Refused first, the chunk is to be published with its bytes; supplied first, the refusal counts for nothing."""
+    _begin(ledger)
+    ledger.take("r")
+    ledger.refuse("r", 0, 1, "unreadable")
+    assert ledger.supply("r", 0, b"blob", publish=False)
+    assert not ledger.supply("r", 1, b"blob", publish=False)
+    ledger.refuse("r", 1, 1, "unreadable")
+    assert ledger.look("r").refused == {}
+    assert ledger.claim("r", 1, 1, "w", 1).blob == b"blob"
