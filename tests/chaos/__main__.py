@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.battle import fight
+from tests.chaos.battle import STOP, fight
 from tests.chaos.faults import FAULTS
 from tests.chaos.scenario import NAIVE, draw
 from tests.chaos.subjects import Workshop
@@ -21,7 +21,6 @@ OUT = Path(__file__).parents[2] / "docs" / "reference" / "chaos.jsonl"
 
 def main() -> int:
     """Exit 1 when a seed of evalq's went wrong."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     asked = _parse()
     first = _next_seed(asked) if asked.first_seed is None else asked.first_seed
     seeds = range(first, first + asked.seeds)
@@ -33,6 +32,8 @@ def main() -> int:
         ThreadPoolExecutor(asked.parallel) as pool,
     ):
         workshop = Workshop(Path(inputs))
+        signal.signal(signal.SIGTERM, lambda *_: _end(pool))
+        signal.signal(signal.SIGINT, lambda *_: _end(pool))
         for line in pool.map(lambda scenario: fight(scenario, workshop), scenarios):
             with asked.out.open("a", encoding="utf-8") as out:
                 out.write(json.dumps(line) + "\n")
@@ -41,6 +42,13 @@ def main() -> int:
             print(_told(line, asked, good=good), flush=True)
     print(f"{len(scenarios)} runs, {len(scenarios) - bad} equal, lines added to {asked.out}")
     return 1 if bad and not asked.naive else 0
+
+
+def _end(pool: ThreadPoolExecutor) -> None:
+    """Stop at once, and leave no process behind."""
+    STOP.set()
+    pool.shutdown(wait=True, cancel_futures=True)
+    sys.exit(130)
 
 
 def _parse() -> Any:
@@ -65,14 +73,16 @@ def _next_seed(asked: Any) -> int:
 
 def _told(line: dict[str, Any], asked: Any, *, good: bool) -> str:
     recovered = ", ".join(f"{one['fault']} {one['seconds']}/{one['held']}" for one in line["recoveries"])
+    mark = "ok  " if good else "HARM" if asked.naive else "BAD "
     head = f"seed {line['seed']} {line['setup']} {line['evaluation']} [{line['fleet']}; {line['server']}]"
-    text = f"{'ok  ' if good else 'BAD '} {head} {line['seconds']} s: {recovered or 'no fault struck'}"
+    text = f"{mark} {head} {line['seconds']} s: {recovered or 'no fault struck'}"
     if "skipped" in line:
         text += f"\n     skipped: {line['skipped']}"
     if not good:
         only = f" --only '{asked.only}'" if asked.only else ""
         naive = " --naive" if asked.naive else ""
-        text += f"\n     {line.get('why', '')}\n     drawn: {line['drawn']}\n     kept: {line['folder']}"
+        text += f"\n     {line.get('why', '')}\n     drawn: {line['drawn']}"
+        text += f"\n     kept: {line['folder']}" if "folder" in line else ""
         text += f"\n     repeat: python -m tests.chaos --seeds 1 --first-seed {line['seed']}{only}{naive}"
     return text
 

@@ -6,6 +6,7 @@ import contextlib
 import random
 import shutil
 import tempfile
+import threading
 import time
 from collections import deque
 from pathlib import Path
@@ -22,7 +23,10 @@ from tests.chaos.stage import Stage, hosts_of
 from tests.chaos.subjects import Workshop
 from tests.chaos.verdict import Verdict, code, judge
 
-__all__ = ["fight"]
+__all__ = ["STOP", "fight"]
+
+STOP = threading.Event()
+"""Set to have all runs end as they stand."""
 
 PATIENCE_SECONDS = 90.0
 NAIVE_PATIENCE_SECONDS = 20.0
@@ -32,7 +36,7 @@ NAIVE_PATIENCE_SECONDS = 20.0
 def fight(
     scenario: Scenario, workshop: Workshop, keep: Path | None = None, patience: float | None = None
 ) -> dict[str, Any]:
-    """Run one scenario; returns its line. The folder of one that went wrong is kept (under ``keep``, or in /tmp).
+    """Run one scenario; returns its line. The folder of evalq's that went wrong is kept (under ``keep``, or in /tmp).
 
     ``patience``: seconds in which nothing happens before it is given up.
     """
@@ -53,7 +57,7 @@ def fight(
         _drive(stage, planned, patience or (NAIVE_PATIENCE_SECONDS if scenario.naive else PATIENCE_SECONDS))
         verdict = _judged(stage)
         line = _line(scenario, stage, verdict, skipped, time.monotonic() - began)
-    if verdict.good:
+    if verdict.good or scenario.naive:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         line["folder"] = str(folder)
@@ -66,7 +70,7 @@ def _drive(stage: Stage, planned: list[Planned], patience: float) -> None:
     size = stage.subject.chunk_size(stage.scenario.chunks)
     total = -(-stage.subject.records // size)
     last, seen = time.monotonic(), (0, 0)
-    while stage.tick():
+    while stage.tick() and not STOP.is_set():
         committed = stage.observer.latest.committed
         if waiting and committed / total >= waiting[0].share:
             with contextlib.suppress(redis.RedisError):

@@ -97,4 +97,5 @@ class Observer(threading.Thread):
     def end(self) -> None:
         """Stop polling."""
         self._ended.set()
-        self.join()
+        if self.is_alive():
+            self.join()
