@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import redis
+from billiard.exceptions import WorkerLostError
 from celery.exceptions import SecurityWarning
 
 from evalcore import registry
@@ -49,6 +50,7 @@ def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[
     warnings.simplefilter("ignore", SecurityWarning)
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("celery.worker.request").addFilter(_without_traceback)
     for library in ("OPENBLAS", "OMP", "MKL"):  # the pool has the cores; threads of their own only cost memory
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     for evaluator in preload:
@@ -73,6 +75,13 @@ def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[
         return int(worker.exitcode or 0)
     finally:
         attendant.leave()
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """A lost pool process has no traceback worth showing: billiard says in a line of its own how it ended."""
+    if record.exc_info and isinstance(record.exc_info[1], WorkerLostError):
+        record.exc_info = None
+    return True
 
 
 def _app(settings: Settings, name: str) -> Any:

@@ -79,12 +79,16 @@ def _status(run: str | None, **given: Any) -> None:
     folder = _find(run)
     info = folder.info()
     ledger = _ledger(given)
-    if ledger is not None and ledger.header(info["run"]) is not None:
+    header = ledger.header(info["run"]) if ledger is not None else None
+    if header is not None:
         import msgspec
 
         look = ledger.look(info["run"])
         info |= {"progress": msgspec.to_builtins(look.progress), "suspect": len(look.suspect), "leases": look.leases}
-        info["workers"] = len(ledger.workers())
+        codes = [facts.get("code") for facts in ledger.workers().values()]
+        info["workers"] = codes.count(header.code_version)
+        if look.progress.state == "open" and not look.progress.complete and not info["workers"]:
+            info["waiting"] = f"no worker runs its code {header.code_version} ({len(codes)} of other code)"
         info["notes"] = ledger.notes(info["run"])
     if given["as_json"]:
         click.echo(canonical_json(info))
@@ -92,7 +96,7 @@ def _status(run: str | None, **given: Any) -> None:
     click.echo(f"run       {info['run']}\nstate     {info['state']}\nfolder    {folder.path}")
     for key, value in (info.get("progress") or {}).items():
         click.echo(f"{key:<9} {value}")
-    for key in ("suspect", "leases", "workers", "seconds"):
+    for key in ("suspect", "leases", "workers", "waiting", "seconds"):
         if key in info:
             click.echo(f"{key:<9} {info[key]}")
 

@@ -152,6 +152,9 @@ def test_versions_side_by_side_never_mix(
         server_time = server.client.time()[0]
         wait_until(lambda: server.client.time()[0] > server_time + 3, "the other version had its chance")
         assert server.client.hget(f"evalq:run:{{{run}}}:meta", "committed") is None
+        status = evalq("status", tmp_path / "evalq-runs" / "new", "--broker", server.url, cwd=tmp_path)
+        assert "waiting   no worker runs its code" in status.stdout
+        assert "(1 of other code)" in status.stdout
         fleet.add(1)
         _ends_well(producer)
     for name in ("old", "new"):
@@ -178,6 +181,7 @@ def test_an_unfinished_run_of_another_version_is_refused_by_name(
     assert "begun by evalq code" in resumed.stderr
     status = evalq("status", out, "--broker", server.url, cwd=tmp_path)
     assert status.returncode == 0, status.stderr
+    assert "state     paused" in status.stdout
     assert evalq("cancel", out, "--broker", server.url, cwd=tmp_path).returncode == 0
 
 
