@@ -131,6 +131,15 @@ def test_a_restart_publishes_only_what_is_missing(ledger: Ledger) -> None:
     assert ledger.take("r") == [2, 3, 4]
 
 
+def test_what_is_restored_leaves_the_window(ledger: Ledger) -> None:
+    """A worker's reconciler publishes before the producer has restored what it holds: the window has room again."""
+    _begin(ledger)
+    assert ledger.take("r") == [0, 1, 2]
+    assert ledger.restore("r", [(seq, "d" * 64, 1) for seq in range(3)]) == 3
+    assert ledger.take("r") == [3, 4]
+    assert set(ledger.look("r").suspect) <= {3, 4}
+
+
 def test_suspects_are_what_is_published_without_a_living_lease(ledger: Ledger) -> None:
     """Leased, committed and young chunks are not suspect; a dead lease and a lost message are, by name."""
     chunks = _begin(ledger, 5)
