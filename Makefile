@@ -35,7 +35,8 @@ bench: setup  ## Speed, side by side with its rivals; takes several minutes.
 	$(PY) -m tests.bench
 
 mutation: setup  ## Do tests notice changes of the evaluators? Makes docs/reference/mutation.md; takes an hour.
-	$(PY) -m tests.mutation planagent cooperation vs selfcheck verification --sample 150 --seed 3 --out mutation.json
+	$(PY) -m tests.mutation planagent cooperation vs selfcheck verification \
+	  --sample 150 --seed 3 --tests unit --out mutation.json
 	$(PY) -m tests.mutation --page mutation.json > docs/reference/mutation.md
 
 lock:  ## Resolve the dependencies again, in an environment of its own.
