@@ -93,8 +93,10 @@ def _run(folder: str, asked: argparse.Namespace, earlier: dict[str, Any] | None)
             alive.append(_row(mutant))
             sys.stdout.write("alive: {path}:{line}: {before}  ->  {after}\n".format_map(alive[-1]))
             sys.stdout.flush()
-    figures = {"sample": asked.sample, "seed": asked.seed, "possible": possible, "mutants": tried}
-    figures = (earlier or {"folder": folder, **figures}) | {"alive": sorted(alive, key=_alive)}
+    figures = {"tests": asked.tests, "sample": asked.sample, "seed": asked.seed}
+    figures = (earlier or {"folder": folder, **figures, "possible": possible, "mutants": tried}) | {
+        "alive": sorted(alive, key=_alive)
+    }
     share = len(alive) / figures["mutants"] if figures["mutants"] else 0.0
     taken = time.monotonic() - began
     sys.stdout.write(f"{folder}: {len(alive)} of {figures['mutants']} alive, {share:.1%}; {taken:.0f} s\n")
@@ -107,6 +109,7 @@ def _row(mutant: Mutant) -> dict[str, Any]:
     return {
         "path": str(mutant.path),
         "line": change.line,
+        "column": change.column,
         "function": change.function,
         "before": change.before,
         "after": change.after,
@@ -114,7 +117,7 @@ def _row(mutant: Mutant) -> dict[str, Any]:
 
 
 def _alive(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["path"], row["line"], row["before"], row["after"]
+    return row["path"], row["line"], row["column"], row["before"], row["after"]
 
 
 def sampled(mutants: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:

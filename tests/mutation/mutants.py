@@ -56,6 +56,7 @@ class Change:
     old: Any
     new: Any
     line: int
+    column: int
     first: int
     last: int
     function: str
@@ -127,6 +128,7 @@ class _Finder:
             old=node,
             new=ast.fix_missing_locations(ast.copy_location(new, node)),
             line=line,
+            column=getattr(node, "col_offset", 0),
             first=statement.lineno,
             last=last,
             function=".".join(self._scope),

@@ -19,9 +19,9 @@ _INTRODUCTION = """\
 # Mutation testing
 
 `make mutation` changes one thing at a time in the evaluators (a comparison, a constant, a statement that is left out)
-and runs the tests of that evaluator's folder that execute the changed line, then its contract tests. A change that no
-test notices is alive. `tests/mutation/mutants.py` has what is changed, the docstring of its package what is spared.
-The figures are of samples with a share of every module, each made by its line here:
+and runs the unit tests of that evaluator that execute the changed line. A change that no test notices is alive; its
+contract tests are tried as well where `--tests` is not given. `tests/mutation/mutants.py` has what is changed, the
+docstring of its package what is spared. Samples have a share of every module, each made by its line here:
 """
 
 
@@ -39,7 +39,8 @@ def page(folders: Sequence[Mapping[str, Any]]) -> str:
 
 def _command(found: Mapping[str, Any]) -> str:
     sample = f" --sample {found['sample']} --seed {found['seed']}" if found["sample"] else ""
-    return f"python -m tests.mutation {found['folder']}{sample}"
+    tests = f" --tests {found['tests']}" if found["tests"] != "both" else ""
+    return f"python -m tests.mutation {found['folder']}{sample}{tests}"
 
 
 def _figures(found: Mapping[str, Any]) -> tuple[object, ...]:

@@ -162,6 +162,7 @@ def test_lines_as_they_should_be_are_read_at_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(reading, "_line_by_line", None)
     assert read(Batch("x", 1, data)) == slowly
     assert read(Batch("x", 1, data.replace(b"\n", b"\r\n"))) == slowly
+    assert read(Batch("x", 1, GOOD * 2)) == (slowly[0][:2], [])
 
 
 @pytest.mark.parametrize("resources", [..., None, [], 5, "stone", True])

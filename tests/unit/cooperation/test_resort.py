@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evalcore.errors import InputChanged
-from evalcore.evaluators.cooperation import Cooperation, Rules, evaluator
+from evalcore.evaluators.cooperation import Cooperation, Rules, evaluator, resort
 from evalcore.evaluators.cooperation import turns as turns_module
 from evalcore.evaluators.cooperation.resort import Limits, resorted
 from evalcore.evaluators.cooperation.state import CooperationState
@@ -55,6 +55,23 @@ def test_rows_of_one_agent_and_turn_keep_their_order() -> None:
     ]
     got = entry(run(as_jsonl(log), 4, Cooperation(TINY)))
     assert got["contributions"] == {"a": 30 * 8.0}
+
+
+def test_files_that_are_merged_make_room(tmp_path: Path) -> None:
+    """Of a group only the merged file is left, so the disk holds the rows about once."""
+    paths = [tmp_path / f"run-{number}.jsonl" for number in range(7)]
+    for number, path in enumerate(paths):
+        resort._written(path, iter([resort._Row(number, "a", 0, None), resort._Row(9, "a", 0, number)]))
+    left = resort._few_enough(paths, TINY)
+    assert sorted(tmp_path.iterdir()) == sorted(left) == [paths[0], paths[3], paths[6]]
+    assert [row.turn for row in resort._merged(left)] == [*range(7), *[9] * 7]
+    assert [row.value for row in resort._merged(left)] == [*[None] * 7, *range(7)]
+
+
+def test_limits_stay_as_they_are() -> None:
+    """They belong to the evaluator, which all runs share."""
+    with pytest.raises(AttributeError):
+        TINY.fan_in = 2  # type: ignore[misc]  # that is the point
 
 
 def test_the_scratch_folder_is_left_empty(tmp_path: Path) -> None:

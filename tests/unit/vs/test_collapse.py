@@ -95,6 +95,12 @@ def test_nothing_to_count_says_nothing(outputs: list[dict[str, Any]]) -> None:
     )
 
 
+def test_an_evenness_at_its_limit_is_no_collapse() -> None:
+    """Only below it is one, as the specification says "less than"."""
+    assert specified(counts(5, 5), CollapseRule(detected_below=1.0)).mode_collapse_detected is False
+    assert specified(counts(5), CollapseRule(detected_below=0.0)).mode_collapse_detected is False
+
+
 def test_a_report_is_a_value_and_has_the_errors_it_was_told() -> None:
     """None unless some were; nobody changes it afterwards."""
     report = specified(counts(1), RULE)

@@ -175,7 +175,10 @@ def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("test_cases: {full_vs_tests: []}", "test_cases: holds no case"),
-        ("{}", "test_cases: must be a mapping of groups"),
+        (
+            "{}",
+            r"test_cases: must be a mapping of groups \(full_vs_tests, enhanced_vs_tests, light_vs_tests\), found null",
+        ),
         ("cases: []\ntest_cases: {}", "cases: unknown key"),
         ("- 1", "the top level must be a mapping"),
         ("a: [", ":1: not YAML"),

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from evalcore.evaluator import Batch
 from evalcore.evaluators.vs import evaluator
-from evalcore.evaluators.vs.findings import REMEDIES
+from evalcore.evaluators.vs.findings import REMEDIES, phase_finding
+from evalcore.evaluators.vs.params import VsParams
+from evalcore.evaluators.vs.validators import PhaseResult
 from tests.unit.vs.helpers import FULL, PARAMS, good_output, line, make_params, with_value, without
 from tests.unit.vs.test_validators import json_values
 
@@ -113,6 +115,21 @@ def test_a_failed_line_says_which_check_and_what_was_missing(path: str, value: A
     found = record(line("F", 0, with_value(good_output(), path, value)))
     assert (found["status"], found["issue"], found["remediation"]) == ("FAILED", issue, REMEDIES[check])
     assert found["faults"] == []
+
+
+@pytest.mark.parametrize(
+    ("missing", "issue"),
+    [
+        ([0], "Phase 0 (Context Collection) not executed"),
+        ([5], "Phase 5 (Originality Verification) not executed"),
+        ([6], "Phase 6 not executed"),
+        ([-1, 4, 6], "Phases -1, 4 (Execution), 6 not executed"),
+    ],
+)
+def test_missing_phases_are_named_as_far_as_they_have_names(missing: list[int], issue: str) -> None:
+    """A golden set may ask for phases that the specification does not know."""
+    found = phase_finding(PhaseResult(passed=False, missing_phases=missing), VsParams())
+    assert (found.check, found.issue) == ("phases", issue)
 
 
 def test_low_scores_and_a_missing_selection_are_told_together() -> None:
