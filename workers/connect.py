@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import Any
-from urllib.parse import urlsplit
 
 import redis
 
 from evalcore.errors import BrokerUnreachable, ConfigError
 from workers.settings import Settings
+
+_SECRET = re.compile(r"([?&]\w*password=)[^&#]*", re.IGNORECASE)
 
 __all__ = ["KEEPALIVE", "SCHEME", "celery_url", "connect", "is_redis", "redacted"]
 
@@ -30,7 +32,7 @@ _OTHER = ("amqp", "amqps", "pyamqp")
 
 def is_redis(url: str) -> bool:
     """Whether the server at ``url`` speaks the Redis protocol. Raises ConfigError for a scheme evalq does not know."""
-    scheme = urlsplit(url).scheme
+    scheme = url.partition("://")[0]
     if scheme not in _REDIS + _OTHER:
         raise ConfigError(f"{redacted(url)!r}: unknown kind of URL; use redis://, rediss://, unix:///path or amqp://")
     return scheme in _REDIS
@@ -38,9 +40,9 @@ def is_redis(url: str) -> bool:
 
 def celery_url(url: str) -> str:
     """``url`` in Celery's spelling; a Redis is reached by way of `workers.transport`."""
-    if urlsplit(url).scheme in ("rediss", "valkeys") and "ssl_cert_reqs=" not in url:
+    if url.partition("://")[0] in ("rediss", "valkeys") and "ssl_cert_reqs=" not in url:
         # For kombu a URL that asks for no check of the server's certificate asks for no TLS at all.
-        url += ("&" if urlsplit(url).query else "?") + "ssl_cert_reqs=required"
+        url += ("&" if "?" in url else "?") + "ssl_cert_reqs=required"
     plain, socket = {"redis", "rediss", "valkey", "valkeys"}, {"unix", "redis+socket"}
     return _respelled(url, dict.fromkeys(plain, SCHEME) | dict.fromkeys(socket, f"{SCHEME}+socket"))
 
@@ -53,26 +55,31 @@ def connect(url: str, settings: Settings) -> redis.Redis:
     if not is_redis(url):
         raise ConfigError(f"{redacted(url)}: the ledger needs Redis or Valkey; with another broker give --ledger too")
     plain = _respelled(url, {"redis+socket": "unix", "valkey": "redis", "valkeys": "rediss"})
-    client = redis.Redis.from_url(
-        plain,
-        socket_timeout=30,
-        socket_connect_timeout=settings.connect_seconds,
-        health_check_interval=10,
-        **({} if plain.startswith("unix") else KEEPALIVE),
-    )
+    try:
+        client = redis.Redis.from_url(
+            plain,
+            socket_timeout=30,
+            socket_connect_timeout=settings.connect_seconds,
+            health_check_interval=10,
+            **({} if plain.startswith("unix") else KEEPALIVE),
+        )
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
     try:
         client.ping()
+    except TypeError as error:  # a parameter of the URL that the client does not know
+        raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
     except (redis.RedisError, OSError) as error:
         raise BrokerUnreachable(f"no server answers at {redacted(url)}: {error}") from error
     return client
 
 
 def redacted(url: str) -> str:
-    """``url`` without its password, for messages and files."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return url.replace(f":{parts.password}@", ":***@", 1)
+    """``url`` without its passwords, for messages and files."""
+    scheme, sep, rest = _SECRET.sub(r"\1***", url).rpartition("://")
+    user, at, place = rest.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return f"{scheme}{sep}{name}:***@{place}" if at and colon else f"{scheme}{sep}{rest}"
 
 
 def _respelled(url: str, schemes: dict[str, str]) -> str:

@@ -92,9 +92,10 @@ FORBIDDEN = [
     tuple(command.split())
     for line in """
     FLUSHALL|FLUSHDB|CONFIG GET *|CONFIG SET maxmemory 1|KEYS *|SCAN 0|EVAL return_1 0|SCRIPT FLUSH|FUNCTION LIST
-    SHUTDOWN|SAVE|BGREWRITEAOF|ACL LIST|ACL SETUSER x|MONITOR|CLIENT LIST|CLIENT KILL x:1|REPLICAOF h 1|MODULE LIST|RANDOMKEY
-    DBSIZE|MIGRATE h 1 evalq:x 0 1|SWAPDB 0 1|PUBLISH x y|SUBSCRIBE x|GET other|SET other 1|DEL other|LPUSH celery x
-    LRANGE celery 0 -1|HGETALL session:1|RENAME evalq:a evalq:b|COPY evalq:a evalq:b|SORT evalq:a|PFADD evalq:a 1
+    SHUTDOWN|SAVE|BGREWRITEAOF|ACL LIST|ACL SETUSER x|MONITOR|CLIENT LIST|CLIENT KILL x:1|REPLICAOF h 1|MODULE LIST
+    RANDOMKEY|DBSIZE|MIGRATE h 1 evalq:x 0 1|SWAPDB 0 1|PUBLISH x y|SUBSCRIBE x|GET other|SET other 1|DEL other
+    LPUSH celery x|LRANGE celery 0 -1|HGETALL session:1|RENAME evalq:a evalq:b|COPY evalq:a evalq:b
+    SORT evalq:a|PFADD evalq:a 1
     SETRANGE evalq:a 500000000 x
     """.strip().splitlines()
     for command in line.strip().split("|")
