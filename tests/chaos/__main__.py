@@ -36,7 +36,7 @@ def main() -> int:
         signal.signal(signal.SIGINT, lambda *_: _end(pool))
         for line in pool.map(lambda scenario: fight(scenario, workshop), scenarios):
             with asked.out.open("a", encoding="utf-8") as out:
-                out.write(json.dumps(line) + "\n")
+                out.write(json.dumps({key: value for key, value in line.items() if key != "folder"}) + "\n")
             good = line["equal"] and not (line["lost"] or line["doubled"] or line["divergent"])
             bad += not good
             print(_told(line, asked, good=good), flush=True)

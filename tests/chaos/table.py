@@ -47,7 +47,7 @@ def render(lines: Iterable[Line]) -> str:
         return "No runs are recorded yet.\n"
     names = sorted({fault for line in runs for fault in line["faults"]})
     rows = [_row(name, [line for line in runs if name in line["faults"]], name) for name in names]
-    rows.append(_row("**all runs**", runs, ""))
+    rows.append(_row("all runs", runs, ""))
     commits = sorted({line["commit"] for line in runs})
     records = sum(line["records"] for line in runs if line["setup"] == OURS)
     return (

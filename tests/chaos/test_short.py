@@ -60,7 +60,7 @@ def test_a_host_that_is_cut_and_healed_changes_nothing(workshop: Workshop, tmp_p
 
 @pytest.mark.parametrize(
     ("naive", "fault", "kind"),
-    [("early", "kill worker group", "lost"), ("late", "kill between commit and ack", "doubled")],
+    [("early", "kill worker group", "lost"), ("late", "double messages", "doubled")],
 )
 def test_naive_celery_loses_or_doubles_rows_under_the_same_faults(
     workshop: Workshop, tmp_path: Path, naive: str, fault: str, kind: str
