@@ -21,7 +21,8 @@ _INTRODUCTION = """\
 `make mutation` changes one thing at a time in the evaluators (a comparison, a constant, a statement that is left out)
 and runs the unit tests of that evaluator that execute the changed line. A change that no test notices is alive; its
 contract tests are tried as well where `--tests` is not given. `tests/mutation/mutants.py` has what is changed, the
-docstring of its package what is spared. Samples have a share of every module, each made by its line here:
+docstring of its package what is spared. Where a sample showed a gap, a test was written for it and the survivors were
+tried again; another seed gives mutants that no test was written for. Samples have a share of every module:
 """
 
 
