@@ -93,7 +93,7 @@ def _run(folder: str, asked: argparse.Namespace, earlier: dict[str, Any] | None)
             alive.append(_row(mutant))
             sys.stdout.write("alive: {path}:{line}: {before}  ->  {after}\n".format_map(alive[-1]))
             sys.stdout.flush()
-    figures = {"tests": asked.tests, "sample": asked.sample, "seed": asked.seed}
+    figures = {"tests": asked.tests, "sample": asked.sample, "seed": asked.seed, "minutes": asked.minutes}
     figures = (earlier or {"folder": folder, **figures, "possible": possible, "mutants": tried}) | {
         "alive": sorted(alive, key=_alive)
     }

@@ -21,7 +21,9 @@ _INTRODUCTION = """\
 `make mutation` changes one thing at a time in the evaluators (a comparison, a constant, a statement that is left out)
 and runs the unit tests of that evaluator that execute the changed line. A change that no test notices is alive; its
 contract tests are tried as well where `--tests` is not given. `tests/mutation/mutants.py` has what is changed, the
-docstring of its package what is spared. Samples have a share of every module, each made by its line here:
+docstring of its package what is spared. Where a sample showed a gap, a test was written for it and the survivors were
+tried again; another seed gives mutants that no test was written for. Samples have a share of every module, and are
+tried in random order until the minutes are over, where any are given:
 """
 
 
@@ -40,7 +42,8 @@ def page(folders: Sequence[Mapping[str, Any]]) -> str:
 def _command(found: Mapping[str, Any]) -> str:
     sample = f" --sample {found['sample']} --seed {found['seed']}" if found["sample"] else ""
     tests = f" --tests {found['tests']}" if found["tests"] != "both" else ""
-    return f"python -m tests.mutation {found['folder']}{sample}{tests}"
+    minutes = f" --minutes {found['minutes']:g}" if found["minutes"] else ""
+    return f"python -m tests.mutation {found['folder']}{sample}{tests}{minutes}"
 
 
 def _figures(found: Mapping[str, Any]) -> tuple[object, ...]:

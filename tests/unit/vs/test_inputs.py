@@ -78,7 +78,7 @@ def test_params_with_a_golden_set_need_no_other() -> None:
         ([GOLDEN, GOLDEN], {"outputs": ["x"]}, "vs takes one golden set, not 2 files"),
         ([GOLDEN], {}, "vs needs recorded outputs: evalq vs GOLDEN --outputs FILE.jsonl\\|FOLDER"),
         ([GOLDEN], {"outputs": ["x"], "all": True, "level": "Full"}, "--all goes with neither --agent nor --level"),
-        ([GOLDEN], {"outputs": ["x"], "agent": "21"}, "no agent '21'; there are: 01-research-question-refiner"),
+        ([GOLDEN], {"outputs": ["x"], "agent": "21"}, "there are: 01-research-question-refiner, 02-theo"),
         ([GOLDEN], {"outputs": ["x"], "agent": "02", "level": "Light"}, "holds no case of --agent '02-theoretical"),
     ],
 )
