@@ -107,5 +107,5 @@ def from_wire(data: bytes, kind: type[T]) -> T:
     """The part in ``data``, typed and checked. Raises WireError."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"a {kind.__name__.lower()} is not what evalq writes: {error}") from error

@@ -105,7 +105,7 @@ class RunFolder:
         """run.json. Raises WireError when it is damaged."""
         try:
             info: dict[str, Json] = msgspec.json.decode((self.path / "run.json").read_bytes(), type=dict)
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise WireError(f"{self.path / 'run.json'} is damaged: {error}") from error
         return info
 
@@ -114,7 +114,10 @@ class RunFolder:
         path = self.path / "report.json"
         if not path.is_file():
             raise UsageError(f"{self.path}: this run has no report (it is {self.info().get('state', 'unknown')})")
-        report: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
+        try:
+            report: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
+        except (ValueError, RecursionError) as error:
+            raise WireError(f"{path} is damaged: {error}") from error
         return report
 
     def note(self, **facts: Json) -> None:
@@ -187,7 +190,7 @@ class Manifest:
             header = _only(first.header)
             for line in lines:
                 self._take(line, len(header.inputs))
-        except (OSError, msgspec.DecodeError, RecursionError, WireError) as error:
+        except (OSError, ValueError, RecursionError, WireError) as error:
             raise WireError(f"{self._path} is damaged: {error}; start the run anew") from error
         if torn:
             os.truncate(self._path, len(whole) + 1)
@@ -300,9 +303,10 @@ def _frame(seq: int, partial: Partial) -> bytes:
 def _frames(path: Path) -> Iterator[tuple[int, Partial, int]]:
     """(chunk, answer, where its frame ends) of each whole frame of a journal."""
     with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
         while len(head := stream.read(_FRAME.size)) == _FRAME.size:
             seq, length, digest = _FRAME.unpack(head)
-            data = stream.read(length)
-            if len(data) < length:
+            if length > size - stream.tell():  # torn or damaged: seen before memory is taken for it
                 return
+            data = stream.read(length)
             yield seq, Partial(digest.decode(), data), stream.tell()

@@ -1,0 +1,206 @@
+"""One function a reader: any bytes give a result or a documented error, with places and reasons, in bounded size."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from evalcore import registry
+from evalcore.canonical import canonical_json, digest
+from evalcore.errors import EvalqError, InputError, WireError
+from evalcore.evaluator import Batch, Evaluator, Params
+from evalcore.evaluators.cooperation.config import load_experiment
+from evalcore.evaluators.planagent.answer import read_answer
+from evalcore.evaluators.vs.agents import default_agents
+from evalcore.evaluators.vs.golden import load_golden
+from evalcore.evaluators.vs.params import LEVELS
+from evalcore.fold import Fold, InputSummary
+from evalcore.params import load_mapping, validate
+from evalcore.partial import Partial, decode, encode
+from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
+from evalcore.records.cut import Cutter
+from evalcore.records.inputs import Source, read_columns, spool
+from evalcore.records.span import Format
+from producer.folder import JOURNAL, MANIFEST, Journal, Manifest, RunFolder
+from producer.suite import load_suite
+from workers.hints import MAX_HINT_BYTES, read_hint
+from workers.settings import load_settings
+
+__all__ = ["HARNESSES", "seeds"]
+
+Harness = Callable[[bytes], None]
+_MOST_BYTES = 2 << 20
+
+
+@contextlib.contextmanager
+def _documented(*kinds: type[EvalqError]) -> Iterator[None]:
+    """Only errors of these kinds, which say something, in bounded length."""
+    expected: tuple[type[EvalqError], ...] = kinds or (EvalqError,)
+    try:
+        yield
+    except expected as error:
+        text = str(error)
+        assert text.strip(), "an error without a word"
+        assert len(text) < 200_000, f"an error of {len(text)} characters"
+        for where, reason in getattr(error, "faults", ()):
+            assert where, "a fault without a place"
+            assert reason, "a fault without a reason"
+
+
+@contextlib.contextmanager
+def _file(data: bytes, name: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="evalq-fuzz-") as folder:
+        path = Path(folder) / name
+        path.write_bytes(data)
+        yield path
+
+
+def _cut(data: bytes, fmt: Format) -> None:
+    """Spans cover the input without gap or overlap, whatever the chunk size."""
+    with _documented(InputError):
+        for size in (None, 1, 3):
+            cutter = Cutter(io.BytesIO(data), fmt, "x", size=size)
+            start = len(cutter.header()) if fmt == "csv" else 0
+            spans = list(cutter.spans())
+            assert not spans or spans[-1].end == len(data)
+            assert all(a.end == b.start for a, b in pairwise(spans))
+            assert all(digest(data[s.start : s.end]) == s.digest for s in spans)
+            assert start <= len(data)
+
+
+@cache
+def _subject(name: str) -> tuple[Evaluator[Any, Any], Params, bytes]:
+    """An evaluator, parameters it works with, and the first input of its sample."""
+    evaluator = registry.get(name)
+    with tempfile.TemporaryDirectory(prefix="evalq-fuzz-") as folder:
+        request = evaluator.sample(Path(folder), 6, 1)
+        assert request is not None, f"{name} has no sample"
+        request = evaluator.request(request)
+        data = Path(request.inputs[0]).read_bytes()
+    return evaluator, validate(evaluator.Params, request.params, name), data
+
+
+def _evaluate(name: str, data: bytes) -> None:
+    """A whole input of an evaluator, folded to a report: every fault has a place and a reason."""
+    evaluator, params, _ = _subject(name)
+    with _documented(), tempfile.TemporaryDirectory(prefix="evalq-fuzz-") as scratch:
+        fold = Fold(evaluator, params, 1)
+        cutter = Cutter(io.BytesIO(data), evaluator.format, "x", size=2)
+        header = cutter.header() if evaluator.format == "csv" else b""
+        columns = read_columns(header, "x", evaluator.columns) if header.strip() else ()
+        for span in cutter.spans():
+            batch = Batch("x", span.first_line, data[span.start : span.end], columns)
+            fold.add(0, decode(encode(evaluator.evaluate(batch, params)), evaluator))
+        report, lines = fold.finish([InputSummary("x", "x", cutter.sha256)], lambda _: io.BytesIO(data), Path(scratch))
+        assert len(canonical_json(report)) < _MOST_BYTES + 400 * len(data)
+        assert sum(map(len, lines)) < _MOST_BYTES + 400 * len(data)
+        assert all(fault["where"].startswith("x") and fault["reason"] for fault in report["faults"])
+        evaluator.markdown(report, {})
+
+
+def _partial(data: bytes) -> None:
+    """As packed bytes, and as the unpacked content of a partial whose digest is right."""
+    import zstandard
+
+    for name in registry.names():
+        for packed, plain in ((data, data), (zstandard.ZstdCompressor(level=1).compress(data), data)):
+            with _documented(WireError):
+                decode(Partial(digest(plain), packed), registry.get(name))
+
+
+def _plan(data: bytes) -> None:
+    """What is read as a part of a plan can be written and read again."""
+    for kind in (Header, Chunk, Seal):
+        with _documented(WireError):
+            part: Any = from_wire(data, kind)  # type: ignore[type-var]  # each of the three in turn
+            assert from_wire(to_wire(part), kind) == part  # type: ignore[type-var]  # as above
+
+
+def _manifest(data: bytes) -> None:
+    with _file(data, MANIFEST) as path, _documented(WireError):
+        manifest = Manifest(RunFolder(path.parent))
+        header = manifest.load()
+        assert [chunk.seq for chunk in manifest.chunks] == list(range(len(manifest.chunks)))
+        assert all(chunk.input < len(header.inputs) for chunk in manifest.chunks)
+
+
+def _journal(data: bytes) -> None:
+    with _file(data, JOURNAL) as path, _documented(WireError):
+        journal = Journal(RunFolder(path.parent))
+        held = list(journal.replay())
+        journal.close()
+        again = Journal(RunFolder(path.parent))
+        assert list(again.replay()) == held
+        again.close()
+
+
+def _file_with(name: str, read: Callable[[Path], object], data: bytes) -> None:
+    with _file(data, name) as path, _documented():
+        read(path)
+
+
+def _spool(suffix: str, data: bytes) -> None:
+    with _file(data, "x.jsonl" + suffix) as path, _documented(InputError):
+        spool(Source("x.jsonl", str(path), str(path)), path.parent / "spool", 1 << 20)
+
+
+def _hint(data: bytes) -> None:
+    with _documented(WireError):
+        _, hint = read_hint(data)
+        assert len(data) <= MAX_HINT_BYTES
+        assert hint.seq >= 0
+
+
+def _answer(data: bytes) -> None:
+    read_answer(data.decode("utf-8", "replace"))
+
+
+HARNESSES: dict[str, Harness] = {
+    "hint": _hint,
+    "cut-jsonl": partial(_cut, fmt="jsonl"),
+    "cut-csv": partial(_cut, fmt="csv"),
+    **{name: partial(_evaluate, name) for name in registry.names()},
+    "planagent-answer": _answer,
+    "cooperation-config": partial(_file_with, "config.json", load_experiment),
+    "partial": _partial,
+    "plan": _plan,
+    "manifest": _manifest,
+    "journal": _journal,
+    "golden": partial(_file_with, "golden.yaml", lambda path: load_golden(path, default_agents(), LEVELS)),
+    "suite": partial(_file_with, "suite.yaml", load_suite),
+    "settings": partial(_file_with, "settings.yaml", load_settings),
+    "mapping": partial(_file_with, "params.json", load_mapping),
+    "gz": partial(_spool, ".gz"),
+    "zst": partial(_spool, ".zst"),
+}
+
+
+def seeds(name: str) -> list[bytes]:
+    """Inputs to begin with: what the reader takes, where that is at hand."""
+    import gzip
+
+    import zstandard
+
+    line = b'{"turn": 1, "agent": "a", "decision": "join", "resources": {"stone": 3}}\n'
+    chunk = Chunk(0, 0, 0, 4, 1, 1, "0" * 64)
+    made: dict[str, list[bytes]] = {
+        "cut-csv": [b'a,b\n1,"x ""y""\n2"\n'],
+        "plan": [to_wire(chunk), to_wire(Seal(1, ("0" * 64,)))],
+        "manifest": [b'{"chunk":' + to_wire(chunk) + b"}\n"],
+        "golden": [b"test_cases:\n  full_vs_tests:\n    - {id: x, agent: y, input: {a: 1}, expected: {t: '>= 3'}}\n"],
+        "suite": [b"suite: a\nruns:\n  - {evaluator: planagent, inputs: [x.csv], params: {}}\n"],
+        "settings": [b"window: 3\nroots: [a]\n"],
+        "gz": [gzip.compress(line, mtime=0)],
+        "zst": [zstandard.ZstdCompressor().compress(line)],
+        "partial": [b'[{},{"scored":1}]\n{"record":"x:1"}'],
+        "planagent-answer": [b'{"plan": [1, {"a": null}]}'],
+    }
+    if name in registry.names():
+        return [_subject(name)[2]]
+    return made.get(name, [line])
