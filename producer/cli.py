@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from evalcore.errors import EvalqError, StorageError
+from evalcore.report.markdown import visible
 from producer.commands import MODULES, SUMMARIES
 
 __all__ = ["main"]
@@ -80,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
     except EvalqError as error:
-        click.echo(f"evalq: {error}", err=True)
+        click.echo(f"evalq: {visible(str(error))}", err=True)
         return error.exit_code
     except click.ClickException as error:
         error.show()

@@ -14,6 +14,7 @@ import yaml
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import StorageError, UsageError
 from evalcore.evaluator import Evaluator
+from evalcore.report.markdown import visible
 from producer.folder import RunFolder, whole_or_nothing, write_atomic
 from producer.job import Job
 
@@ -21,12 +22,13 @@ __all__ = ["FORMATS", "check_output", "render", "write_final", "write_output"]
 
 FORMATS = ("markdown", "json", "yaml", "none")
 _ROWS_AT_ONCE = 20_000
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def render(fmt: str, evaluator: Evaluator[Any, Any], report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     """The report as text: markdown, json or yaml; empty for none."""
     if fmt == "markdown":
-        return evaluator.markdown(report, options)
+        return visible(evaluator.markdown(report, options))
     if fmt == "json":
         return canonical_json(report).decode() + "\n"
     if fmt == "yaml":
@@ -85,7 +87,8 @@ def _csv(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
     with whole_or_nothing(path) as partial, partial.open("w", encoding="utf-8", newline="") as out:
         for number, rows in enumerate(_flat_rows(folder)):
             frame = pd.DataFrame(rows, columns=columns).map(_unformula)
-            frame.to_csv(out, index=False, header=number == 0, lineterminator="\n")
+            heads = [_unformula(name) for name in columns] if number == 0 else False
+            frame.to_csv(out, index=False, header=heads, lineterminator="\n")
 
 
 def _parquet(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
@@ -144,7 +147,7 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
 
 def _unformula(value: Any) -> Any:
     """Text that a spreadsheet would run gets an apostrophe before it."""
-    return "'" + value if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    return "'" + value if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 _Writer = Callable[[Path, RunFolder, Any, Mapping[str, Any]], None]

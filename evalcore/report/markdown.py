@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from evalcore.canonical import Json
 
-__all__ = ["escape", "generic", "table"]
+__all__ = ["escape", "generic", "table", "visible"]
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """``text`` without what a terminal or an editor would obey instead of show: escapes, returns, reversed writing."""
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def escape(text: object) -> str:

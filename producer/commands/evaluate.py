@@ -10,6 +10,7 @@ from evalcore import registry
 from evalcore.canonical import Json
 from evalcore.errors import EvalqError, Incomplete, UsageError
 from evalcore.evaluator import Command, Evaluator, Request
+from evalcore.report.markdown import visible
 from producer.commands import options as shared
 
 __all__ = ["extra_command", "refuse_dead", "show", "start_command"]
@@ -108,7 +109,7 @@ def show(folder: Any, evaluator: Any, report: dict[str, Json], options: dict[str
     if not given["json_lines"]:
         click.echo(render(given["fmt"], evaluator, report, options), nl=False)
     for fault in report["faults"][:20] if not given["quiet"] else []:
-        click.echo(f"fault: {fault['where']}: {fault['reason']}", err=True)
+        click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
 
 
 def refuse_dead(folder: Any, report: dict[str, Json], given: dict[str, Any]) -> None:

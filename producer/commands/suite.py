@@ -9,6 +9,7 @@ import click
 
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import EvalqError, Interrupted, UsageError
+from evalcore.report.markdown import visible
 from producer.commands import options as shared
 from producer.commands.evaluate import refuse_dead, reporter_for
 from producer.outputs import check_output, render, write_output
@@ -42,7 +43,7 @@ def _suite(config: str, **given: Any) -> int:
                 raise
             except EvalqError as error:
                 reporter.event("error", message=str(error), exit_code=error.exit_code, evaluator=run.evaluator.name)
-                click.echo(f"evalq: {run.evaluator.name}: {error}", err=True)
+                click.echo(visible(f"evalq: {run.evaluator.name}: {error}"), err=True)
                 worst = max(worst, error.exit_code, key=_SEVERITY.index)
     if given["fmt"] == "json" and not given["detach"] and not given["json_lines"]:
         click.echo(canonical_json({"suite": name, "runs": reports}))

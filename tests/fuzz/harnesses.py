@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import gzip
 import io
 import tempfile
 from collections.abc import Callable, Iterator
@@ -10,6 +12,8 @@ from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import zstandard
 
 from evalcore import registry
 from evalcore.canonical import canonical_json, digest
@@ -106,8 +110,6 @@ def _evaluate(name: str, data: bytes) -> None:
 
 def _partial(data: bytes) -> None:
     """As packed bytes, and as the unpacked content of a partial whose digest is right."""
-    import zstandard
-
     for name in registry.names():
         for packed, plain in ((data, data), (zstandard.ZstdCompressor(level=1).compress(data), data)):
             with _documented(WireError):
@@ -183,13 +185,13 @@ HARNESSES: dict[str, Harness] = {
 
 def seeds(name: str) -> list[bytes]:
     """Inputs to begin with: what the reader takes, where that is at hand."""
-    import gzip
-
-    import zstandard
-
     line = b'{"turn": 1, "agent": "a", "decision": "join", "resources": {"stone": 3}}\n'
     chunk = Chunk(0, 0, 0, 4, 1, 1, "0" * 64)
+    body = base64.b64encode(b'[["r",3,0],{},{"callbacks":null}]').decode()
+    headers, packing = '{"task":"evalq.evaluate","id":"r/3/0/ab"}', '{"body_encoding":"base64"}'
+    hint = f'{{"body":"{body}","content-type":"application/json","headers":{headers},"properties":{packing}}}'
     made: dict[str, list[bytes]] = {
+        "hint": [hint.encode()],
         "cut-csv": [b'a,b\n1,"x ""y""\n2"\n'],
         "plan": [to_wire(chunk), to_wire(Seal(1, ("0" * 64,)))],
         "manifest": [b'{"chunk":' + to_wire(chunk) + b"}\n"],
