@@ -13,8 +13,9 @@ from evalcore.errors import WireError
 from evalcore.fold import Fold, InputSummary
 from evalcore.partial import Partial, decode
 from evalcore.plan import Chunk, Seal
-from producer.folder import RECORDS, Journal, Kept
+from producer.folder import RECORDS
 from producer.job import Job
+from producer.journal import Journal, Kept
 
 __all__ = ["Collector"]
 

@@ -12,8 +12,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-import struct
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import TypeVar
@@ -22,17 +21,15 @@ import msgspec
 
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import UsageError, WireError
-from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, Seal, to_wire
 
-__all__ = ["RETRYING", "Journal", "Kept", "Manifest", "RunFolder", "whole_or_nothing", "write_atomic"]
+__all__ = ["RETRYING", "Manifest", "RunFolder", "whole_or_nothing", "write_atomic"]
 
 MANIFEST = "manifest.jsonl"
 JOURNAL = "parts.journal"
 KEPT = "parts.kept"
 RETRYING = "retrying"
 RECORDS = "records.jsonl"
-_FRAME = struct.Struct(">QQ64s")
 
 
 @contextlib.contextmanager
@@ -130,12 +127,6 @@ class RunFolder:
         """One of the run's final files, whole or not at all."""
         write_atomic(self.path / name, data)
 
-    def answers(self) -> Iterator[tuple[int, Partial]]:
-        """(chunk, answer) of all that is in the journal, or of what a begun retry keeps of it."""
-        journal = self.path / JOURNAL
-        for seq, partial, _ in _frames(journal if journal.exists() else self.path / KEPT):
-            yield seq, partial
-
     def drop_working_files(self) -> None:
         """Remove what only an unfinished run needs."""
         for name in (MANIFEST, JOURNAL, KEPT, "run.lock"):
@@ -231,82 +222,3 @@ class Manifest:
         while data:
             data = data[self._out.write(data) :]
         os.fsync(self._out.fileno())
-
-
-class Journal:
-    """Answers in chunk order, as they were committed: what is in it is never computed again."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self.path = folder.path / JOURNAL
-        self._out = self.path.open("ab")
-
-    def replay(self) -> Iterator[Partial]:
-        """The answers so far, in order from chunk 0; a torn last one is cut off."""
-        good = expected = 0
-        for seq, partial, end in _frames(self.path):
-            if seq != expected:
-                break
-            good, expected = end, seq + 1
-            yield partial
-        os.truncate(self.path, good)
-
-    def add(self, seq: int, partial: Partial) -> None:
-        """Append the answer of chunk ``seq``; `sync` makes it safe."""
-        self._out.write(_frame(seq, partial))
-
-    def sync(self) -> None:
-        """All that was added is on disk when this returns."""
-        self._out.flush()
-        os.fsync(self._out.fileno())
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._out.close()
-
-
-class Kept:
-    """Answers of a finished run that its retry goes by: of any chunks, each found by its number."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._path = folder.path / KEPT
-        self.digests: dict[int, str] = {}
-        self._places: dict[int, tuple[int, int]] = {}
-        for seq, partial, end in _frames(self._path) if self._path.exists() else ():
-            self.digests[seq] = partial.digest
-            self._places[seq] = (end - len(partial.data), len(partial.data))
-
-    def get(self, seq: int) -> Partial | None:
-        """The answer of chunk ``seq``, where it was kept."""
-        if seq not in self._places:
-            return None
-        start, length = self._places[seq]
-        with self._path.open("rb") as stream:
-            stream.seek(start)
-            return Partial(self.digests[seq], stream.read(length))
-
-    @staticmethod
-    def set_aside(folder: RunFolder, unwanted: Container[int]) -> None:
-        """Begin a retry: keep a finished run's answers but the ``unwanted``. May be repeated after a crash."""
-        with whole_or_nothing(folder.path / KEPT) as partial, partial.open("wb") as out:
-            for seq, answer in folder.answers():
-                if seq not in unwanted:
-                    out.write(_frame(seq, answer))
-            out.flush()
-            os.fsync(out.fileno())
-        (folder.path / JOURNAL).unlink(missing_ok=True)
-
-
-def _frame(seq: int, partial: Partial) -> bytes:
-    return _FRAME.pack(seq, len(partial.data), partial.digest.encode()) + partial.data
-
-
-def _frames(path: Path) -> Iterator[tuple[int, Partial, int]]:
-    """(chunk, answer, where its frame ends) of each whole frame of a journal."""
-    with path.open("rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        while len(head := stream.read(_FRAME.size)) == _FRAME.size:
-            seq, length, digest = _FRAME.unpack(head)
-            if length > size - stream.tell():  # torn or damaged: seen before memory is taken for it
-                return
-            data = stream.read(length)
-            yield seq, Partial(digest.decode(), data), stream.tell()

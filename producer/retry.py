@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from evalcore.errors import UsageError
 from evalcore.partial import decode
-from producer.folder import RETRYING, Kept, RunFolder
+from producer.folder import RETRYING, RunFolder
 from producer.job import Job
+from producer.journal import Kept, answers
 
 __all__ = ["begin_retry"]
 
@@ -22,7 +23,7 @@ def begin_retry(folder: RunFolder) -> Job:
         raise UsageError(f"{folder.path}: every record of this run has its answer; there is nothing to retry")
     job = Job.load(folder)
     dead = info.get("retry") or {
-        str(seq): count for seq, answer in folder.answers() if (count := decode(answer, job.evaluator).tally.dead)
+        str(seq): count for seq, answer in answers(folder) if (count := decode(answer, job.evaluator).tally.dead)
     }
     folder.note(retry=dead)
     Kept.set_aside(folder, {int(seq) for seq in dead})

@@ -29,9 +29,11 @@ from evalcore.params import load_mapping, validate
 from evalcore.partial import Partial, decode, encode
 from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import Source, read_columns, spool
+from evalcore.records.inputs import Source, read_columns
 from evalcore.records.span import Format
-from producer.folder import JOURNAL, MANIFEST, Journal, Manifest, RunFolder
+from evalcore.records.spool import spool
+from producer.folder import JOURNAL, MANIFEST, Manifest, RunFolder
+from producer.journal import Journal
 from producer.suite import load_suite
 from workers.hints import MAX_HINT_BYTES, read_hint
 from workers.settings import load_settings
@@ -149,7 +151,7 @@ def _file_with(name: str, read: Callable[[Path], object], data: bytes) -> None:
 
 def _spool(suffix: str, data: bytes) -> None:
     with _file(data, "x.jsonl" + suffix) as path, _documented(InputError):
-        spool(Source("x.jsonl", str(path), str(path)), path.parent / "spool", 1 << 20)
+        spool(Source("x.jsonl", str(path), str(path)), path.parent / "spool", most=1 << 20)
 
 
 def _hint(data: bytes) -> None:

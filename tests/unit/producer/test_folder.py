@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from evalcore.errors import UsageError
 from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, PlannedInput, Seal
-from producer.folder import Journal, Manifest, RunFolder, write_atomic
+from producer.folder import Manifest, RunFolder, write_atomic
+from producer.journal import Journal
 
 PARTIALS = [Partial(f"{n:064}", bytes([n]) * (n * 7)) for n in range(5)]
 HEADER = Header("r", "planagent", "1", "c", {"a": [1]}, (PlannedInput("i", "i", "i"),))

@@ -1,0 +1,101 @@
+"""Answers on their way to the report: the journal of a run, and what a retry keeps of one."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Container, Iterator
+from pathlib import Path
+
+from evalcore.partial import Partial
+from producer.folder import JOURNAL, KEPT, RunFolder, whole_or_nothing
+
+__all__ = ["Journal", "Kept", "answers"]
+
+_FRAME = struct.Struct(">QQ64s")
+
+
+class Journal:
+    """Answers in chunk order, as they were committed: what is in it is never computed again."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.path = folder.path / JOURNAL
+        self._out = self.path.open("ab")
+
+    def replay(self) -> Iterator[Partial]:
+        """The answers so far, in order from chunk 0; a torn last one is cut off."""
+        good = expected = 0
+        for seq, partial, end in _frames(self.path):
+            if seq != expected:
+                break
+            good, expected = end, seq + 1
+            yield partial
+        os.truncate(self.path, good)
+
+    def add(self, seq: int, partial: Partial) -> None:
+        """Append the answer of chunk ``seq``; `sync` makes it safe."""
+        self._out.write(_frame(seq, partial))
+
+    def sync(self) -> None:
+        """All that was added is on disk when this returns."""
+        self._out.flush()
+        os.fsync(self._out.fileno())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._out.close()
+
+
+class Kept:
+    """Answers of a finished run that its retry goes by: of any chunks, each found by its number."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._path = folder.path / KEPT
+        self.digests: dict[int, str] = {}
+        self._places: dict[int, tuple[int, int]] = {}
+        for seq, partial, end in _frames(self._path) if self._path.exists() else ():
+            self.digests[seq] = partial.digest
+            self._places[seq] = (end - len(partial.data), len(partial.data))
+
+    def get(self, seq: int) -> Partial | None:
+        """The answer of chunk ``seq``, where it was kept."""
+        if seq not in self._places:
+            return None
+        start, length = self._places[seq]
+        with self._path.open("rb") as stream:
+            stream.seek(start)
+            return Partial(self.digests[seq], stream.read(length))
+
+    @staticmethod
+    def set_aside(folder: RunFolder, unwanted: Container[int]) -> None:
+        """Begin a retry: keep a finished run's answers but the ``unwanted``. May be repeated after a crash."""
+        with whole_or_nothing(folder.path / KEPT) as partial, partial.open("wb") as out:
+            for seq, answer in answers(folder):
+                if seq not in unwanted:
+                    out.write(_frame(seq, answer))
+            out.flush()
+            os.fsync(out.fileno())
+        (folder.path / JOURNAL).unlink(missing_ok=True)
+
+
+def answers(folder: RunFolder) -> Iterator[tuple[int, Partial]]:
+    """(chunk, answer) of all that is in a run's journal, or of what a begun retry keeps of it."""
+    journal = folder.path / JOURNAL
+    for seq, partial, _ in _frames(journal if journal.exists() else folder.path / KEPT):
+        yield seq, partial
+
+
+def _frame(seq: int, partial: Partial) -> bytes:
+    return _FRAME.pack(seq, len(partial.data), partial.digest.encode()) + partial.data
+
+
+def _frames(path: Path) -> Iterator[tuple[int, Partial, int]]:
+    """(chunk, answer, where its frame ends) of each whole frame of a journal."""
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        while len(head := stream.read(_FRAME.size)) == _FRAME.size:
+            seq, length, digest = _FRAME.unpack(head)
+            if length > size - stream.tell():  # torn or damaged: seen before memory is taken for it
+                return
+            data = stream.read(length)
+            yield seq, Partial(digest.decode(), data), stream.tell()
