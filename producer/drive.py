@@ -11,7 +11,6 @@ import msgspec
 import redis
 
 from evalcore.errors import (
-    BrokerUnreachable,
     Divergent,
     Incomplete,
     InfrastructureError,
@@ -24,6 +23,7 @@ from producer.collect import Collector
 from producer.folder import RETRYING
 from producer.here import evaluate, read
 from producer.job import Job
+from producer.patience import patiently
 from producer.planner import Planner
 from producer.standing import Standing, Watcher
 from workers.broker import Broker
@@ -39,7 +39,6 @@ FETCH_STEP = 8
 SYNC_STEP = 16
 IDLE_SECONDS = 0.02
 FULL_SECONDS = 0.5
-PATIENCE_SECONDS = 120.0
 EVIDENCE_SECONDS = 10.0
 
 
@@ -71,27 +70,27 @@ class Driver:
         Raises InputError, InputChanged, Divergent, Paused and Incomplete (cancelled) elsewhere, InfrastructureError,
         BrokerUnreachable when the server stays away for PATIENCE_SECONDS.
         """
-        self._patiently(self._establish)
+        patiently(self._establish)
         while not self._finished():
-            if not self._patiently(self._step):
+            if not patiently(self._step):
                 time.sleep(IDLE_SECONDS)
             if time.monotonic() - self._looked >= self._settings.look_seconds:
-                self._patiently(self._look)
+                patiently(self._look)
                 watch(self.standing)
                 self._looked = time.monotonic()
         self._settle(at_once=True)
-        self._patiently(self._conclude)
+        patiently(self._conclude)
 
     def launch(self) -> None:
         """Plan all of it and publish the first window, for workers to go on with alone.
 
         Raises UsageError when they cannot read the input, and it is too much to be left in the ledger.
         """
-        self._patiently(self._establish)
-        while self._job.manifest.seal is None:
-            self._patiently(lambda: self._plan(ahead=1 << 62))
-        self._patiently(self._publish)
-        self._patiently(self._hand_over)
+        patiently(self._establish)
+        while not self._sealed:
+            patiently(lambda: self._plan(ahead=1 << 62))
+        patiently(self._publish)
+        patiently(self._hand_over)
 
     def _establish(self) -> bool:
         """Write the run into the ledger: new, or again from the folder with a higher epoch."""
@@ -164,12 +163,12 @@ class Driver:
         return self._register()
 
     def _register(self) -> bool:
-        """Tell the ledger of chunks (and the plan's end) that it has not been told of."""
+        """Tell the ledger of chunks (and the plan's end) that it has not been told of; False while it lacks some."""
         manifest = self._job.manifest
         fresh = manifest.chunks[self._registered :]
         self._registered = max(0, self._ledger.append(self._job.run, fresh, self._registered, manifest.seal))
         self._sealed = manifest.seal is not None and self._registered == manifest.seal.chunks
-        return True
+        return self._registered == len(manifest.chunks)
 
     def _publish(self) -> bool:
         if not self._blobs:
@@ -283,23 +282,3 @@ class Driver:
         wanted = [seq for seq, blob in blobs.items() if self._ledger.supply(self._job.run, seq, blob, publish=False)]
         self._broker.publish(self._job.header.queue, self._job.run, self._epoch, wanted)
         return True
-
-    def _patiently(self, step: Callable[[], bool]) -> bool:
-        """Take a step; while the server is away, wait for it and take the step again."""
-        deadline, pause = time.monotonic() + PATIENCE_SECONDS, 0.1
-        while True:
-            try:
-                return step()
-            except (redis.RedisError, BrokerUnreachable) as error:
-                if not _passing(error):
-                    raise
-                if time.monotonic() > deadline:
-                    raise BrokerUnreachable(f"the server is away: {error}") from error
-                time.sleep(pause)
-                pause = min(2 * pause, 2.0)
-
-
-def _passing(error: Exception) -> bool:
-    """Whether a server that answered so may do better soon: away, loading, full, or unable to write to its disk."""
-    kinds = (redis.ConnectionError, redis.TimeoutError, redis.OutOfMemoryError, redis.ReadOnlyError, BrokerUnreachable)
-    return isinstance(error, kinds) or str(error).startswith("MISCONF")
