@@ -35,7 +35,7 @@ class Collector:
         try:
             for partial in self._journal.replay():
                 self._take(job.manifest.chunks[self.next], partial)
-        except (WireError, IndexError, UnicodeDecodeError) as error:
+        except (WireError, IndexError) as error:
             how = "remove that file to have its answers computed again"
             raise WireError(f"{self._journal.path} is damaged at answer {self.next}: {error}; {how}") from error
 

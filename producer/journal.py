@@ -98,4 +98,4 @@ def _frames(path: Path) -> Iterator[tuple[int, Partial, int]]:
             if length > size - stream.tell():  # torn or damaged: seen before memory is taken for it
                 return
             data = stream.read(length)
-            yield seq, Partial(digest.decode(), data), stream.tell()
+            yield seq, Partial(digest.decode("ascii", "replace"), data), stream.tell()
