@@ -10,13 +10,7 @@ from itertools import islice
 import msgspec
 import redis
 
-from evalcore.errors import (
-    Divergent,
-    Incomplete,
-    InfrastructureError,
-    Paused,
-    UsageError,
-)
+from evalcore.errors import Divergent, Incomplete, InfrastructureError, Paused, UsageError, WireError
 from evalcore.partial import Partial
 from evalcore.plan import Chunk
 from producer.collect import Collector
@@ -204,7 +198,10 @@ class Driver:
             self._settled = self._collector.next
 
     def _take(self, chunk: Chunk, partial: Partial) -> None:
-        self._collector.add(chunk, partial if partial.data else self._again(chunk, partial.digest))
+        try:
+            self._collector.add(chunk, partial if partial.data else self._again(chunk, partial.digest))
+        except WireError:  # damaged in the ledger: computed here, it still has to have the digest that was committed
+            self._collector.add(chunk, self._again(chunk, partial.digest))
         standing = self.standing
         self.standing = msgspec.structs.replace(
             standing,

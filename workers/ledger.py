@@ -202,7 +202,9 @@ class Ledger:
         pipe.hmget(keys[2], [str(seq) for seq in seqs])
         pipe.hmget(keys[3], [str(seq) for seq in seqs])
         digests, parts = pipe.execute()
-        return [Partial(d.decode(), p or b"") if d else None for d, p in zip(digests, parts, strict=True)]
+        return [
+            Partial(d.decode("ascii", "replace"), p or b"") if d else None for d, p in zip(digests, parts, strict=True)
+        ]
 
     def trim(self, run: str, seqs: Sequence[int]) -> None:
         """Forget parts that are safe in the run folder; their digests stay."""

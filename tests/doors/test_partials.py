@@ -1,0 +1,85 @@
+"""The ledger's other door: answers that were damaged or swapped there, and what their digests show of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.doors.intruder import logged_worker
+from tests.integration.harness import Server, evalq, info, same_answer, wait_until
+
+Change = Callable[[dict[bytes, bytes], dict[bytes, bytes]], None]
+
+
+def _flip(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
+    part = bytearray(parts[b"3"])
+    part[len(part) // 2] ^= 0x10
+    parts[b"3"] = bytes(part)
+
+
+def _cut(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
+    parts[b"3"] = parts[b"3"][:-7]
+
+
+def _garbage(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
+    parts[b"3"] = b"\xff" * 100
+
+
+def _other_part(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
+    parts[b"3"] = parts[b"5"]
+
+
+def _other_digest(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
+    digests[b"3"] = digests[b"5"]
+
+
+def _no_digest(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
+    digests[b"3"] = b"\xff\x00"
+
+
+def _both(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
+    parts[b"3"], digests[b"3"] = parts[b"5"], digests[b"5"]
+
+
+def _finished(server: Server, data: Path, tmp_path: Path, change: Change) -> tuple[int, str]:
+    """A detached run whose answers all lie in the ledger, altered there, and then collected: exit code and words."""
+    args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "250", "--out", tmp_path / "run")
+    with logged_worker(server, data, tmp_path / "log"):
+        assert evalq(*args, "--detach", cwd=data).returncode == 0
+        key = f"evalq:run:{{{info(tmp_path / 'run')['run']}}}:"
+        wait_until(lambda: server.client.hlen(key + "digests") == 12, "every chunk is committed")
+    parts, digests = server.client.hgetall(key + "parts"), server.client.hgetall(key + "digests")
+    change(parts, digests)
+    server.client.hset(key + "parts", mapping=parts)
+    server.client.hset(key + "digests", mapping=digests)
+    done = evalq("watch", tmp_path / "run", "--broker", server.url, "--format", "none", cwd=data)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("change", [_flip, _cut, _garbage, _other_part])
+def test_a_damaged_answer_is_computed_again(
+    server: Server, data: Path, calm: Path, tmp_path: Path, change: Change
+) -> None:
+    """Flipped, cut, overwritten, or another chunk's: found by its digest, and the report is that of the calm run."""
+    code, said = _finished(server, data, tmp_path, change)
+    assert code == 0, said
+    same_answer(calm, tmp_path / "run")
+
+
+@pytest.mark.parametrize("change", [_other_digest, _no_digest])
+def test_a_damaged_digest_ends_the_run(server: Server, data: Path, tmp_path: Path, change: Change) -> None:
+    """A digest that no computation gives: exit 3, divergent, and no report."""
+    code, said = _finished(server, data, tmp_path, change)
+    assert code == 3
+    assert "chunk 3 has another answer here than in the ledger" in said
+    assert not (tmp_path / "run" / "report.json").exists()
+
+
+def test_what_no_digest_shows(server: Server, data: Path, calm: Path, tmp_path: Path) -> None:
+    """A part swapped together with its digest is taken: SECURITY.md says so, and that --inline shows the difference."""
+    code, said = _finished(server, data, tmp_path, _both)
+    assert code == 0, said
+    assert (tmp_path / "run" / "records.jsonl").read_bytes() != (calm / "records.jsonl").read_bytes()
