@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import threading
 import time
+import traceback
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,15 @@ def fight(
         kind = NaiveStage if scenario.naive else Stage
         stage = kind(scenario, workshop.subject(scenario.evaluation), folder, net)
         stack.callback(stage.close)
-        for one in planned:
-            FAULTS[one.fault].prepare(stage, random.Random(one.seed))
-        stage.open()
-        _drive(stage, planned, patience or (NAIVE_PATIENCE_SECONDS if scenario.naive else PATIENCE_SECONDS))
-        verdict = _judged(stage)
+        try:
+            for one in planned:
+                FAULTS[one.fault].prepare(stage, random.Random(one.seed))
+            stage.open()
+            _drive(stage, planned, patience or (NAIVE_PATIENCE_SECONDS if scenario.naive else PATIENCE_SECONDS))
+            verdict = _judged(stage)
+        except Exception as error:  # the suite's own trouble is a run that went wrong, and ends no other
+            traceback.print_exc()
+            verdict = Verdict(False, 0, 0, 0, f"the suite itself: {type(error).__name__}: {error}")
         line = _line(scenario, stage, verdict, skipped, time.monotonic() - began)
     if verdict.good or scenario.naive:
         shutil.rmtree(folder, ignore_errors=True)
