@@ -56,8 +56,12 @@ def test_a_password_stays_where_it_is(server: Server, data: Path, calm: Path, tm
     outputs = ("-o", tmp_path / "rows.csv", "-o", tmp_path / "report.yaml")
     producer = start_evalq(*args, *outputs, cwd=data, EVALQ_BROKER=server.url)
     lines: dict[str, str] = {}
-    wait_until(lambda: server.client.scard("evalq:workers") or producer.poll() is not None, "its worker serves")
-    lines |= _told_to_processes(producer.pid)
+
+    def seen() -> bool:
+        lines.update(_told_to_processes(producer.pid))
+        return any("producer.cli worker" in line for line in lines.values()) or producer.poll() is not None
+
+    wait_until(seen, "its worker has started")
     out, said = producer.communicate(timeout=120)
     assert producer.returncode == 0, said
     same_answer(calm, tmp_path / "run")
