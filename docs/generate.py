@@ -1,4 +1,4 @@
-"""Pages made from the code and from recorded results: docs/reference/settings.md, the table in docs/reliability.md.
+"""Pages made from the code and from recorded results: settings.md, targets.md, the table in docs/reliability.md.
 
 With --check, exits 1 when one is out of date.
 """
@@ -6,10 +6,17 @@ With --check, exits 1 when one is out of date.
 from __future__ import annotations
 
 import sys
+from collections.abc import Container
 from pathlib import Path
 
+import msgspec
+
+from evalcore.evaluator import Params
 from evalcore.report.markdown import table
+from workers.pool import Policy
 from workers.settings import Settings
+from workers.targets.answers import KINDS
+from workers.targets.config import DEFAULT_RETRIES, MODELS, Price, RetryRule, Target
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # the tests are no installed package
@@ -29,11 +36,44 @@ def settings_page() -> str:
     )
 
 
+def targets_page() -> str:
+    """What is written by hand, and behind it every key of a targets file, by kind."""
+    page = (DOCS / "reference" / "targets.md").read_text(encoding="utf-8")
+    parts = [page.partition("\n## Kind ")[0]]
+    for kind, model in MODELS.items():
+        parts.append(f"## Kind {kind}\n\n{model.__doc__}\n\n{_keys(model, but={*Target.model_fields, 'kind'})}")
+    parts.append(f"## Keys of every kind\n\n{_keys(Target)}")
+    parts.append(f"`price`:\n\n{_keys(Price)}")
+    retries = [(kind, DEFAULT_RETRIES.get(kind, RetryRule())) for kind in KINDS]
+    rows: list[tuple[object, ...]] = [(kind, r.times, r.wait_seconds, r.factor) for kind, r in retries]
+    parts.append(f"`retries`, for each kind of failure:\n\n{_keys(RetryRule)}")
+    parts.append("By default:\n\n" + table(("failure", "times", "wait_seconds", "factor"), rows))
+    pace: list[tuple[object, ...]] = list(msgspec.structs.asdict(Policy()).items())
+    parts.append(
+        "## The policy of the pace\n\nSeconds, calls a second, or shares.\n\n" + table(("name", "value"), pace)
+    )
+    return "\n".join(parts)
+
+
+def _keys(model: type[Params], but: Container[str] = ()) -> str:
+    rows: list[tuple[object, ...]] = []
+    for name, field in model.model_fields.items():
+        if name not in but:
+            default = field.get_default(call_default_factory=True)
+            plain = "" if field.is_required() else default if default not in (None, (), {}, "") else "-"
+            rows.append((name, "required" if field.is_required() else plain, field.description))
+    return table(("key", "default", "meaning"), rows)
+
+
 def pages() -> dict[Path, str]:
     """Each page and its text as it should be."""
     from tests.chaos import table as chaos
 
-    return {DOCS / "reference" / "settings.md": settings_page(), chaos.PAGE: chaos.page()}
+    return {
+        DOCS / "reference" / "settings.md": settings_page(),
+        DOCS / "reference" / "targets.md": targets_page(),
+        chaos.PAGE: chaos.page(),
+    }
 
 
 def main() -> int:

@@ -22,23 +22,27 @@ MAX_FILE_CHARACTERS = 16 << 20
 """The longest file of parameters, settings or test cases that is read."""
 
 
-def validate(model: type[P], data: Mapping[str, Any], where: str) -> P:
-    """``data`` as ``model``. Raises ConfigError that gives ``where``, every wrong key's path and what is wrong."""
+def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values: bool = True) -> P:
+    """``data`` as ``model``. Raises ConfigError that gives ``where``, every wrong key's path and what is wrong.
+
+    Without ``show_values`` it does not repeat what stands there, which may be a secret in a wrong place.
+    """
     try:
         # By way of JSON: strict types, and yet a list may fill a tuple.
         return model.model_validate_json(json.dumps(data, allow_nan=False), strict=True)
     except ValidationError as error:
-        lines = [_explain(detail, model) for detail in error.errors(include_url=False)]
+        lines = [_explain(detail, model, show_values) for detail in error.errors(include_url=False)]
         raise ConfigError("\n  ".join([f"{where}: wrong parameters", *lines])) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: not plain JSON data: {error}") from None
 
 
-def _explain(detail: Any, model: type[Params]) -> str:
+def _explain(detail: Any, model: type[Params], show_values: bool) -> str:
     path = ".".join(str(part) for part in detail["loc"]) or "(top level)"
     if detail["type"] == "extra_forbidden":
         return f"{path}: unknown key (known here: {', '.join(_known(model, detail['loc'][:-1]))})"
-    return f"{path}: {detail['msg']}, got {json.dumps(detail['input'], ensure_ascii=False)[:80]}"
+    got = f", got {json.dumps(detail['input'], ensure_ascii=False)[:80]}" if show_values else ""
+    return f"{path}: {detail['msg']}{got}"
 
 
 def _known(model: type[Params], path: tuple[Any, ...]) -> list[str]:

@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     unpack_bytes: int = Field(default=8 << 30, ge=1, description="Most bytes a .gz or .zst input may unpack to")
     tasks_per_child: int = Field(default=1000, ge=1, description="Chunks a pool process computes before it is renewed")
     soft_shutdown_seconds: float = Field(default=10.0, ge=0, description="Time chunks get to end on SIGTERM")
+    targets: str = Field(default="", description="Targets file: the agents that live calls may go to")
     connect_seconds: float = Field(default=4.0, gt=0, le=60, description="Wait for a server before giving up")
 
     @property

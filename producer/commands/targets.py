@@ -1,0 +1,191 @@
+"""`evalq targets`: what agents can be called, and whether they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evalcore.errors import ConfigError, Incomplete, UsageError
+from producer.commands import SUMMARIES
+from producer.commands import options as shared
+
+if TYPE_CHECKING:
+    from workers.settings import Settings
+    from workers.targets import Answer, Failure, NamedTarget
+
+__all__ = ["COMMANDS"]
+
+_SHOWN = 60
+
+
+def _targets(name: str | None, prompt: str | None, agent: str, repeat: int, concurrency: int, **given: Any) -> int:
+    from workers.settings import load_settings
+    from workers.targets import load_targets
+
+    named = {key: given.get(key) for key in ("broker", "ledger", "targets")}
+    settings = load_settings(given.get("settings"), **named)
+    if not settings.targets:
+        raise ConfigError("no targets file: give --targets FILE, EVALQ_TARGETS, or targets: in the settings file")
+    known = load_targets(settings.targets)
+    if name is not None and name not in known:
+        raise UsageError(f"{settings.targets}: no target {name} (known there: {', '.join(known)})")
+    chosen = known if name is None else {name: known[name]}
+    if prompt is None:
+        for target in chosen.values():
+            click.echo(_line(target))
+        return 0
+    if len(chosen) > 1:
+        raise UsageError(f"--try calls one target: name it ({', '.join(chosen)})")
+    (target,) = chosen.values()
+    with _server(settings) as url:
+        results = asyncio.run(_try(target, settings, url, _Trial(prompt, agent, repeat, concurrency)))
+    return _summary(target, results)
+
+
+class _Trial:
+    """What `--try` asks for."""
+
+    def __init__(self, prompt: str, agent: str, repeat: int, concurrency: int) -> None:
+        self.prompt, self.agent, self.repeat, self.concurrency = prompt, agent, repeat, concurrency
+
+
+@contextlib.contextmanager
+def _server(settings: Settings) -> Iterator[str]:
+    """The URL of the server that paces: the fleet's, or one for this command alone."""
+    if settings.broker or settings.ledger:
+        yield settings.ledger_url
+        return
+    from producer.embedded import embedded_server
+
+    with embedded_server() as url:
+        yield url
+
+
+async def _try(target: NamedTarget, settings: Settings, url: str, trial: _Trial) -> list[list[Answer | Failure]]:
+    """Every attempt of each call, in the order in which the calls ended."""
+    from workers.connect import connect
+    from workers.pacing import Pacer
+    from workers.targets import Call, Caller, call_paced, limits_of
+
+    repeats = iter(range(trial.repeat))
+    results: list[list[Answer | Failure]] = []
+
+    async def lane() -> None:
+        for repeat in repeats:
+            attempts = await call_paced(caller, pacer, Call(trial.prompt, trial.agent, "", repeat))
+            results.append(attempts)
+            click.echo(_told(repeat, attempts))
+
+    with contextlib.closing(connect(url, settings)) as client:
+        async with Caller(target) as caller, Pacer(client, target.name, limits_of(target)) as pacer:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(trial.concurrency, trial.repeat)):
+                        group.create_task(lane())
+            except BaseExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+    return results
+
+
+def _line(named: NamedTarget) -> str:
+    """A target without anything that may be secret: of a URL only scheme, host and path are shown."""
+    target = named.target
+    facts = [_place(target)]
+    limits = {
+        "at once": target.max_concurrency,
+        "calls/min": target.requests_per_minute,
+        "tokens/min": target.tokens_per_minute,
+    }
+    facts += [f"{value:g} {what}" for what, value in limits.items() if value]
+    facts += [f"{target.timeout_seconds:g} s"]
+    facts += [f"key in {target.api_key_env}"] if target.api_key_env else []
+    return f"{named.name:<20} {target.kind:<8} {', '.join(facts)}"  # type: ignore[attr-defined]  # every kind has one
+
+
+def _place(target: Any) -> str:
+    from urllib.parse import urlsplit
+
+    if target.kind in ("http", "openai"):
+        parts = urlsplit(target.url if target.kind == "http" else target.base_url)
+        port = f":{parts.port}" if parts.port else ""
+        place = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        return place if target.kind == "http" else f"{place} {target.model}"
+    return str(target.function) if target.kind == "python" else str(target.argv[0])
+
+
+def _told(repeat: int, attempts: list[Answer | Failure]) -> str:
+    """One call's line: its number, status, latency, tokens, retries, and how its answer begins."""
+    from workers.targets import Failure
+
+    last = attempts[-1]
+    status = last.kind if isinstance(last, Failure) else "ok"
+    tokens = "-" if last.tokens is None else f"{last.tokens}"
+    again = f"  after {len(attempts) - 1} more attempts" if len(attempts) > 1 else ""
+    said = _short(last.reason) if isinstance(last, Failure) else _short(last.text)
+    if isinstance(last, Failure) and last.kind == "bad_output" and last.text:
+        said += f"; it said: {_short(last.text)}"
+    return f"{repeat:>5}  {status:<10}  {last.latency_seconds:7.3f} s  {tokens:>6} tokens{again}  {said}"
+
+
+def _short(text: str) -> str:
+    flat = "".join(sign if sign.isprintable() else " " for sign in " ".join(text.split()))
+    return flat if len(flat) <= 2 * _SHOWN else flat[: 2 * _SHOWN] + "..."
+
+
+def _summary(target: NamedTarget, results: list[list[Answer | Failure]]) -> int:
+    """The last lines. Raises Incomplete when a call has no answer."""
+    from workers.targets import Failure
+
+    every = [attempt for attempts in results for attempt in attempts]
+    last = [attempts[-1] for attempts in results]
+    answered = [result for result in last if not isinstance(result, Failure)]
+    failed = Counter(attempt.kind for attempt in every if isinstance(attempt, Failure))
+    click.echo(f"{len(answered)} of {len(results)} calls answered, {len(every)} attempts")
+    if answered:
+        seconds = sorted(answer.latency_seconds for answer in answered)
+        worst = seconds[min(len(seconds) - 1, int(0.95 * len(seconds)))]
+        click.echo(f"latency: median {statistics.median(seconds):.3f} s, 95 % {worst:.3f} s")
+    prompt, completion = (_total(every, f"{part}_tokens") for part in ("prompt", "completion"))
+    if prompt or completion:
+        price = target.target.price
+        cost = (prompt * price.prompt_per_million + completion * price.completion_per_million) / 1e6 if price else None
+        click.echo(f"tokens: {prompt} prompt, {completion} completion" + (f", cost {cost:.6g}" if cost else ""))
+    if failed:
+        click.echo("failures: " + ", ".join(f"{count} {kind}" for kind, count in sorted(failed.items())))
+    if len(answered) < len(results):
+        raise Incomplete(f"{len(results) - len(answered)} of {len(results)} calls have no answer")
+    return 0
+
+
+def _total(attempts: list[Answer | Failure], name: str) -> int:
+    return sum(getattr(attempt, name) or 0 for attempt in attempts)
+
+
+def _places() -> Mapping[str, click.Option]:
+    return {str(option.name): option for option in shared.place_options()}
+
+
+_command = click.Command(
+    "targets",
+    callback=_targets,
+    help=SUMMARIES["targets"] + " With --try, calls one of them.",
+    params=[
+        click.Argument(["name"], required=False),
+        click.Option(["--targets"], envvar="EVALQ_TARGETS", type=click.Path(dir_okay=False), metavar="FILE",
+                     help="The targets file (see docs/reference/targets.md)."),
+        click.Option(["--try", "prompt"], metavar="PROMPT", help="Call the target with this prompt."),
+        click.Option(["--agent"], default="", metavar="A", help="The agent that {agent} stands for."),
+        click.Option(["--repeat"], type=click.IntRange(1), default=1, show_default=True, help="How many calls."),
+        click.Option(["--concurrency", "concurrency"], type=click.IntRange(1, 10_000), default=1, show_default=True,
+                     help="Most of them at once."),
+        *(_places()[name] for name in ("broker", "ledger", "settings")),
+    ],
+)  # fmt: skip
+
+COMMANDS = {"targets": _command}

@@ -1,0 +1,163 @@
+"""The server itself: `running_agent` starts one in a thread; `python -m tests.agents.server PORT_FILE` is one.
+
+A prompt that is a JSON object with "do" commands what happens; with "times", to the first so many calls of it only.
+Any other prompt is answered with {"echo": prompt, "system": system prompt, "n": its how manieth call}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Agent", "running_agent"]
+
+
+class Agent:
+    """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are."""
+
+    def __init__(self) -> None:
+        self.latency = 0.0
+        self.per_second = 0
+        self.retry_after = ""
+        self.requests: list[dict[str, Any]] = []
+        self.log: list[tuple[float, int]] = []
+        self.calls: Counter[str] = Counter()
+        self._window: deque[float] = deque()
+        self.keep_requests = True
+        self.at_once = self.busiest = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, kept open between requests."""
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                lines = head.decode("latin-1").split("\r\n")
+                headers = {
+                    name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])
+                }
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                self.at_once += 1
+                self.busiest = max(self.busiest, self.at_once)
+                try:
+                    if not await self._answer(lines[0].split(" ")[1], headers, body, writer):
+                        break
+                finally:
+                    self.at_once -= 1
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request; whether the connection stays open."""
+        data = json.loads(body or b"null")
+        if path == "/control":
+            for name, value in (data or {}).items():
+                setattr(self, name, value)
+            return await _reply(writer, 200, {"log": self.log})
+        if self.keep_requests:
+            self.requests.append({"path": path, "headers": headers, "body": data})
+        if self._too_many():
+            self.log.append((time.time(), 429))
+            told = {"retry-after": self.retry_after} if self.retry_after else {}
+            return await _reply(writer, 429, {"error": {"message": "slow down"}}, told)
+        prompt = data["messages"][-1]["content"] if isinstance(data, dict) and "messages" in data else ""
+        system = data["messages"][0]["content"] if prompt and len(data["messages"]) > 1 else None
+        self.calls[prompt] += 1
+        await asyncio.sleep(self.latency)
+        try:
+            order = json.loads(prompt)
+        except ValueError:
+            order = None
+        if isinstance(order, dict) and self.calls[prompt] <= order.get("times", 1 << 30):
+            return await self._obey(order, headers, writer)
+        self.log.append((time.time(), 200))
+        return await _reply(
+            writer, 200, completion(json.dumps({"echo": prompt, "system": system, "n": self.calls[prompt]}))
+        )
+
+    def _too_many(self) -> bool:
+        now = time.monotonic()
+        while self._window and self._window[0] <= now - 1:
+            self._window.popleft()
+        if self.per_second and len(self._window) >= self.per_second:
+            return True
+        self._window.append(now)
+        return False
+
+    async def _obey(self, order: dict[str, Any], headers: dict[str, str], writer: asyncio.StreamWriter) -> bool:
+        kind = order["do"]
+        self.log.append((time.time(), order.get("status", 200)))
+        if kind == "cut":
+            return False
+        if kind == "hang":
+            await asyncio.sleep(3600)
+        if kind == "half":
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{")
+            await writer.drain()
+            return False
+        if kind == "raw":
+            return await _reply(writer, order.get("status", 200), order["body"], order.get("headers"))
+        if kind == "leak":  # a server that repeats what it was sent, key and all
+            return await _reply(writer, order.get("status", 200), completion(json.dumps(headers)))
+        return await _reply(writer, 200, completion(**{k: v for k, v in order.items() if k not in ("do", "times")}))
+
+
+def completion(
+    content: str | None = None, finish_reason: str = "stop", refusal: str | None = None, tokens: int = 10
+) -> dict[str, Any]:
+    """A reply of chat completions, with ``tokens`` prompt and as many completion tokens."""
+    message = {"role": "assistant", "content": content, "refusal": refusal}
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+        "usage": {"prompt_tokens": tokens, "completion_tokens": tokens, "total_tokens": 2 * tokens},
+    }
+
+
+async def _reply(writer: asyncio.StreamWriter, status: int, value: Any, headers: dict[str, str] | None = None) -> bool:
+    body = value.encode() if isinstance(value, str) else json.dumps(value).encode()
+    lines = [f"HTTP/1.1 {status} X", f"content-length: {len(body)}", "content-type: application/json"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+    await writer.drain()
+    return True
+
+
+@contextlib.contextmanager
+def running_agent() -> Iterator[tuple[Agent, str]]:
+    """A server on loopback in a thread of its own: its Agent and its base URL."""
+    agent, loop = Agent(), asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(agent.serve, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever, name="agent", daemon=True)
+    thread.start()
+    try:
+        yield agent, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        server.close()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+
+async def _main(port_file: str) -> None:
+    agent = Agent()
+    agent.keep_requests = False
+    server = await asyncio.start_server(agent.serve, "127.0.0.1", 0, backlog=1024)
+    Path(port_file).write_text(str(server.sockets[0].getsockname()[1]))
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1]))

@@ -1,0 +1,261 @@
+"""Calls of each kind of target: what an answer holds, and every failure with its kind and what the user sees."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.server import Agent, running_agent
+from tests.integration.harness import free_port, wait_until
+from workers.targets import Answer, Call, Caller, Failure, load_targets
+from workers.targets.programs import CallFailed
+
+SECRET = "sk-never-to-be-seen"  # noqa: S105 - nobody's
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[tuple[Agent, str]]:
+    """A server that obeys."""
+    with running_agent() as started:
+        yield started
+
+
+def _ask(folder: Path, entry: dict[str, Any], *calls: Call) -> list[Answer | Failure]:
+    """Results of calls, one after the other."""
+    (folder / "targets.yaml").write_text(json.dumps({"targets": {"t": entry}}))
+    named = load_targets(folder / "targets.yaml")["t"]
+
+    async def all_of() -> list[Answer | Failure]:
+        async with Caller(named, {"KEY": SECRET, "PATH": os.environ["PATH"], "EVALQ_BROKER": "x"}) as caller:
+            return [await caller.call(call) for call in calls]
+
+    return asyncio.run(all_of())
+
+
+def _chat(url: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "openai", "base_url": url, "model": "m", "api_key_env": "KEY", "timeout_seconds": 5, **more}
+
+
+def _order(**order: Any) -> Call:
+    return Call(json.dumps(order))
+
+
+def test_a_completion(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """The agent's system prompt, the key, options and JSON mode go out; text, JSON, tokens and reason come back."""
+    agent, url = service
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "critic.md").write_text("You are {agent}.")
+    entry = _chat(url, system_prompt="prompts/{agent}.md", json_mode=True, options={"temperature": 0.5})
+    first, missing, escape = _ask(
+        tmp_path, entry, Call("hello", "critic"), Call("hello", "nobody"), Call("hello", "../targets")
+    )
+    assert isinstance(first, Answer)
+    assert first.output == json.loads(first.text) == {"echo": "hello", "system": "You are critic.", "n": 1}
+    assert (first.prompt_tokens, first.completion_tokens, first.tokens, first.finish_reason) == (10, 10, 20, "stop")
+    assert 0 < first.latency_seconds < 5
+    sent = agent.requests[-1]
+    assert sent["path"] == "/v1/chat/completions"
+    assert sent["headers"]["authorization"] == f"Bearer {SECRET}"
+    assert (sent["body"]["model"], sent["body"]["temperature"]) == ("m", 0.5)
+    assert sent["body"]["response_format"] == {"type": "json_object"}
+    for result, said in ((missing, "prompts/nobody.md: cannot be read"), (escape, "cannot be an agent's name")):
+        assert isinstance(result, Failure)
+        assert result.kind == "refused"
+        assert said in result.reason
+
+
+def test_a_schema_is_sent(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """The file's schema, in the form chat completions know."""
+    agent, url = service
+    (tmp_path / "answer.json").write_text('{"type": "object"}')
+    _ask(tmp_path, _chat(url, json_schema="answer.json"), Call("with schema"))
+    sent = agent.requests[-1]["body"]["response_format"]
+    assert sent == {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}
+
+
+LIMITS = {"retry-after": "7", "x-ratelimit-remaining-requests": "0"}
+SPENT = {"error": {"code": "insufficient_quota", "message": "see billing"}}
+FAILURES: list[tuple[dict[str, Any], str, str]] = [
+    ({"do": "raw", "status": 429, "body": "{}", "headers": LIMITS}, "rate_limit", "HTTP 429: asked too often"),
+    ({"do": "raw", "status": 429, "body": json.dumps(SPENT)}, "quota", "quota is spent: see billing"),
+    ({"do": "raw", "status": 402, "body": "pay"}, "quota", "HTTP 402: the account is spent: pay"),
+    ({"do": "raw", "status": 401, "body": '{"error": "bad key"}'}, "auth", "see api_key_env: bad key"),
+    ({"do": "raw", "status": 403, "body": ""}, "auth", "HTTP 403: the key may not do this"),
+    ({"do": "raw", "status": 404, "body": ""}, "refused", "HTTP 404: not found: see the URL"),
+    ({"do": "raw", "status": 400, "body": '{"message": "too long"}'}, "refused", "refuses this request: too long"),
+    ({"do": "raw", "status": 302, "body": "", "headers": {"location": "http://h/"}}, "refused", "give the final URL"),
+    ({"do": "raw", "status": 408, "body": ""}, "timeout", "HTTP 408"),
+    ({"do": "raw", "status": 500, "body": "<html>oh</html>"}, "server", "HTTP 500: the server failed: <html>oh"),
+    ({"do": "raw", "status": 503, "body": "", "headers": {"retry-after": "7"}}, "server", "HTTP 503"),
+    ({"do": "cut"}, "server", "the connection was cut"),
+    ({"do": "half"}, "server", "the connection was cut"),
+    ({"do": "hang"}, "timeout", "no answer within 1 s (timeout_seconds)"),
+    ({"do": "raw", "body": "not json"}, "bad_output", "the reply is not JSON"),
+    ({"do": "raw", "body": '{"choices": []}'}, "bad_output", "not a chat completion: the reply has nothing at choices"),
+    ({"do": "raw", "body": '{"x": "' + 5000 * "x" + '"}'}, "bad_output", "longer than max_bytes, 4096"),
+    ({"do": "say", "content": None}, "bad_output", "no text in message.content"),
+    ({"do": "say", "content": "Well, yes."}, "bad_output", "not JSON"),
+    ({"do": "say", "content": '{"a": ', "finish_reason": "length"}, "bad_output", "cut off: finish_reason length"),
+    ({"do": "say", "content": None, "refusal": "I won't"}, "refused", "the model refuses: I won't"),
+    ({"do": "say", "content": "x", "finish_reason": "content_filter"}, "refused", "content filter"),
+]
+
+
+@pytest.mark.parametrize(("order", "kind", "said"), FAILURES, ids=[f"{n}-{f[1]}" for n, f in enumerate(FAILURES)])
+def test_every_failure_has_its_kind(
+    service: tuple[Agent, str], tmp_path: Path, order: dict[str, Any], kind: str, said: str
+) -> None:
+    """What the server does, what it is called, and what the user reads; waits are told; bad output is kept and paid."""
+    (result,) = _ask(tmp_path, _chat(service[1], max_bytes=4096, timeout_seconds=1), _order(**order))
+    assert isinstance(result, Failure)
+    assert (result.kind, said in result.reason) == (kind, True), result.reason
+    told = order.get("headers", {}).get("retry-after")
+    assert result.retry_after_seconds == (float(told) if told else None)
+    assert result.limits.spent == (order.get("headers") == LIMITS)
+    if order["do"] == "say" and kind == "bad_output":
+        assert result.tokens == 20
+        assert order["content"] is None or result.text == order["content"]
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    """A refused connection is the server's failure, with the system's words."""
+    (result,) = _ask(tmp_path, _chat(f"http://127.0.0.1:{free_port()}/v1"), Call("x"))
+    assert isinstance(result, Failure)
+    assert result.kind == "server"
+    assert result.reason.startswith("cannot connect: ")
+
+
+def test_no_secret_comes_back(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """A server that repeats its request headers does not get the key into an answer, a failure or a repr."""
+    entry = _chat(service[1], headers={"X-Team": "team-secret-1"})
+    for status in (200, 400):
+        (result,) = _ask(tmp_path, entry, _order(do="leak", status=status))
+        assert SECRET not in repr(result)
+        assert "team-secret-1" not in repr(result)
+        assert "***" in result.text
+
+
+def test_an_http_endpoint(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """Template out, paths in; a reply without the path keeps its text."""
+    agent, url = service
+    entry = {
+        "kind": "http", "url": f"{url}/any?x=1", "api_key_env": "KEY", "api_key_header": "X-Key",
+        "body": {"messages": [{"content": "{prompt}"}], "n": "{repeat}"},
+        "answer": "choices[0].message.content", "finish_reason": "choices[0].finish_reason",
+        "prompt_tokens": "usage.prompt_tokens", "completion_tokens": "usage.nothing",
+    }  # fmt: skip
+    good, bad = _ask(tmp_path, entry, Call("by template", repeat=4), _order(do="raw", body='{"a": 1}'))
+    assert isinstance(good, Answer)
+    assert good.output["echo"] == "by template"
+    assert (good.prompt_tokens, good.completion_tokens, good.finish_reason) == (10, None, "stop")
+    sent = agent.requests[-2]
+    assert (sent["path"], sent["body"]["n"], sent["headers"]["x-key"]) == ("/v1/any?x=1", 4, SECRET)
+    assert isinstance(bad, Failure)
+    assert (bad.kind, bad.reason, bad.text) == ("bad_output", "the reply has nothing at choices", '{"a": 1}')
+
+
+def _program(folder: Path, text: str, **more: Any) -> dict[str, Any]:
+    (folder / "agent.py").write_text("import json, os, sys, time\n" + text)
+    return {"kind": "command", "argv": [sys.executable, "agent.py"], "api_key_env": "KEY", **more}
+
+
+def test_a_command(tmp_path: Path) -> None:
+    """JSON in and out, in the targets file's folder, with the key and none of evalq's variables."""
+    text = """
+call = json.load(sys.stdin)
+print(json.dumps([call, os.getcwd(), "KEY" in os.environ, "EVALQ_BROKER" in os.environ]))
+"""
+    (result,) = _ask(tmp_path, _program(tmp_path, text), Call("p", "a", "c", 2))
+    assert isinstance(result, Answer)
+    assert result.output == [{"prompt": "p", "agent": "a", "case": "c", "repeat": 2}, str(tmp_path), True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("sys.exit('sorry, ' + os.environ['KEY'])", "server", "the program ended with exit code 1: sorry, ***"),
+        ("os.kill(os.getpid(), 9)", "server", "the program was killed by SIGKILL"),
+        ("print('no json')", "bad_output", "not JSON"),
+        ("print('x' * 100_000); time.sleep(60)", "bad_output", "longer than max_bytes, 4096"),
+        ("x = bytearray(1 << 30)", "server", "MemoryError"),
+        ("os.close(0); os.close(1); time.sleep(60)", "timeout", "no answer within 2 s"),
+    ],
+)
+def test_a_command_that_fails(tmp_path: Path, text: str, kind: str, said: str) -> None:
+    """Exit codes with the end of standard error, signals, bounds of output, memory and time."""
+    entry = _program(tmp_path, text, max_bytes=4096, max_megabytes=512, timeout_seconds=2)
+    (result,) = _ask(tmp_path, entry, Call("x" * 200_000))
+    assert isinstance(result, Failure)
+    assert (result.kind, said in result.reason) == (kind, True), result.reason
+
+
+def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    """After the time-out no process of the group is left."""
+    text = """
+import subprocess
+child = subprocess.Popen(["sleep", "60"])
+open("pids", "w").write(f"{os.getpid()} {child.pid}")
+child.wait()
+"""
+    (result,) = _ask(tmp_path, _program(tmp_path, text, timeout_seconds=2), Call("x"))
+    assert isinstance(result, Failure)
+    assert result.kind == "timeout"
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 2
+    wait_until(lambda: not any(_runs(pid) for pid in pids), "all are gone")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    """The shell's word for it."""
+    (result,) = _ask(tmp_path, {"kind": "command", "argv": ["./nothing-here"]}, Call("x"))
+    assert isinstance(result, Failure)
+    assert (result.kind, "127" in result.reason) == ("server", True)
+
+
+def sync_agent(call: dict[str, Any]) -> Any:
+    """A target of kind python."""
+    if call["prompt"] == "raise":
+        raise ValueError("it broke")
+    if call["prompt"] == "limit":
+        raise CallFailed(Failure(kind="rate_limit", reason="enough", retry_after_seconds=3))
+    return {"got": call["prompt"]}
+
+
+async def async_agent(call: dict[str, Any]) -> str:
+    """The same, async, with text."""
+    await asyncio.sleep(0 if call["prompt"] != "hang" else 60)
+    return f"```json\n[{call['repeat']}]\n```"
+
+
+def test_a_python_function(tmp_path: Path) -> None:
+    """Sync or async, plain data or text; what it raises is a failure, of the kind it chooses."""
+    here = __name__
+    good, broke, limit = _ask(
+        tmp_path, {"kind": "python", "function": f"{here}:sync_agent"}, Call("p"), Call("raise"), Call("limit")
+    )
+    assert isinstance(good, Answer)
+    assert good.output == {"got": "p"}
+    assert isinstance(broke, Failure)
+    assert (broke.kind, broke.reason) == ("server", "ValueError: it broke")
+    assert isinstance(limit, Failure)
+    assert (limit.kind, limit.retry_after_seconds) == ("rate_limit", 3)
+    entry = {"kind": "python", "function": f"{here}:async_agent", "timeout_seconds": 0.2}
+    fenced, slow = _ask(tmp_path, entry, Call("p", repeat=7), Call("hang"))
+    assert isinstance(fenced, Answer)
+    assert fenced.output == [7]
+    assert isinstance(slow, Failure)
+    assert slow.kind == "timeout"

@@ -1,0 +1,112 @@
+"""The targets file: strict, every fault with its file and key path, and no value of it in any error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evalcore.errors import ConfigError
+from workers.targets import Caller, load_targets
+from workers.targets.config import OpenAiTarget, RetryRule
+
+SECRET = "sk-0123456789"  # noqa: S105 - nobody's
+
+
+def _load(folder: Path, text: str) -> None:
+    (folder / "targets.yaml").write_text(text)
+    load_targets(folder / "targets.yaml")
+
+
+def test_every_kind_is_read(tmp_path: Path) -> None:
+    """Targets come by name in the file's order, with their defaults."""
+    (tmp_path / "targets.yaml").write_text(
+        "targets:\n"
+        "  a: {kind: http, url: 'http://h/x', body: {q: '{prompt}'}, answer: 'a[0].b'}\n"
+        "  b: {kind: openai, base_url: 'http://h/v1', model: m, retries: {server: {times: 9}}}\n"
+        "  c: {kind: command, argv: [cat]}\n"
+        "  d: {kind: python, function: 'json:dumps', output: text}\n"
+    )
+    known = load_targets(tmp_path / "targets.yaml")
+    assert list(known) == ["a", "b", "c", "d"]
+    b = known["b"].target
+    assert isinstance(b, OpenAiTarget)
+    assert b.rule("server") == RetryRule(times=9)
+    assert b.rule("rate_limit").times > 0
+    assert b.rule("auth").times == b.rule("quota").times == b.rule("refused").times == 0
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (
+            "t: {kind: openai, base_url: 'http://h', model: m, modle: x}",
+            "targets.t: wrong parameters\n  modle: unknown",
+        ),
+        (f"t: {{kind: openai, base_url: 'http://h', model: m, api_key: {SECRET}}}", "api_key: unknown key"),
+        (f"t: {{kind: openai, base_url: 'http://h', model: m, api_key_env: {SECRET}}}", "api_key_env: String should"),
+        (f"t: {{kind: openai, base_url: 'http://h', model: m, headers: '{SECRET}'}}", "headers: Input should be"),
+        (f"t: {{kind: openai, base_url: 'http://h', model: m, headers: {{X: [{SECRET}]}}}}", "headers.X: Input should"),
+        (f"t: {{kind: openai, base_url: 'http://h/v1?k={SECRET}', model: m}}", "base_url: String should match"),
+        ("t: {kind: soap}", "targets.t.kind: must be one of http, openai, command, python"),
+        ("t: {url: 'http://h'}", "targets.t.kind: must be one of"),
+        ("t: 5", "targets.t: must be a mapping with a kind"),
+        ("'a b': {kind: command, argv: [x]}", "targets.a b: a name is"),
+        ("t: {kind: http, url: 'ftp://h', body: {}}", "url: String should match"),
+        (
+            "t: {kind: http, url: 'http://h', body: {}, answer: 'a..b'}",
+            "answer: Value error, not a path at character 2",
+        ),
+        ("t: {kind: http, url: 'http://h', body: {}, timeout_seconds: 0}", "timeout_seconds: Input should be greater"),
+        ("t: {kind: command, argv: []}", "argv: Tuple should have at least 1 item"),
+        ("t: {kind: command, argv: [x], retries: {sever: {}}}", "retries.sever"),
+        ("t: {kind: python, function: nowhere}", "function: String should match"),
+        (
+            "t: {kind: openai, base_url: 'http://h', model: m, system_prompt: ../p.md}",
+            "system_prompt: must be a file in",
+        ),
+        ("t: {kind: openai, base_url: 'http://h', model: m, system_prompt: /etc/passwd}", "system_prompt: must be a"),
+        ("t: {kind: openai, base_url: 'http://h', model: m, system_prompt: p.md}", "system_prompt: no such file in"),
+        ("t: {kind: openai, base_url: 'http://h', model: m, json_schema: s.json}", "json_schema: no such file in"),
+    ],
+)
+def test_a_fault_names_file_and_key_and_shows_no_value(tmp_path: Path, entry: str, said: str) -> None:
+    """What is wrong where; and a key that was written into the file by mistake is not repeated."""
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, f"targets:\n  {entry}\n")
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path}/targets.yaml: targets.")
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("targets: {}", "targets: must be a mapping"), ("target: {}", "target: unknown key"), ("targets: [", "not YAML")],
+)
+def test_a_wrong_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """The same above the targets."""
+    with pytest.raises(ConfigError, match=said):
+        _load(tmp_path, text)
+
+
+@pytest.mark.parametrize("value", [None, "", "schlüssel", "a\nb"])
+def test_a_key_that_is_not_there_is_told_by_its_variable(tmp_path: Path, value: str | None) -> None:
+    """Nothing is called without the key; what stands in its place is not shown."""
+    (tmp_path / "t.yaml").write_text(
+        "targets: {t: {kind: openai, base_url: 'http://h', model: m, api_key_env: MY_KEY}}"
+    )
+    with pytest.raises(ConfigError, match="MY_KEY") as caught:
+        Caller(load_targets(tmp_path / "t.yaml")["t"], {} if value is None else {"MY_KEY": value})
+    assert not value or value not in str(caught.value)
+
+
+def test_a_function_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    """The import's own error, with the target's name."""
+    for path, said in (
+        ("nowhere_at_all:f", "No module named"),
+        ("json:nothing", "no attribute"),
+        ("json:__doc__", "no function"),
+    ):
+        (tmp_path / "t.yaml").write_text(f"targets: {{t: {{kind: python, function: '{path}'}}}}")
+        with pytest.raises(ConfigError, match=f"target t: function: {path}.*{said}"):
+            Caller(load_targets(tmp_path / "t.yaml")["t"], {})

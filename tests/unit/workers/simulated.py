@@ -1,0 +1,156 @@
+"""Pacing in simulated time: the real script on a real server; clock, fleet and rate-limited service are made up."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from workers.pool import Ask, Limits, Policy, keys_of, script
+
+CLOCK = "local function now_us() return tonumber(redis.call('GET', 'simulated')) end"
+LEASE = 10.0
+
+
+class Holder:
+    """A process of the fleet: as many calls at once as it likes, told and asked for as `workers.pacing` does."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self.name = name
+        self.most = most
+        self.in_flight = 0
+        self.served = self.served_at = self.told = self.tokens = 0
+        self.uncharged = 0.0
+        self.refusals: list[tuple[int, float]] = []
+        self.dead = False
+
+
+class World:
+    """``limit(t)`` calls a second are served (a bucket of ``burst`` seconds), each after ``latency`` seconds.
+
+    All times in seconds from 0; ``seed`` draws the jitter. Afterwards ``sent`` and ``refused`` hold times.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        limits: Limits,
+        limit: Callable[[float], float],
+        *,
+        holders: int = 2,
+        most: int = 100,
+        latency: float = 0.1,
+        burst: float = 0.1,
+        tokens: Callable[[random.Random], int] | None = None,
+        retry_after: float = -1.0,
+        seed: int = 0,
+    ) -> None:
+        client.flushall()
+        self._client = client
+        self._script = client.register_script(script(CLOCK))
+        self._limits, self._limit, self._latency, self._burst = limits, limit, latency, burst
+        self._tokens, self._retry_after = tokens, retry_after
+        self._random = random.Random(seed)
+        self.holders = [Holder(f"holder{n}", most) for n in range(holders)]
+        self.now = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._bucket, self._filled_at = 1.0, 0.0
+        self.sent: list[float] = []
+        self.served: list[float] = []
+        self.refused: list[float] = []
+        self.spent_tokens: list[tuple[float, int]] = []
+        self.at_once = 0
+        self.busiest = 0
+        for holder in self.holders:
+            self._at(self._random.random() / 10, partial(self._exchange, holder))
+
+    def run(self, until: float) -> None:
+        """On to ``until``."""
+        while self._events and self._events[0][0] <= until:
+            self.now, _, event = heapq.heappop(self._events)
+            event()
+        self.now = until
+
+    def rate(self, start: float, end: float) -> float:
+        """Calls served a second between two times."""
+        return sum(start <= at < end for at in self.served) / (end - start)
+
+    def refused_share(self, start: float, end: float) -> float:
+        """Of the calls answered between two times."""
+        refused = sum(start <= at < end for at in self.refused)
+        return refused / max(1, refused + sum(start <= at < end for at in self.served))
+
+    def most_in(self, seconds: float) -> int:
+        """The most calls sent in any stretch of ``seconds``."""
+        return max((sum(at <= other < at + seconds for other in self.sent) for at in self.sent), default=0)
+
+    def state(self) -> dict[str, float]:
+        """What the pool remembers."""
+        found: dict[bytes, bytes] = self._client.hgetall(keys_of("sim")[0])
+        return {name.decode(): float(value) for name, value in found.items()}
+
+    def _at(self, when: float, event: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (when, self._count, event))
+
+    def _exchange(self, holder: Holder) -> None:
+        if holder.dead:
+            return
+        wanted = holder.most - holder.in_flight
+        ask = Ask(
+            holder=holder.name,
+            policy=Policy(),
+            lease_seconds=LEASE,
+            in_flight=holder.in_flight,
+            wanted=wanted,
+            served=holder.served,
+            served_at=holder.served_at,
+            told=holder.told,
+            tokens=holder.tokens,
+            uncharged=holder.uncharged,
+            refusals=holder.refusals,
+            **msgspec.structs.asdict(self._limits),
+        )
+        holder.served = holder.served_at = holder.told = holder.tokens = 0
+        holder.uncharged, holder.refusals = 0.0, []
+        self._client.set("simulated", int(self.now * 1e6) + 1_000_000_000)
+        granted, expected, again, _, *starts = self._script(keys_of("sim"), [3_600_000, msgspec.json.encode(ask)])
+        holder.in_flight += len(starts)
+        for start in starts:
+            self._at(self.now + start / 1000, partial(self._send, holder, int(granted), float(expected)))
+        pause = max(0.01, again / 1000) * (1 + self._random.random() / 10)
+        self._at(self.now + min(pause, LEASE / 3), partial(self._exchange, holder))
+
+    def _send(self, holder: Holder, granted: int, expected: float) -> None:
+        self.sent.append(self.now)
+        self.at_once += 1
+        self.busiest = max(self.busiest, self.at_once)
+        limit = self._limit(self.now)
+        self._bucket = min(max(1.0, limit * self._burst), self._bucket + (self.now - self._filled_at) * limit)
+        self._filled_at = self.now
+        good = self._bucket >= 1
+        self._bucket -= good
+        latency = self._latency * self._random.uniform(0.8, 1.2)
+        self._at(self.now + latency, partial(self._answered, holder, granted, expected, good))
+
+    def _answered(self, holder: Holder, granted: int, expected: float, good: bool) -> None:
+        self.at_once -= 1
+        if holder.dead:
+            return
+        holder.in_flight -= 1
+        (self.served if good else self.refused).append(self.now)
+        holder.served += good
+        if good:
+            holder.served_at = max(holder.served_at, granted)
+        if not good:
+            holder.refusals.append((granted, self._retry_after))
+        elif self._tokens is not None:
+            tokens = self._tokens(self._random)
+            self.spent_tokens.append((self.now, tokens))
+            holder.told, holder.tokens = holder.told + 1, holder.tokens + tokens
+            holder.uncharged += tokens - expected

@@ -1,0 +1,121 @@
+"""The rules of pacing, in simulated time against the real script: no sleeping, the same answer each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.integration.harness import Server, running_server
+from tests.unit.workers.simulated import LEASE, World
+from workers.pool import Limits, Policy, keys_of
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for this module; each world empties it."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+def _always(limit: float) -> Callable[[float], float]:
+    return lambda _: limit
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    per_second=st.integers(2, 80), at_once=st.integers(1, 30), latency=st.floats(0.02, 2.0), holders=st.integers(1, 4),
+    seed=st.integers(0, 9),
+)  # fmt: skip
+def test_configured_limits_are_never_passed(
+    server: Server, per_second: int, at_once: int, latency: float, holders: int, seed: int
+) -> None:
+    """Whoever asks: no second has more starts than configured (and one), nor any moment more calls at once."""
+    limits = Limits(requests_per_minute=60 * per_second, max_concurrency=at_once)
+    world = World(server.client, limits, _always(1e9), holders=holders, most=60, latency=latency, seed=seed)
+    world.run(10)
+    assert world.busiest <= at_once
+    assert world.most_in(1.0) <= per_second + 1
+    possible = min(per_second, at_once / (latency * 1.2 + 0.06 + 0.3))
+    assert world.rate(2, 10) >= 0.8 * possible - 1, "and what they allow is used"
+
+
+@pytest.mark.parametrize("holders", [2, 4])
+@pytest.mark.parametrize("latency", [0.05, 0.3])
+def test_an_unknown_limit_is_found_and_followed(server: Server, holders: int, latency: float) -> None:
+    """After 10 s under 1 % is refused and 90 % of the limit used; so again after the limit halved and doubled."""
+    world = World(
+        server.client, Limits(), lambda t: 25 if 50 <= t < 100 else 50, holders=holders, latency=latency, seed=1
+    )
+    world.run(180)
+    for start, end, limit in ((10, 50, 50), (65, 100, 25), (140, 180, 50)):
+        assert world.rate(start, end) >= 0.9 * limit, (start, end)
+        assert world.refused_share(start, end) < 0.01, (start, end)
+
+
+def test_one_step_back_a_round_trip(server: Server) -> None:
+    """Refusals of calls that were granted before the last step back change nothing."""
+    world = World(server.client, Limits(requests_per_minute=6000), _always(0.001), holders=1, latency=0.5)
+    world.run(0.58)
+    before = world.state()["rate"]
+    world.run(0.75)
+    assert len(world.refused) > 10
+    assert world.state()["rate"] >= before * 0.8 * 0.8, "many refusals of one round trip, at most one step more"
+
+
+def test_back_to_most_of_the_last_good_rate(server: Server) -> None:
+    """A second after the refusal the rate is 90 % of what it was; it creeps up to all of it, and then leaps."""
+    world = World(server.client, Limits(requests_per_minute=6000), lambda t: 0 if 3 <= t < 3.05 else 1e9, latency=0.02)
+    world.run(3.0)
+    assert world.state()["rate"] == 100
+    world.run(3.2)
+    good = world.state()["good"]
+    assert world.state()["rate"] < 0.9 * good
+    world.run(4.5)
+    assert 0.9 * good <= world.state()["rate"] <= 0.92 * good
+    world.run(3 + Policy().return_seconds + Policy().probe_seconds)
+    assert 0.99 * good <= world.state()["rate"] <= good
+
+
+def test_the_pool_waits_only_when_a_whole_window_was_refused(server: Server) -> None:
+    """A server that refuses everything is left alone for as long as it asks; one that serves some is not."""
+    shut = World(server.client, Limits(requests_per_minute=600), _always(0), latency=0.05, retry_after=20.0)
+    shut.run(22)
+    held = [at for at in shut.sent if 4 <= at < 19]
+    assert held == [], "the pool waits"
+    assert len([at for at in shut.sent if at < 4]) >= Policy().window
+    assert any(at >= 19 for at in shut.sent), "and comes back"
+    half = World(server.client, Limits(requests_per_minute=600), _always(5), latency=0.05, retry_after=20.0)
+    half.run(22)
+    assert half.rate(4, 22) >= 4, "Retry-After of single calls does not stop the pool"
+
+
+def test_a_dead_holder_gives_its_calls_back(server: Server) -> None:
+    """Slots of a process that died are free again when its lease ends, and not before."""
+    world = World(server.client, Limits(max_concurrency=10), _always(1e9), holders=2, most=10, latency=0.5)
+    world.run(3)
+    world.holders[0].dead = True
+    lost = world.holders[0].in_flight
+    assert lost > 0
+    world.run(3 + LEASE - 1)
+    assert world.holders[1].in_flight <= 10 - lost
+    world.run(3 + LEASE + 3)
+    assert world.holders[1].in_flight == 10
+
+
+def test_tokens_are_a_limit_of_their_own(server: Server) -> None:
+    """Calls of unforeseen length keep to the tokens a minute, once their mean is known."""
+    limits = Limits(tokens_per_minute=60_000, tokens_per_call=100)
+    world = World(server.client, limits, _always(1e9), latency=0.1, tokens=lambda draw: draw.randrange(200, 800))
+    world.run(60)
+    spent = sum(tokens for at, tokens in world.spent_tokens if at >= 5)
+    assert 0.9 * 55_000 <= spent <= 1.05 * 55_000
+    assert world.refused == []
+
+
+def test_every_key_expires(server: Server) -> None:
+    """A pool that nobody asks any more leaves nothing behind."""
+    World(server.client, Limits(max_concurrency=3), _always(1e9)).run(1)
+    assert all(0 < server.client.pttl(key) <= 3_600_000 for key in keys_of("sim"))

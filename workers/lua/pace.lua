@@ -1,0 +1,128 @@
+-- One exchange of a holder (a process) with the pool of its target: what became of its calls, how many it has in
+-- flight, how many more it wants. Returns {granted at (us), expected tokens a call, ms until to ask again, 1 when only
+-- room for calls at once is missing, ms from now to each granted call's start...}. All of it is absolute or idempotent, so a lost reply costs a few slots, no more.
+-- KEYS: 1 state, 2 holders. ARGV: lifetime ms, ask (JSON of workers.pacing.Ask: the holder's, its limits, the policy)
+local ask = cjson.decode(ARGV[2])
+local policy, now = ask.policy, now_us()
+local state = {}
+local flat = redis.call('HGETALL', KEYS[1])
+for i = 1, #flat, 2 do state[flat[i]] = tonumber(flat[i + 1]) end
+local function of(name, default) return state[name] or default end
+local ceiling = ask.requests_per_minute > 0 and ask.requests_per_minute / 60 or math.huge
+local start = ceiling < math.huge and ceiling or policy.start_per_second
+local rate, good, grown = of('rate', start), of('good', 0), of('grown', 0)
+
+-- The rate `grown` seconds after a refusal, as a share of the last good rate: quickly to `return_to`, flatly up to all
+-- of it, and from there on ever faster, so that a limit that was raised is found too.
+local function share()
+  if grown < policy.return_seconds then
+    return policy.factor + (policy.return_to - policy.factor) * grown / policy.return_seconds
+  end
+  local probing = (grown - policy.return_seconds) / policy.probe_seconds
+  if probing < 1 then return 1 - (1 - policy.return_to) * (1 - probing) ^ 3 end
+  return 1 + ((probing - 1) * policy.probe_seconds / policy.leap_seconds) ^ 2
+end
+
+-- Growth, only while calls waited for the rate: a rate that nobody used says nothing.
+if now - of('limited_at', 0) < 1000000 then
+  local passed = math.max(0, math.min(1, (now - of('at', now)) / 1000000))
+  grown = grown + passed
+  if good > 0 then rate = good * share() end
+  -- At first it doubles, when calls of the rate before have been answered, and so at most once a round trip.
+  if good == 0 and ask.served_at > of('doubled_at', 0) then
+    rate = rate * 2
+    state.doubled_at = now
+  end
+end
+rate = math.max(policy.least_per_second, math.min(rate, ceiling))
+
+-- Tokens: the mean of a call, and the difference to what was charged beforehand.
+local expected = of('expected', ask.tokens_per_call)
+if ask.told > 0 then
+  local mean = ask.tokens / ask.told
+  expected = state.expected and expected + (mean - expected) * math.min(1, ask.told / 20) or mean
+end
+local token_seconds = ask.tokens_per_minute > 0 and 60 / ask.tokens_per_minute or 0
+local next_call = of('next_call', now)
+local next_token = of('next_token', now) + ask.uncharged * token_seconds * 1000000
+
+-- Refusals. A call granted before the last step back tells nothing new: one step a round trip.
+local stepped_at, held_at, streak, asked_wait = of('stepped_at', 0), of('held_at', 0), of('streak', 0), of('asked_wait', -1)
+-- What was sent in the last second: this clock second's part, and the rest of the one before.
+local second = math.floor(now / 1000000)
+local sent, sent_before, busy_since = of('sent', 0), of('sent_before', 0), of('busy_since', now)
+if of('second', 0) == second - 1 then
+  sent, sent_before = 0, sent
+elseif of('second', 0) ~= second then
+  sent, sent_before, busy_since = 0, 0, now
+end
+local function step_back()
+  -- Where less was sent than the rate allowed, what was sent is what was too much.
+  local seen = sent + sent_before * (1 - (now / 1000000 - second))
+  seen = seen / math.min(1, math.max(0.1, (now - busy_since) / 1000000))
+  good = math.min(rate, math.max(1.1 * seen, policy.start_per_second))
+  rate, grown, stepped_at = math.max(policy.least_per_second, good * policy.factor), 0, now
+end
+for _, refusal in ipairs(ask.refusals) do
+  local granted_at, wait = refusal[1], refusal[2]
+  if granted_at > stepped_at then step_back() end
+  if granted_at > held_at and wait ~= -2 then
+    streak = streak + 1
+    if wait >= 0 and (asked_wait < 0 or wait < asked_wait) then asked_wait = wait end
+  end
+end
+if ask.served > 0 then streak, asked_wait = 0, -1 end
+-- A whole window, the calls of a second and at least `window`, was refused: now the pool waits too.
+if streak >= math.max(policy.window, rate) then
+  local wait = math.min(asked_wait >= 0 and asked_wait or 1, policy.longest_hold_seconds)
+  next_call = math.max(next_call, now + wait * 1000000)
+  streak, asked_wait, held_at = 0, -1, now
+end
+
+-- Who else is calling: each holder's word counts until its lease ends.
+local others = 0
+local holders = redis.call('HGETALL', KEYS[2])
+for i = 1, #holders, 2 do
+  local count, ends = string.match(holders[i + 1], '^(%d+) (%d+)$')
+  if holders[i] ~= ask.holder then
+    if tonumber(ends) <= now then redis.call('HDEL', KEYS[2], holders[i]) else others = others + tonumber(count) end
+  end
+end
+local room = ask.max_concurrency > 0 and ask.max_concurrency - others - ask.in_flight or ask.wanted
+local most = math.max(0, math.min(ask.wanted, room))
+
+-- Grants: starts in time, evenly spaced, as far ahead as the horizon.
+local horizon = policy.horizon_seconds * 1000000
+next_call, next_token = math.max(next_call, now), token_seconds > 0 and math.max(next_token, now) or now
+local starts, again = {}, 0
+while #starts < most do
+  local at = math.max(next_call, next_token)
+  if at >= now + horizon then
+    if next_call >= next_token then state.limited_at = now end
+    again = math.ceil((at - now - horizon / 2) / 1000)
+    break
+  end
+  if next_call > now + horizon / 2 then state.limited_at = now end
+  table.insert(starts, math.floor((at - now) / 1000))
+  next_call = at + 1000000 / rate
+  next_token = at >= next_token and at + expected * token_seconds * 1000000
+    or next_token + expected * token_seconds * 1000000
+end
+local crowded = again == 0 and #starts < ask.wanted
+if crowded then again = math.ceil(policy.poll_seconds * 1000) end
+
+local in_flight = ask.in_flight + #starts
+if in_flight > 0 then
+  redis.call('HSET', KEYS[2], ask.holder, in_flight .. ' ' .. string.format('%d', now + ask.lease_seconds * 1000000))
+else
+  redis.call('HDEL', KEYS[2], ask.holder)
+end
+local kept = {
+  rate = rate, good = good, grown = grown, at = now, limited_at = of('limited_at', 0), expected = expected,
+  next_call = next_call, next_token = next_token, stepped_at = stepped_at, doubled_at = of('doubled_at', 0), held_at = held_at, streak = streak,
+  asked_wait = asked_wait, second = second, sent = sent + #starts, sent_before = sent_before, busy_since = busy_since,
+}
+if ask.told == 0 and not state.expected then kept.expected = nil end
+for name, value in pairs(kept) do redis.call('HSET', KEYS[1], name, string.format('%.17g', value)) end
+for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ARGV[1]) end
+return {string.format('%d', now), tostring(expected), again, crowded and 1 or 0, unpack(starts)}

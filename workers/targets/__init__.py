@@ -1,0 +1,22 @@
+"""Agents under test that can be called, named in the workers' own configuration and only there.
+
+`load_targets` reads the file, a `Caller` calls one target, `call_paced` does so at the fleet's common pace.
+"""
+
+from workers.targets.answers import KINDS, Answer, Call, Failure, FailureKind
+from workers.targets.caller import Caller, call_paced, limits_of
+from workers.targets.config import NamedTarget, Target, load_targets
+
+__all__ = [
+    "KINDS",
+    "Answer",
+    "Call",
+    "Caller",
+    "Failure",
+    "FailureKind",
+    "NamedTarget",
+    "Target",
+    "call_paced",
+    "limits_of",
+    "load_targets",
+]

@@ -1,0 +1,100 @@
+"""What goes into a call of a target and what comes out: one Call in, one Answer or Failure out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import msgspec
+
+__all__ = ["KINDS", "Answer", "Call", "Failure", "FailureKind", "Quota", "RateLimits"]
+
+FailureKind = Literal["rate_limit", "quota", "timeout", "server", "auth", "refused", "bad_output"]
+"""Why a call has no answer: asked too often; the account is spent; no answer in time; the server or the way to it
+failed; the key is wrong; the target refuses this very request; the answer is not what the target's answers are."""
+
+KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One question to an agent: what a target's templates and prompts may name."""
+
+    prompt: str
+    agent: str = ""
+    case: str = ""
+    repeat: int = 0
+
+    def values(self) -> dict[str, Any]:
+        """By the names that placeholders use."""
+        return {"prompt": self.prompt, "agent": self.agent, "case": self.case, "repeat": self.repeat}
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """What a server tells of one of its limits; None where it does not. ``reset_seconds`` until it is whole again."""
+
+    limit: int | None = None
+    remaining: int | None = None
+    reset_seconds: float | None = None
+
+    @property
+    def spent(self) -> bool:
+        """Nothing remains."""
+        return self.remaining is not None and self.remaining <= 0
+
+
+class RateLimits(msgspec.Struct, frozen=True):
+    """The x-ratelimit headers of an answer."""
+
+    requests: Quota = Quota()
+    tokens: Quota = Quota()
+
+    @property
+    def spent(self) -> bool:
+        """The next call at this pace is one too many."""
+        return self.requests.spent or self.tokens.spent
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """``text`` as it came, and ``output``, the JSON in it (None for a target whose answers are text).
+
+    ``latency_seconds`` is from sending to the last byte; token counts are None where the target does not tell them.
+    """
+
+    text: str
+    output: Any = None
+    latency_seconds: float
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    finish_reason: str | None = None
+    limits: RateLimits = RateLimits()
+
+    @property
+    def tokens(self) -> int | None:
+        """Prompt and completion together; None where neither was told."""
+        return _sum(self.prompt_tokens, self.completion_tokens)
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """No answer, for a ``reason`` that a user can act on; ``text`` is what came all the same, such as bad output.
+
+    ``retry_after_seconds`` is what the server asked to wait. Tokens are there when a bad output was paid for.
+    """
+
+    kind: FailureKind
+    reason: str
+    text: str = ""
+    status: int | None = None
+    retry_after_seconds: float | None = None
+    latency_seconds: float = 0.0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    finish_reason: str | None = None
+    limits: RateLimits = RateLimits()
+
+    @property
+    def tokens(self) -> int | None:
+        """Prompt and completion together; None where neither was told."""
+        return _sum(self.prompt_tokens, self.completion_tokens)
+
+
+def _sum(prompt: int | None, completion: int | None) -> int | None:
+    return None if prompt is None and completion is None else (prompt or 0) + (completion or 0)

@@ -1,0 +1,178 @@
+"""Calling a target: one call within its time, its contract, and without a secret; and paced, tried again by policy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from evalcore.errors import ConfigError
+from workers.pacing import Pacer
+from workers.pool import Limits
+from workers.targets.answers import Answer, Call, Failure
+from workers.targets.config import CommandTarget, HttpTarget, NamedTarget, OpenAiTarget, PythonTarget, RetryRule, Target
+from workers.targets.extract import NoJson, extract
+
+__all__ = ["Caller", "call_paced", "limits_of"]
+
+_SECRET_AT_LEAST = 6
+"""A shorter value is not looked for in texts: it would be found everywhere."""
+
+
+class _Way(Protocol):
+    async def call(self, call: Call) -> Answer | Failure: ...
+
+    async def close(self) -> None: ...
+
+
+class Caller:
+    """One target, ready to be called; many calls at once inside one ``async with``.
+
+    Raises ConfigError when the environment lacks the key, or what the target names cannot be read or imported.
+    """
+
+    def __init__(self, named: NamedTarget, environment: Mapping[str, str] = os.environ) -> None:
+        self.named = named
+        key = _key(named, environment)
+        self._secrets = _secrets(named.target, key)
+        try:
+            self._way = _way(named, key, environment)
+        except ConfigError as error:
+            raise ConfigError(f"target {named.name}: {error}") from None
+
+    async def __aenter__(self) -> Caller:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self._way.close()
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """One call, once: an answer that keeps the target's contract, or why there is none. Never raises for a call."""
+        target, began = self.named.target, time.monotonic()
+        try:
+            async with asyncio.timeout(target.timeout_seconds):
+                result = await self._way.call(call)
+        except TimeoutError:
+            reason = f"no answer within {target.timeout_seconds:g} s (timeout_seconds)"
+            result = Failure(kind="timeout", reason=reason, latency_seconds=time.monotonic() - began)
+        except OSError as error:
+            result = Failure(kind="server", reason=f"cannot be started: {error.strerror or error}")
+        if isinstance(result, Answer) and target.output == "json":
+            result = _contracted(result)
+        return self._scrubbed(result)
+
+    def _scrubbed(self, result: Answer | Failure) -> Answer | Failure:
+        """Without the target's secrets, which a server may send back."""
+        if not any(secret in result.text or secret in getattr(result, "reason", "") for secret in self._secrets):
+            return result
+        text = self._scrub(result.text)
+        if isinstance(result, Failure):
+            return msgspec.structs.replace(result, text=text, reason=self._scrub(result.reason))
+        return _contracted(msgspec.structs.replace(result, text=text)) if result.output is not None else (
+            msgspec.structs.replace(result, text=text)
+        )  # fmt: skip
+
+    def _scrub(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def limits_of(named: NamedTarget) -> Limits:
+    """What the fleet's pool for the target is bounded by."""
+    target = named.target
+    return Limits(target.requests_per_minute, target.tokens_per_minute, target.max_concurrency, target.tokens_per_call)
+
+
+async def call_paced(caller: Caller, pacer: Pacer, call: Call) -> list[Answer | Failure]:
+    """A call through the fleet's pacing, tried again as the target's policy says; every attempt, the last one counts.
+
+    Raises BrokerUnreachable when the server that paces is lost.
+    """
+    attempts: list[Answer | Failure] = []
+    tried: dict[str, int] = {}
+    while True:
+        grant = await pacer.acquire()
+        result: Answer | Failure | None = None
+        try:
+            result = await caller.call(call)
+        finally:
+            failure = result if isinstance(result, Failure) else None
+            pacer.settle(
+                grant,
+                refused=failure is not None and failure.kind == "rate_limit",
+                served=result is not None and (failure is None or failure.kind in ("refused", "bad_output")),
+                retry_after_seconds=failure.retry_after_seconds if failure else None,
+                spent=result is not None and result.limits.spent,
+                tokens=result.tokens if result is not None else None,
+            )
+        attempts.append(result)
+        if not isinstance(result, Failure):
+            return attempts
+        rule, before = caller.named.target.rule(result.kind), tried.get(result.kind, 0)
+        if before >= rule.times:
+            return attempts
+        tried[result.kind] = before + 1
+        await asyncio.sleep(_wait(rule, before, result.retry_after_seconds))
+
+
+def _wait(rule: RetryRule, before: int, told: float | None) -> float:
+    """Seconds: as the server said, else as the policy says, and up to a tenth more so that not all come at once."""
+    wait = rule.wait_seconds * rule.factor**before if told is None else told
+    return wait * (1 + random.random() / 10)  # noqa: S311 - no secret
+
+
+def _contracted(answer: Answer) -> Answer | Failure:
+    try:
+        return msgspec.structs.replace(answer, output=extract(answer.text))
+    except NoJson as error:
+        told: dict[str, Any] = {name: getattr(answer, name) for name in _SHARED}
+        cut = " (cut off: finish_reason length)" if answer.finish_reason == "length" else ""
+        return Failure(kind="bad_output", reason=f"{error}{cut}", **told)
+
+
+_SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "finish_reason", "limits")
+
+
+def _secrets(target: Target, key: str | None) -> list[str]:
+    """Texts that must not come back, the longest first: the key, header values, and what a URL has beside its path."""
+    found = [key or ""]
+    if isinstance(target, HttpTarget | OpenAiTarget):
+        url = urlsplit(target.url if isinstance(target, HttpTarget) else target.base_url)
+        found += [*target.headers.values(), url.password or "", *(value for _, value in parse_qsl(url.query))]
+    return sorted({text for text in found if len(text) >= _SECRET_AT_LEAST}, key=len, reverse=True)
+
+
+def _key(named: NamedTarget, environment: Mapping[str, str]) -> str | None:
+    name = named.target.api_key_env
+    if name is None:
+        return None
+    key = environment.get(name, "").strip()
+    if not key:
+        raise ConfigError(f"target {named.name}: the environment has no {name}, which api_key_env names")
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(f"target {named.name}: what {name} holds cannot be a key: it has other than ASCII characters")
+    return key
+
+
+def _way(named: NamedTarget, key: str | None, environment: Mapping[str, str]) -> _Way:
+    target = named.target
+    if isinstance(target, CommandTarget | PythonTarget):
+        from workers.targets.programs import Command, Function
+
+        return Function(target) if isinstance(target, PythonTarget) else Command(target, named.folder, environment)
+    from workers.targets.endpoints import ChatEndpoint, HttpEndpoint  # httpx takes a while to import
+
+    if isinstance(target, OpenAiTarget):
+        return ChatEndpoint(target, named.folder, key)
+    assert isinstance(target, HttpTarget)
+    return HttpEndpoint(target, key)

@@ -1,0 +1,162 @@
+"""The two kinds of targets that are reached over HTTP: any endpoint by template and path, and chat completions."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore.errors import ConfigError
+from evalcore.params import MAX_FILE_CHARACTERS
+from workers.targets.answers import Answer, Call, Failure
+from workers.targets.config import HttpTarget, OpenAiTarget, usable_name
+from workers.targets.headers import rate_limits
+from workers.targets.template import Missing, fill, find, parse_path
+from workers.targets.web import Reply, Web
+
+__all__ = ["ChatEndpoint", "HttpEndpoint"]
+
+
+class HttpEndpoint:
+    """A target of kind http."""
+
+    def __init__(self, target: HttpTarget, key: str | None) -> None:
+        self._target = target
+        self._web = Web(target.url, _headers(target.headers, target.api_key_header, key), target.max_bytes)
+        self._answer = parse_path(target.answer)
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._web.close()
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """Post the filled template; the answer is what stands at the path."""
+        reply = await self._web.post(fill(self._target.body, call.values()))
+        if isinstance(reply, Failure):
+            return reply
+        try:
+            found = find(reply.value, self._answer)
+        except Missing as error:
+            return _bad(reply, str(error), reply.text)
+        return Answer(
+            text=found if isinstance(found, str) else msgspec.json.encode(found).decode(),
+            latency_seconds=reply.seconds,
+            prompt_tokens=_whole(_optional(reply, self._target.prompt_tokens)),
+            completion_tokens=_whole(_optional(reply, self._target.completion_tokens)),
+            finish_reason=_text(_optional(reply, self._target.finish_reason)),
+            limits=rate_limits(reply.headers),
+        )
+
+
+class ChatEndpoint:
+    """A target of kind openai."""
+
+    def __init__(self, target: OpenAiTarget, folder: Path, key: str | None) -> None:
+        url = target.base_url.rstrip("/") + "/chat/completions"
+        self._target = target
+        self._web = Web(url, _headers(target.headers, "Authorization", key), target.max_bytes)
+        self._folder = folder
+        self._system = cache(self._read_system)
+        self._fixed = {"model": target.model, **target.options, **self._response_format()}
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._web.close()
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """One completion, its first choice."""
+        try:
+            system = self._system(call.agent if "{agent}" in (self._target.system_prompt or "") else "")
+        except ConfigError as error:
+            return Failure(kind="refused", reason=str(error))
+        messages = [{"role": "system", "content": fill(system, call.values())}] if system else []
+        reply = await self._web.post({**self._fixed, "messages": [*messages, {"role": "user", "content": call.prompt}]})
+        return reply if isinstance(reply, Failure) else self._read(reply)
+
+    def _read(self, reply: Reply) -> Answer | Failure:
+        try:
+            choice = find(reply.value, ("choices", 0))
+            message = find(choice, ("message",))
+        except Missing as error:
+            return _bad(reply, f"not a chat completion: {error}", reply.text)
+        prompt, completion = (
+            _whole(_at(reply.value, ("usage", f"{part}_tokens"))) for part in ("prompt", "completion")
+        )
+        reason, refusal = _text(_at(choice, ("finish_reason",))), _text(_at(message, ("refusal",)))
+        content = _at(message, ("content",))
+        fault: dict[str, Any] = {}
+        if refusal or reason == "content_filter":
+            fault = {"kind": "refused", "reason": f"the model refuses: {(refusal or 'content filter')[:200]}"}
+        elif not isinstance(content, str):
+            fault = {"kind": "bad_output", "reason": "the completion has no text in message.content"}
+        told: dict[str, Any] = {
+            "latency_seconds": reply.seconds,
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "finish_reason": reason,
+            "limits": rate_limits(reply.headers),
+        }
+        if fault:
+            return Failure(text=content if isinstance(content, str) else reply.text, **fault, **told)
+        return Answer(text=str(content), **told)
+
+    def _response_format(self) -> dict[str, Any]:
+        if self._target.json_schema:
+            schema = msgspec.json.decode(_file(self._folder, self._target.json_schema).encode())
+            return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}
+        return {"response_format": {"type": "json_object"}} if self._target.json_mode else {}
+
+    def _read_system(self, agent: str) -> str:
+        """The system prompt for an agent; read once. Raises ConfigError."""
+        name = self._target.system_prompt
+        if name is None:
+            return ""
+        if "{agent}" in name and not usable_name(agent):
+            raise ConfigError(f"system_prompt: {agent[:64]!r} cannot be an agent's name in a file name")
+        return _file(self._folder, name.replace("{agent}", agent))
+
+
+def _file(folder: Path, name: str) -> str:
+    """A file of the targets file's folder; a link out of it does not lead there. Raises ConfigError."""
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder):
+        raise ConfigError(f"{name}: not in the targets file's folder")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+    if len(text) > MAX_FILE_CHARACTERS:
+        raise ConfigError(f"{name}: longer than {MAX_FILE_CHARACTERS >> 20} MiB")
+    return text
+
+
+def _headers(given: dict[str, str], name: str, key: str | None) -> dict[str, str]:
+    if key is None:
+        return given
+    return {**given, name: f"Bearer {key}" if name.lower() == "authorization" else key}
+
+
+def _bad(reply: Reply, reason: str, text: str) -> Failure:
+    return Failure(kind="bad_output", reason=reason, text=text, latency_seconds=reply.seconds,
+                   limits=rate_limits(reply.headers))  # fmt: skip
+
+
+def _optional(reply: Reply, path: str | None) -> Any:
+    return None if path is None else _at(reply.value, parse_path(path))
+
+
+def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
+    try:
+        return find(value, steps)
+    except Missing:
+        return None
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,55 @@
+"""The contract of an answer: pure JSON, JSON fenced in text, or a fault that leaves the text as it came."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from evalcore.records.objects import deeper_than
+
+__all__ = ["NoJson", "extract"]
+
+_FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+_MAX_DEPTH = 200
+
+
+class NoJson(ValueError):
+    """The text holds no JSON, or more than one; the message says which."""
+
+
+def extract(text: str) -> Any:
+    """The JSON that ``text`` is, or the one JSON block fenced in it. Raises NoJson.
+
+    A bare value in prose is not looked for: which brace begins the answer would be a guess.
+    """
+    stripped = text.strip()
+    if not stripped:
+        raise NoJson("the answer is empty")
+    try:
+        return _decode(stripped)
+    except NoJson as error:
+        fault = error
+    found: list[Any] = []
+    for kind, block in _FENCE.findall(text):
+        if kind.lower() in ("", "json", "jsonc", "json5"):
+            try:
+                found.append(_decode(block))
+            except NoJson as error:
+                fault = NoJson(f"in the fenced block: {error}")
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NoJson(f"{len(found)} fenced JSON blocks, where one answer is wanted")
+    raise fault
+
+
+def _decode(text: str) -> Any:
+    data = text.encode(errors="surrogatepass")
+    if deeper_than(_MAX_DEPTH, data):
+        raise NoJson(f"nested deeper than {_MAX_DEPTH} levels")
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NoJson(f"not JSON: {str(error).removeprefix('JSON is malformed: ')}") from None

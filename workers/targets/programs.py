@@ -1,0 +1,167 @@
+"""The two kinds of targets that run on this machine: a program, and a Python function."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore.errors import ConfigError
+from workers.targets.answers import Answer, Call, Failure
+from workers.targets.config import CommandTarget, PythonTarget
+
+__all__ = ["CallFailed", "Command", "Function"]
+
+_ALWAYS = ("PATH", "HOME", "LANG", "TMPDIR")
+_SHOWN = 200
+_LIMITED = 'ulimit -v "$0" && exec "$@"'
+_THREADS = 64
+
+
+class Command:
+    """A target of kind command: a process, in a group of its own, for each call."""
+
+    def __init__(self, target: CommandTarget, folder: Path, environment: Mapping[str, str]) -> None:
+        names = (*_ALWAYS, *target.env, *((target.api_key_env,) if target.api_key_env else ()))
+        self._target = target
+        self._folder = folder
+        self._environment = {name: environment[name] for name in names if name in environment}
+
+    async def close(self) -> None:
+        """Nothing is kept between calls."""
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """Run the program; cancelled (as a call that takes too long is), its whole group is killed."""
+        began = time.monotonic()
+        limited = ("/bin/sh", "-c", _LIMITED, str(self._target.max_megabytes << 10), *self._target.argv)
+        process = await asyncio.create_subprocess_exec(
+            *limited,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=self._folder,
+            env=self._environment,
+            start_new_session=True,
+        )
+        try:
+            _, out, err = await asyncio.gather(
+                _feed(process.stdin, msgspec.json.encode(call.values())),
+                _all_of(process.stdout, self._target.max_bytes),
+                _end_of(process.stderr),
+            )
+            await process.wait()
+        except _TooLong as error:
+            reason = f"the output is longer than max_bytes, {self._target.max_bytes}"
+            return Failure(kind="bad_output", reason=reason, text=str(error), latency_seconds=time.monotonic() - began)
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await asyncio.shield(process.wait())
+        seconds, text = time.monotonic() - began, out.decode(errors="replace")
+        if process.returncode != 0:
+            said = " ".join(err.decode(errors="replace").split())[-_SHOWN:]
+            reason = f"the program {_ended(process.returncode or 0)}" + (f": {said}" if said else "")
+            return Failure(kind="server", reason=reason, text=text, latency_seconds=seconds)
+        return Answer(text=text, latency_seconds=seconds)
+
+
+async def _feed(stream: asyncio.StreamWriter | None, data: bytes) -> None:
+    """All of ``data``; a program need not read it."""
+    assert stream is not None
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stream.write(data)
+        await stream.drain()
+    stream.close()
+
+
+class _TooLong(Exception):
+    """The output is longer than it may be; the message is how it begins."""
+
+
+async def _all_of(stream: asyncio.StreamReader | None, most: int) -> bytes:
+    """All that a stream gives. Raises _TooLong."""
+    assert stream is not None
+    data = bytearray()
+    while piece := await stream.read(1 << 16):
+        data += piece
+        if len(data) > most:
+            raise _TooLong(data[:_SHOWN].decode(errors="replace"))
+    return bytes(data)
+
+
+async def _end_of(stream: asyncio.StreamReader | None) -> bytes:
+    """The last characters of a stream of any length."""
+    assert stream is not None
+    data = b""
+    while piece := await stream.read(1 << 16):
+        data = (data + piece)[-4 * _SHOWN :]
+    return data
+
+
+def _ended(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+class CallFailed(Exception):
+    """What a Python target raises to tell the kind of a failure itself."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+class Function:
+    """A target of kind python. Raises ConfigError when the function cannot be imported.
+
+    A sync function runs in a thread, which nothing can end: a call that takes too long is given up, and its thread goes
+    on until the function returns.
+    """
+
+    def __init__(self, target: PythonTarget) -> None:
+        self._function = _imported(target.function)
+        self._threads = ThreadPoolExecutor(target.max_concurrency or _THREADS, thread_name_prefix="evalq-call")
+
+    async def close(self) -> None:
+        """Wait for no thread."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """What the function returns: text as it is, anything else as JSON."""
+        began = time.monotonic()
+        try:
+            if inspect.iscoroutinefunction(self._function):
+                value = await self._function(call.values())
+            else:
+                loop = asyncio.get_running_loop()
+                value = await loop.run_in_executor(self._threads, self._function, call.values())
+            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        except CallFailed as error:
+            return error.failure
+        except Exception as error:  # whatever a user's function raises is a failed call
+            reason = f"{type(error).__name__}: {error}"[:_SHOWN]
+            return Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
+        return Answer(text=text, latency_seconds=time.monotonic() - began)
+
+
+def _imported(path: str) -> Callable[[dict[str, Any]], Any]:
+    module, _, name = path.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # what an import of a user's module raises is the user's to see
+        raise ConfigError(f"function: {path} cannot be imported: {type(error).__name__}: {error}") from None
+    if not callable(found):
+        raise ConfigError(f"function: {path} is no function")
+    function: Callable[[dict[str, Any]], Any] = found
+    return function

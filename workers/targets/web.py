@@ -1,0 +1,143 @@
+"""Calls over HTTP: one request, its reply read within bounds, and every way it can fail given its kind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from workers.targets.answers import Failure, FailureKind
+from workers.targets.headers import rate_limits, retry_after
+
+__all__ = ["Reply", "Web"]
+
+_SHOWN = 200
+_QUOTA_WORDS = ("insufficient_quota", "billing", "quota_exceeded", "exceeded your current quota")
+_BY_STATUS: dict[int, tuple[FailureKind, str]] = {
+    401: ("auth", "the server does not accept the key: see api_key_env"),
+    402: ("quota", "the account is spent"),
+    403: ("auth", "the key may not do this: see api_key_env"),
+    404: ("refused", "not found: see the URL and the model's name"),
+    408: ("timeout", "the server gave up waiting"),
+    429: ("rate_limit", "asked too often"),
+}
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A reply of status 2xx that is JSON: ``value``, its text, and what its headers tell."""
+
+    value: Any
+    text: str
+    headers: Mapping[str, str]
+    seconds: float
+
+
+class Web:
+    """A client of one endpoint; inside ``async with`` it keeps its connections."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], max_bytes: int) -> None:
+        local = _is_loopback(urlsplit(url).hostname or "")
+        self._url = url
+        self._max_bytes = max_bytes
+        self._client = httpx.AsyncClient(
+            headers={"user-agent": "evalq", **headers},
+            timeout=None,  # noqa: S113 - the whole call has its limit, in the caller
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=4.0),
+            follow_redirects=False,  # it would carry the key elsewhere
+            trust_env=not local,  # a proxy of the environment is for other machines
+        )
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._client.aclose()
+
+    async def post(self, body: Any) -> Reply | Failure:
+        """Send ``body`` as JSON; the reply, or what went wrong."""
+        began = time.monotonic()
+        content = msgspec.json.encode(body)
+        try:
+            async with self._client.stream(
+                "POST", self._url, content=content, headers={"content-type": "application/json"}
+            ) as response:
+                data = await self._read(response)
+        except httpx.TimeoutException:
+            return Failure(kind="timeout", reason="no answer in time")
+        except httpx.ConnectError as error:
+            return Failure(kind="server", reason=f"cannot connect: {_cause(error)}")
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            return Failure(kind="server", reason=f"the connection was cut: {type(error).__name__}")
+        except httpx.InvalidURL:
+            return Failure(kind="refused", reason="the URL is not one")
+        seconds = time.monotonic() - began
+        limits, status = rate_limits(response.headers), response.status_code
+        text = data.decode(errors="replace")
+        if not response.is_success:
+            kind, reason = _judged(status, text)
+            wait = retry_after(response.headers)
+            return Failure(
+                kind=kind, reason=reason, text=text, status=status, retry_after_seconds=wait,
+                latency_seconds=seconds, limits=limits,
+            )  # fmt: skip
+        if len(data) > self._max_bytes:
+            return Failure(kind="bad_output", reason=f"the reply is longer than max_bytes, {self._max_bytes}",
+                           text=text[:_SHOWN], status=status, latency_seconds=seconds, limits=limits)  # fmt: skip
+        try:
+            return Reply(msgspec.json.decode(data), text, response.headers, seconds)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return Failure(kind="bad_output", reason="the reply is not JSON", text=text, status=status,
+                           latency_seconds=seconds, limits=limits)  # fmt: skip
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        data = bytearray()
+        async for piece in response.aiter_bytes():
+            data += piece
+            if len(data) > self._max_bytes:
+                break
+        return bytes(data)
+
+
+def _judged(status: int, text: str) -> tuple[FailureKind, str]:
+    """What a status other than 2xx means, with the server's own words."""
+    said = _message(text)
+    told = f": {said}" if said else ""
+    if status == 429 and any(word in text.lower() for word in _QUOTA_WORDS):
+        return "quota", f"HTTP 429: the account's quota is spent{told}"
+    if status in _BY_STATUS:
+        kind, meaning = _BY_STATUS[status]
+        return kind, f"HTTP {status}: {meaning}{told}"
+    if status >= 500:
+        return "server", f"HTTP {status}: the server failed{told}"
+    if 300 <= status < 400:
+        return "refused", f"HTTP {status}: the server sends elsewhere; give the final URL"
+    return "refused", f"HTTP {status}: the server refuses this request{told}"
+
+
+def _message(text: str) -> str:
+    """The message in an error's body, in the forms that are common; else how the body begins."""
+    try:
+        value = msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return " ".join(text[:_SHOWN].split())
+    for key in ("error", "message", "detail"):
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+    return " ".join(value.split())[:_SHOWN] if isinstance(value, str) else ""
+
+
+def _cause(error: BaseException) -> str:
+    """The system's own words at the root of an error."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__ or error
+    return str(error) or type(error).__name__
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
