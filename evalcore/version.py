@@ -14,18 +14,19 @@ __all__ = ["__version__", "code_version"]
 __version__ = version("evalq")
 
 _PACKAGES = ("evalcore", "workers")
+_KINDS = (".py", ".lua", ".yaml", ".json", ".md")
 
 
 @cache
 def code_version() -> str:
-    """Twelve hexadecimal digits over the source of the evaluation code and the versions of plug-in packages.
+    """Twelve hexadecimal digits over evaluation code, scripts and data, and the versions of plug-in packages.
 
     Part of every queue's name: a worker of other code never sees the message.
     """
     whole = hashlib.sha256()
     top = Path(__file__).parent.parent
     for package in _PACKAGES:
-        for path in sorted((top / package).rglob("*.py")):
+        for path in sorted(path for path in (top / package).rglob("*") if path.suffix in _KINDS):
             whole.update(path.relative_to(top).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     for point in entries().values():
         dist = point.dist
