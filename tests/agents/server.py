@@ -32,10 +32,12 @@ class Agent:
         self.calls: Counter[str] = Counter()
         self._window: deque[float] = deque()
         self.keep_requests = True
+        self.connections = 0
         self.at_once = self.busiest = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, kept open between requests."""
+        self.connections += 1
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 lines = head.decode("latin-1").split("\r\n")

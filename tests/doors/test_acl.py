@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ import redis
 from producer.embedded import server_program
 from tests.doors.intruder import QUEUE
 from tests.integration.harness import EVALQ, Server, clean_environment, evalq, info, same_answer, wait_until
+from workers.pacing import Pacer
+from workers.pool import Limits
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "redis"
 ROLES = ("producer", "worker", "exporter")
@@ -162,3 +165,17 @@ def test_the_recommended_settings_are_taken(tmp_path: Path) -> None:
         assert server.client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
     finally:
         server.kill()
+
+
+@pytest.mark.parametrize("role", ["worker", "producer"])
+def test_calls_are_paced_by_either_role(guarded: GuardedServer, role: str) -> None:
+    """The exchange of live calls needs no right that workers and producers do not have."""
+
+    async def call() -> None:
+        async with Pacer(guarded.as_user(role), "t", Limits(max_concurrency=1), patience_seconds=0.1) as pacer:
+            pacer.settle(await pacer.acquire())
+            pacer.settle(await pacer.acquire())
+
+    guarded.client.acl_log_reset()
+    asyncio.run(call())
+    assert guarded.client.acl_log() == []

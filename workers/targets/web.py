@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +20,8 @@ from workers.targets.headers import rate_limits, retry_after
 __all__ = ["Reply", "Web"]
 
 _SHOWN = 200
+_KEEP_SECONDS = 4.0
+"""An idle connection is not used again after so long: servers close theirs after five seconds, or later."""
 _QUOTA_WORDS = ("insufficient_quota", "billing", "quota_exceeded", "exceeded your current quota")
 _BY_STATUS: dict[int, tuple[FailureKind, str]] = {
     401: ("auth", "the server does not accept the key: see api_key_env"),
@@ -38,33 +43,55 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Web:
-    """A client of one endpoint; inside ``async with`` it keeps its connections."""
+    """A client of one endpoint; until closed it keeps its connections.
+
+    Each call in flight has a client, and so a pool of connections, of its own: a shared pool looks at every connection
+    for every call, which with a hundred in flight takes several times as long as all the rest of a call.
+    """
 
     def __init__(self, url: str, headers: Mapping[str, str], max_bytes: int) -> None:
-        local = _is_loopback(urlsplit(url).hostname or "")
         self._url = url
+        self._headers = {"user-agent": "evalq", "content-type": "application/json", **headers}
         self._max_bytes = max_bytes
-        self._client = httpx.AsyncClient(
-            headers={"user-agent": "evalq", **headers},
-            timeout=None,  # noqa: S113 - the whole call has its limit, in the caller
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=4.0),
-            follow_redirects=False,  # it would carry the key elsewhere
-            trust_env=not local,  # a proxy of the environment is for other machines
-        )
+        self._trust = ssl_context() if url.lower().startswith("https:") else False
+        self._local = _is_loopback(urlsplit(url).hostname or "")
+        self._idle: list[httpx.AsyncClient] = []
+        self._clients: list[httpx.AsyncClient] = []
 
     async def close(self) -> None:
         """Let go of all connections."""
-        await self._client.aclose()
+        for client in self._clients:
+            await client.aclose()
+
+    @contextlib.contextmanager
+    def _client(self) -> Iterator[httpx.AsyncClient]:
+        """A client that no other call uses: the one used last, whose connection is the likeliest to be alive."""
+        client = self._idle.pop() if self._idle else self._made()
+        try:
+            yield client
+        finally:
+            self._idle.append(client)
+
+    def _made(self) -> httpx.AsyncClient:
+        client = httpx.AsyncClient(
+            headers=self._headers,
+            verify=self._trust,
+            timeout=None,  # noqa: S113 - the whole call has its limit, in the caller
+            limits=httpx.Limits(keepalive_expiry=_KEEP_SECONDS),
+            follow_redirects=False,  # it would carry the key elsewhere
+            trust_env=not self._local,  # a proxy of the environment is for other machines
+        )
+        self._clients.append(client)
+        return client
 
     async def post(self, body: Any) -> Reply | Failure:
         """Send ``body`` as JSON; the reply, or what went wrong."""
         began = time.monotonic()
         content = msgspec.json.encode(body)
         try:
-            async with self._client.stream(
-                "POST", self._url, content=content, headers={"content-type": "application/json"}
-            ) as response:
-                data = await self._read(response)
+            with self._client() as client:
+                async with client.stream("POST", self._url, content=content) as response:
+                    data = await self._read(response)
         except httpx.TimeoutException:
             return Failure(kind="timeout", reason="no answer in time")
         except httpx.ConnectError as error:
@@ -99,6 +126,12 @@ class Web:
             if len(data) > self._max_bytes:
                 break
         return bytes(data)
+
+
+@cache
+def ssl_context() -> ssl.SSLContext:
+    """What certificates are held against; made once, since reading the bundle takes a while."""
+    return httpx.create_ssl_context()
 
 
 def _judged(status: int, text: str) -> tuple[FailureKind, str]:

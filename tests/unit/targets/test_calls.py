@@ -124,6 +124,25 @@ def test_every_failure_has_its_kind(
         assert order["content"] is None or result.text == order["content"]
 
 
+def test_connections_are_kept(tmp_path: Path) -> None:
+    """Calls one after the other use one connection; so many at once, so many."""
+    with running_agent() as (agent, url):
+        results = _ask(tmp_path, _chat(url), *[Call("again")] * 20)
+        assert all(isinstance(result, Answer) for result in results)
+        assert agent.connections == 1
+        agent.latency = 0.05
+        named = load_targets(tmp_path / "targets.yaml")["t"]
+
+        async def at_once() -> None:
+            async with Caller(named, {"KEY": SECRET}) as caller:
+                for _ in range(3):
+                    await asyncio.gather(*(caller.call(Call("at once")) for _ in range(8)))
+
+        asyncio.run(at_once())
+        assert agent.busiest == 8
+        assert agent.connections <= 1 + 8
+
+
 def test_nobody_there(tmp_path: Path) -> None:
     """A refused connection is the server's failure, with the system's words."""
     (result,) = _ask(tmp_path, _chat(f"http://127.0.0.1:{free_port()}/v1"), Call("x"))

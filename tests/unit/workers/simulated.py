@@ -32,7 +32,8 @@ class Holder:
 class World:
     """``limit(t)`` calls a second are served (a bucket of ``burst`` seconds), each after ``latency`` seconds.
 
-    All times in seconds from 0; ``seed`` draws the jitter. Afterwards ``sent`` and ``refused`` hold times.
+    With ``warns`` a reply tells when nothing remains. All times in seconds from 0; ``seed`` draws the jitter.
+    Afterwards ``sent``, ``served`` and ``refused`` hold times.
     """
 
     def __init__(
@@ -47,13 +48,14 @@ class World:
         burst: float = 0.1,
         tokens: Callable[[random.Random], int] | None = None,
         retry_after: float = -1.0,
+        warns: bool = False,
         seed: int = 0,
     ) -> None:
         client.flushall()
         self._client = client
         self._script = client.register_script(script(CLOCK))
         self._limits, self._limit, self._latency, self._burst = limits, limit, latency, burst
-        self._tokens, self._retry_after = tokens, retry_after
+        self._tokens, self._retry_after, self._warns = tokens, retry_after, warns
         self._random = random.Random(seed)
         self.holders = [Holder(f"holder{n}", most) for n in range(holders)]
         self.now = 0.0
@@ -135,10 +137,11 @@ class World:
         self._filled_at = self.now
         good = self._bucket >= 1
         self._bucket -= good
+        spent = good and self._warns and self._bucket < 1
         latency = self._latency * self._random.uniform(0.8, 1.2)
-        self._at(self.now + latency, partial(self._answered, holder, granted, expected, good))
+        self._at(self.now + latency, partial(self._answered, holder, granted, expected, good, spent))
 
-    def _answered(self, holder: Holder, granted: int, expected: float, good: bool) -> None:
+    def _answered(self, holder: Holder, granted: int, expected: float, good: bool, spent: bool) -> None:
         self.at_once -= 1
         if holder.dead:
             return
@@ -149,7 +152,9 @@ class World:
             holder.served_at = max(holder.served_at, granted)
         if not good:
             holder.refusals.append((granted, self._retry_after))
-        elif self._tokens is not None:
+        elif spent:
+            holder.refusals.append((granted, -2.0))
+        if good and self._tokens is not None:
             tokens = self._tokens(self._random)
             self.spent_tokens.append((self.now, tokens))
             holder.told, holder.tokens = holder.told + 1, holder.tokens + tokens

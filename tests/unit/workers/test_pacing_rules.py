@@ -92,6 +92,23 @@ def test_the_pool_waits_only_when_a_whole_window_was_refused(server: Server) -> 
     assert half.rate(4, 22) >= 4, "Retry-After of single calls does not stop the pool"
 
 
+def test_a_reply_that_says_nothing_remains_is_a_step_back(server: Server) -> None:
+    """Without any refusal: the rate that spent all is stepped back from once, and the pool does not wait."""
+    world = World(server.client, Limits(requests_per_minute=6000), _always(0), holders=1, most=1, warns=True)
+    world.run(0.02)
+    while not world.state().get("stepped_at"):
+        world.run(world.now + 0.01)
+        assert world.now < 1
+    assert (len(world.served), len(world.refused)) == (1, 0)
+    after = world.state()
+    assert after["rate"] <= 0.8 * 100
+    assert (after["streak"], after["held_at"]) == (0, 0)
+    steady = World(server.client, Limits(), _always(50), latency=0.1, burst=0.5, warns=True, seed=2)
+    steady.run(60)
+    assert steady.rate(10, 60) >= 45
+    assert steady.refused_share(10, 60) < 0.005
+
+
 def test_a_dead_holder_gives_its_calls_back(server: Server) -> None:
     """Slots of a process that died are free again when its lease ends, and not before."""
     world = World(server.client, Limits(max_concurrency=10), _always(1e9), holders=2, most=10, latency=0.5)
