@@ -1,6 +1,8 @@
 -- Give back the leases of a worker that ends in good order: nothing died, so nothing is counted. ARGV: ttl, worker
 local released = 0
-for _, seq in ipairs(redis.call('HKEYS', KEYS[6])) do
+local leases = redis.call('HGETALL', KEYS[6])
+for i = 1, #leases, 2 do
+  local seq = leases[i]
   if lease_of(seq).worker == ARGV[2] then
     released = released + redis.call('HDEL', KEYS[6], seq)
     redis.call('HDEL', KEYS[7], 'trying ' .. seq)
