@@ -106,10 +106,15 @@ class RunFolder:
             raise WireError(f"{self.path / 'run.json'} is damaged: {error}") from error
         return info
 
+    @property
+    def reported(self) -> bool:
+        """Whether the run has had a report."""
+        return (self.path / "report.json").is_file()
+
     def report(self) -> dict[str, Json]:
         """report.json. Raises UsageError when the run has none (yet)."""
         path = self.path / "report.json"
-        if not path.is_file():
+        if not self.reported:
             raise UsageError(f"{self.path}: this run has no report (it is {self.info().get('state', 'unknown')})")
         try:
             report: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)

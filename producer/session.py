@@ -51,7 +51,7 @@ def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
     """Drive a job to its report and write all of its files. Returns the report.
 
     Raises what driving raises, and StorageError when the folder cannot be written. Faulty input leaves no folder
-    behind; anything else leaves one that can be resumed.
+    behind (but that of an earlier report); anything else leaves one that can be resumed.
     """
     try:
         with job.folder.driving() as mine:
@@ -74,8 +74,9 @@ def _carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
         reporter.detail(_told(standing, seconds))
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
     except (InputError, NothingEvaluated):
-        collector.close()
-        job.folder.discard()
+        _leave(job, collector, "stopped")
+        if not job.folder.reported:  # a retry that fails leaves the report that there is
+            job.folder.discard()
         raise
     except (KeyboardInterrupt, Paused) as error:
         _leave(job, collector, "paused" if isinstance(error, Paused) else "interrupted")

@@ -120,6 +120,23 @@ def test_a_retry_needs_no_ledger_that_remembers(server: Server, fleet: Fleet, tm
     same_answer(calm, tmp_path / "run")
 
 
+def test_a_retry_over_another_input_leaves_the_report_that_there_is(
+    server: Server, fleet: Fleet, tmp_path: Path
+) -> None:
+    """Exit 2 with the place, and the run's report can still be shown."""
+    _write(tmp_path / "in.jsonl", {7: "kill"}, records=50)
+    fleet.add(1)
+    args = ("hazards", "in.jsonl", "--broker", server.url, "--chunk-size", "10", "--out", "run")
+    assert _evalq(*args, cwd=tmp_path).returncode == 3
+    before = (tmp_path / "run" / "report.json").read_bytes()
+    _write(tmp_path / "in.jsonl", {8: "kill"}, records=50)
+    again = _evalq("retry", "run", "--errors", "--inline", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "in.jsonl:1: not the bytes that were planned" in again.stderr
+    assert (tmp_path / "run" / "report.json").read_bytes() == before
+    assert _evalq("report", "run", cwd=tmp_path).returncode == 0
+
+
 def test_a_bug_is_not_blamed_on_a_record(server: Server, fleet: Fleet, tmp_path: Path) -> None:
     """An exception ends the run with exit 3, the chunk's place and the exception's."""
     _write(tmp_path / "in.jsonl", {3: "raise"})
