@@ -11,6 +11,7 @@ import pytest
 from evalcore.errors import ConfigError, InputError, UsageError
 from evalcore.evaluator import Request
 from evalcore.evaluators.cooperation import MetricsResult, evaluator
+from evalcore.evaluators.cooperation.metrics import pretty_json
 from evalcore.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, run
 from tests.unit.cooperation.test_metrics import SAMPLE
@@ -69,8 +70,7 @@ def test_cooperation_report_writes_both_files_beside_the_metrics(experiment: Pat
     said = COMMAND.call({"config": str(experiment / "config.yaml"), "metrics": None, "summary": None, "report": None})
     out = experiment / "out"
     assert sorted(path.name for path in out.iterdir()) == ["SUMMARY.md", "metrics.json", "report.json"]
-    assert str(out / "SUMMARY.md") in said
-    assert str(out / "report.json") in said
+    assert said == f"wrote {out / 'SUMMARY.md'} and {out / 'report.json'} from {out / 'metrics.json'}"
     summary = (out / "SUMMARY.md").read_text(encoding="utf-8")
     assert summary.startswith("# Cooperation metrics: vow\n")
     assert "| Cooperation rate | 0.4375 |" in summary
@@ -81,6 +81,9 @@ def test_cooperation_report_writes_both_files_beside_the_metrics(experiment: Pat
     assert tables["metrics"]["average_contribution"] == 2.95
     assert [row["agent"] for row in tables["agents"]] == ["joon", "mina", "sora"]
     assert tables["agents"][2]["contribution"] == 2.75
+    assert tables["agents"][1]["messages"] == 5
+    columns = {"agent", "messages", "message_share", "contribution", "contribution_share"}
+    assert all(set(row) == columns for row in tables["agents"])
     assert sum(row["message_share"] for row in tables["agents"]) == pytest.approx(1)
     assert tables["metadata"]["total_turns"] == 6
 
@@ -132,3 +135,8 @@ def test_a_metrics_result_reads_back_from_its_own_dict() -> None:
     (line,) = run(SAMPLE.read_bytes()).records()
     fields = {key: line[key] for key in MetricsResult.__dataclass_fields__}
     assert MetricsResult(**fields).to_dict() == fields
+
+
+def test_pretty_json_keeps_what_utf_8_cannot_carry_escaped() -> None:
+    """One form: sorted, indented, letters as they are, and half a pair of surrogates as its escape."""
+    assert pretty_json({"b": "말", "a": "\ud800"}) == '{\n  "a": "\\ud800",\n  "b": "말"\n}\n'

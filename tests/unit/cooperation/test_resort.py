@@ -57,6 +57,19 @@ def test_rows_of_one_agent_and_turn_keep_their_order() -> None:
     assert got["contributions"] == {"a": 30 * 8.0}
 
 
+@pytest.mark.parametrize("missing", [[1], [2, 3], [100], [1, 57, 100], list(range(20, 60))])
+def test_lines_whose_events_could_not_be_had_are_left_out_again(missing: list[int], tmp_path: Path) -> None:
+    """Wherever they stand, in whichever block of the second reading: the numbers are those of the other lines."""
+    log = shuffled_log(100)
+    rest = [row for line, row in enumerate(log, 1) if line not in missing]
+    state = state_of(rest)
+    state.missing = missing
+    found = resorted(state, Rules(), lambda: io.BytesIO(as_jsonl(log)), tmp_path, TINY)
+    expected = sort(rest, as_jsonl(rest), tmp_path)
+    expected.missing = missing
+    assert found.to_wire() == expected.to_wire()
+
+
 def test_files_that_are_merged_make_room(tmp_path: Path) -> None:
     """Of a group only the merged file is left, so the disk holds the rows about once."""
     paths = [tmp_path / f"run-{number}.jsonl" for number in range(7)]
