@@ -22,8 +22,11 @@ _INTRODUCTION = """\
 and runs the unit tests of that evaluator that execute the changed line. A change that no test notices is alive; its
 contract tests are tried as well where `--tests` is not given. `tests/mutation/mutants.py` has what is changed, the
 docstring of its package what is spared. Where a sample showed a gap, a test was written for it and the survivors were
-tried again; another seed gives mutants that no test was written for. Samples have a share of every module, and are
-tried in random order until the minutes are over, where any are given:
+tried again; another seed gives mutants that no test was written for. In their first run, before any such test, the
+samples below left alive 8.0 % (planagent), 11.9 % (cooperation), 8.4 % (vs), 2.5 % (selfcheck) and 2.2 %
+(verification), which is 7.5 % of all possible mutants when each folder counts by its size; two later samples of
+cooperation, of 108 each, 17.6 % (seed 11) and, after tests for four of those, 12.0 % (seed 12). Samples have a share
+of every module, and are tried in random order until the minutes are over, where any are given:
 """
 
 
