@@ -14,13 +14,18 @@ __all__ = ["Standing", "Watcher"]
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How far a job is: records and bytes collected, bytes in all, and the ledger's counters where there is one."""
+    """How far a job is: records and bytes collected, bytes in all, and the ledger's counters where there is one.
+
+    ``note`` is more for a person, ``unit`` what is counted where that is not the job's records.
+    """
 
     records: int
     done_bytes: int
     total_bytes: int
     progress: Progress | None = None
     workers: int | None = None
+    note: str = ""
+    unit: str = ""
 
 
 Watcher = Callable[[Standing], None]

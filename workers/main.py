@@ -21,6 +21,7 @@ from evalcore import registry
 from evalcore.errors import EvalqError
 from evalcore.version import code_version
 from workers.app import make_app
+from workers.beside import calling_beside
 from workers.broker import Broker
 from workers.connect import connect
 from workers.hints import TASK, Hint
@@ -59,11 +60,12 @@ def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[
     attendant = _Attendant(settings, name)
     attendant.arrive()
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
-    try:
+    with calling_beside(settings, loglevel), contextlib.ExitStack() as stack:
+        stack.callback(attendant.leave)
         worker = app.Worker(
             hostname=f"evalq@{name}",
             pool="prefork",
-            concurrency=settings.concurrency or os.cpu_count() or 1,
+            concurrency=settings.processes,
             optimization="fair",
             without_gossip=True,
             without_mingle=True,
@@ -73,8 +75,6 @@ def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[
         )
         worker.start()
         return int(worker.exitcode or 0)
-    finally:
-        attendant.leave()
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
@@ -162,5 +162,5 @@ class _Attendant:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "code": code_version(),
-            "concurrency": self._settings.concurrency or os.cpu_count() or 1,
+            "concurrency": self._settings.processes,
         }

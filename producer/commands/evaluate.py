@@ -27,6 +27,7 @@ def start_command(name: str) -> click.Command:
         _start(evaluator, given)
 
     params: list[click.Parameter] = [inputs, *own, *shared.without(common, evaluator.options)]
+    params[1:1] = shared.live_options(evaluator)
     return click.Command(name, callback=call, params=params, help=evaluator.summary)
 
 
@@ -63,6 +64,11 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> None:
     )
     if given["detach"] and not place.settings.broker:
         raise UsageError("--detach needs --broker: an embedded server ends with this command")
+    if given.get("target"):
+        from producer.commands.live import start_live  # that module shows runs by this one's means
+
+        start_live(evaluator, request, asked, place, reporter, given)
+        return
     try:
         job = Job.start(evaluator, request, asked)
         if given["dry_run"]:

@@ -8,10 +8,11 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from evalcore.calls import Prompt
 from evalcore.canonical import Json
 from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
 from evalcore.evaluators.vs.findings import REMEDIES
-from evalcore.evaluators.vs.inputs import complete, output_line
+from evalcore.evaluators.vs.inputs import complete, output_line, prompts
 from evalcore.evaluators.vs.judge import Judgement, judge_for
 from evalcore.evaluators.vs.markdown import dashboard
 from evalcore.evaluators.vs.naming import shorten
@@ -59,6 +60,8 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     gathers = (".json",)
     unit = "outputs"
     positional = "golden"
+    asks = "target"
+    repeats = True
     demo_records = 1_500
     options = (
         Option(
@@ -78,6 +81,14 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     def request(self, asked: Request) -> Request:
         """Read the golden set and the registry into params; the recorded outputs become the inputs."""
         return complete(asked)
+
+    def prompts(self, asked: Request) -> Iterator[Prompt]:
+        """The input of each selected case."""
+        return prompts(asked)
+
+    def answered(self, asked: Request, outputs: Path, folder: Path) -> Request:
+        """As with --outputs."""
+        return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
 
     def gather(self, name: str, data: bytes) -> bytes:
         """One recorded output from a file of its own."""
