@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,14 @@ __all__ = ["Agent", "running_agent"]
 class Agent:
     """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are.
 
-    After ``quota`` calls the account is spent; 0: never.
+    After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order.
     """
 
     def __init__(self) -> None:
         self.latency = 0.0
         self.per_second = 0
         self.quota = 0
+        self.answer: Callable[[str], str] | None = None
         self.retry_after = ""
         self.requests: list[dict[str, Any]] = []
         self.log: list[tuple[float, int]] = []
@@ -89,6 +90,8 @@ class Agent:
         if isinstance(order, dict) and "do" in order and self.calls[prompt] <= order.get("times", 1 << 30):
             return await self._obey(order, headers, writer)
         self.log.append((time.time(), 200))
+        if self.answer is not None:
+            return await _reply(writer, 200, completion(self.answer(prompt)))
         return await _reply(
             writer, 200, completion(json.dumps({"echo": prompt, "system": system, "n": self.calls[prompt]}))
         )
