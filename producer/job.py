@@ -111,7 +111,7 @@ class Job:
                 run=run,
                 evaluator=evaluator.name,
                 state="open",
-                epoch=0,
+                epoch=0 if given is None else given.info()["epoch"],
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
                 tags=asked.tags,
                 suite=asked.suite,

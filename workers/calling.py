@@ -20,7 +20,7 @@ import redis
 
 from evalcore.errors import BrokerUnreachable, ConfigError, WireError
 from evalcore.version import code_version
-from workers.calls import Calls, SweepHeader
+from workers.calls import CallerFacts, Calls, SweepHeader
 from workers.connect import connect
 from workers.settings import Settings
 from workers.stations import Station, Stations
@@ -139,14 +139,14 @@ class _Process:
         while True:
             if parent is not None and os.getppid() != parent:
                 self._end()
-            facts = {
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "code": code_version(),
-                "calls": self._settings.calls,
-                "busy": sum(units.active for units in self._units.values()),
-                "targets": self._stations.facts(),
-            }
+            facts = CallerFacts(
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                code=code_version(),
+                calls=self._settings.calls,
+                busy=sum(units.active for units in self._units.values()),
+                targets=self._stations.facts(),
+            )
             with contextlib.suppress(redis.RedisError, OSError):
                 await asyncio.to_thread(self._calls.beat, self._name, facts, LIFE_SECONDS)
             await asyncio.sleep(_BEAT_SECONDS)

@@ -6,13 +6,13 @@ import contextlib
 import hashlib
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
 
 import msgspec
 import redis
 
 from evalcore.canonical import canonical_json
 from evalcore.errors import ConfigError
+from workers.calls import TargetFacts
 from workers.pacing import Pacer
 from workers.targets import Caller, NamedTarget, limits_of
 
@@ -66,23 +66,23 @@ class Stations:
         pacer = await self._stack.enter_async_context(Pacer(self._client, named.name, limits_of(named)))
         return Station(named, config, caller, pacer)
 
-    def facts(self) -> dict[str, dict[str, Any]]:
-        """What producers may know of each target: no address, no key, no prompt."""
+    def facts(self) -> dict[str, TargetFacts]:
+        """What producers may know of each target."""
         return self._facts
 
 
-def target_facts(named: NamedTarget) -> dict[str, Any]:
-    """A target's limits, whether it has a price, and the digest of its settings."""
+def target_facts(named: NamedTarget) -> TargetFacts:
+    """What producers may know of a target."""
     target = named.target
-    return {
-        "config": config_digest(named),
-        "price": target.price.model_dump() if target.price else None,
-        "requests_per_minute": target.requests_per_minute,
-        "tokens_per_minute": target.tokens_per_minute,
-        "max_concurrency": target.max_concurrency,
-        "tokens_per_call": target.tokens_per_call,
-        "timeout_seconds": target.timeout_seconds,
-    }
+    return TargetFacts(
+        config=config_digest(named),
+        price=target.price.model_dump() if target.price else None,
+        requests_per_minute=target.requests_per_minute,
+        tokens_per_minute=target.tokens_per_minute,
+        max_concurrency=target.max_concurrency,
+        tokens_per_call=target.tokens_per_call,
+        timeout_seconds=target.timeout_seconds,
+    )
 
 
 def config_digest(named: NamedTarget) -> str:

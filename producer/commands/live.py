@@ -15,15 +15,16 @@ from producer.commands.evaluate import refuse_dead, reporter_for, show
 if TYPE_CHECKING:
     from producer.folder import RunFolder
     from producer.job import Asked
-    from producer.live.sweep import Live, Sweep
+    from producer.live.asked import Live
+    from producer.live.sweep import Sweep
     from producer.session import Place
 
-__all__ = ["finish_live", "go_on_live", "live_from", "start_live"]
+__all__ = ["go_on_live", "live_from", "refuse_unanswered", "start_live"]
 
 
 def live_from(given: dict[str, Any]) -> Live:
     """What the live options ask for."""
-    from producer.live.sweep import Live
+    from producer.live.asked import Live
 
     return Live(
         target=given["target"],
@@ -56,7 +57,7 @@ def start_live(
             launch_sweep(sweep, place)
             click.echo(sweep.run)
             return
-        finish_live(sweep, place, reporter, given)
+        _finish(sweep, place, reporter, given)
     except RunExistsError as earlier:
         from producer.commands.runs import follow
 
@@ -76,10 +77,10 @@ def go_on_live(folder: RunFolder, given: dict[str, Any]) -> None:
     reporter = reporter_for(sweep.evaluator.unit, given)
     reporter.event("launch", run=sweep.run, folder=str(folder.path))
     place = Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
-    finish_live(sweep, place, reporter, given)
+    _finish(sweep, place, reporter, given)
 
 
-def finish_live(sweep: Sweep, place: Place, reporter: Any, given: dict[str, Any]) -> dict[str, Json]:
+def _finish(sweep: Sweep, place: Place, reporter: Any, given: dict[str, Any]) -> dict[str, Json]:
     """Carry a sweep out and show its report. Raises Incomplete where too many calls were never answered."""
     from producer.live.session import carry_out_sweep
 
@@ -88,11 +89,12 @@ def finish_live(sweep: Sweep, place: Place, reporter: Any, given: dict[str, Any]
     reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
     reporter.say(f"run {job.run}: {job.folder.path}")
     refuse_dead(job.folder, report, given)
-    _refuse_unanswered(sweep, given["allow_dead"])
+    refuse_unanswered(sweep, given["allow_dead"])
     return report
 
 
-def _refuse_unanswered(sweep: Sweep, allowed: int) -> None:
+def refuse_unanswered(sweep: Sweep, allowed: int) -> None:
+    """Raise Incomplete for more calls that nothing came of than are allowed."""
     unanswered = sweep.recorded.unanswered()
     count = unanswered.total()
     if count > allowed:

@@ -15,7 +15,7 @@ from evalcore.errors import UsageError
 from producer.commands import SUMMARIES
 from producer.commands import options as shared
 from producer.commands.evaluate import refuse_dead, reporter_for, show
-from producer.folder import MANIFEST, RunFolder
+from producer.folder import RunFolder
 
 if TYPE_CHECKING:
     from producer.job import Job
@@ -143,7 +143,7 @@ def _begun(folder: RunFolder, given: dict[str, Any]) -> None:
     from producer.job import Job
     from producer.live.sweep import Sweep
 
-    if Sweep.is_in(folder) and not (folder.path / MANIFEST).is_file():
+    if Sweep.in_calls(folder):
         from producer.commands.live import go_on_live
 
         go_on_live(folder, given)

@@ -168,10 +168,10 @@ class SweepDriver:
         Raises UsageError where processes that call do not know the target.
         """
         target = self._sweep.header.target
-        callers = [caller for caller in self._calls.callers() if caller["code"] == self._sweep.header.code]
-        configs = sorted({caller["targets"][target]["config"] for caller in callers if target in caller["targets"]})
+        callers = [caller for caller in self._calls.callers().values() if caller.code == self._sweep.header.code]
+        configs = sorted({caller.targets[target].config for caller in callers if target in caller.targets})
         if callers and not configs:
-            known = sorted({name for caller in callers for name in caller["targets"]})
+            known = sorted({name for caller in callers for name in caller.targets})
             raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(known)})")
         if not configs:
             self._alone += 1

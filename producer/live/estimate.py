@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import UsageError
 from evalcore.evaluator import Evaluator, Request
+from producer.live.asked import Live
 from producer.live.cache import Cache
-from producer.live.sweep import Live
 from workers.settings import Settings
+
+if TYPE_CHECKING:
+    from workers.calls import TargetFacts
 
 __all__ = ["estimate"]
 
@@ -26,7 +29,7 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: Live, setti
     if live.cache and facts is not None:
         with contextlib.closing(Cache(live.cache)) as cache:
             repeats = range(live.repeat)
-            cached = sum(len(cache.find(live.target, facts["config"], prompt, repeats)) for prompt in prompts)
+            cached = sum(len(cache.find(live.target, facts.config, prompt, repeats)) for prompt in prompts)
     calls = total - cached
     most = min(calls, live.max_calls or calls)
     yield f"{len(prompts)} case(s) x {live.repeat} = {total:,} calls" + (
@@ -43,7 +46,7 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: Live, setti
     yield _time(facts, means, most)
 
 
-def _known(target: str, settings: Settings) -> tuple[dict[str, Any] | None, dict[str, float]]:
+def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, dict[str, float]]:
     """The target's facts, from the targets file here or from the fleet, and mean tokens of calls measured there."""
     from workers.connect import connect, is_redis
     from workers.stations import target_facts
@@ -60,32 +63,32 @@ def _known(target: str, settings: Settings) -> tuple[dict[str, Any] | None, dict
 
         calls = Calls(connect(settings.ledger_url, settings), settings)
         means = calls.means(target)
-        told = [caller["targets"][target] for caller in calls.callers() if target in caller["targets"]]
+        told = [caller.targets[target] for caller in calls.callers().values() if target in caller.targets]
         facts = facts or (told[0] if told else None)
     return facts, means
 
 
-def _cost(facts: dict[str, Any], means: dict[str, float], calls: int, live: Live) -> Iterator[str]:
+def _cost(facts: TargetFacts, means: dict[str, float], calls: int, live: Live) -> Iterator[str]:
     if not means:
         yield "tokens: not known before the target was called"
         return
     prompt, completion = calls * means["prompt"], calls * means["completion"]
     made = f"mean of {means['calls']:,.0f} calls made"
     yield f"tokens: about {prompt:,.0f} prompt and {completion:,.0f} completion ({made})"
-    if facts["price"]:
-        price = facts["price"]
+    if facts.price:
+        price = facts.price
         cost = (prompt * price["prompt_per_million"] + completion * price["completion_per_million"]) / 1e6
         yield f"cost: about {cost:.4g}" + (f", at most {live.max_cost:g} (--max-cost)" if live.max_cost else "")
 
 
-def _time(facts: dict[str, Any], means: dict[str, float], calls: int) -> str:
+def _time(facts: TargetFacts, means: dict[str, float], calls: int) -> str:
     """The time that the configured limits alone make it last."""
     minutes = [0.0]
-    if facts["requests_per_minute"]:
-        minutes.append(calls / facts["requests_per_minute"])
-    if facts["tokens_per_minute"]:
-        each = means["prompt"] + means["completion"] if means else facts["tokens_per_call"]
-        minutes.append(calls * each / facts["tokens_per_minute"])
+    if facts.requests_per_minute:
+        minutes.append(calls / facts.requests_per_minute)
+    if facts.tokens_per_minute:
+        each = means["prompt"] + means["completion"] if means else facts.tokens_per_call
+        minutes.append(calls * each / facts.tokens_per_minute)
     if not max(minutes):
         return "time: the target has no limit by the minute; the pace is found out"
     return f"time at the limit: {_spell(max(minutes) * 60)}"

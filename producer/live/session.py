@@ -33,6 +33,7 @@ def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job
                 raise UsageError(f"{sweep.folder.path}: another evalq process is driving this run; see: evalq watch")
             with shared_place(place, _roots(sweep), sweep.evaluator.name, calls=True) as shared:
                 _call(sweep, shared, place, reporter)
+                _forget_evaluation(sweep, shared)
                 job = sweep.job()
                 report = carry_out_here(job, shared, reporter, place)
                 sweep.drop_working_files()
@@ -88,6 +89,16 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
         with contextlib.suppress(OSError):
             sweep.write_outputs()
             sweep.folder.note(state=state)
+
+
+def _forget_evaluation(sweep: Sweep, shared: Place) -> None:
+    """Of outputs that were recorded before: the ledger shall not take its answers for those of the new ones."""
+    from workers.connect import connect
+    from workers.ledger import Ledger
+
+    client = connect(shared.settings.ledger_url, shared.settings)
+    Ledger(client, shared.settings).forget(sweep.run)
+    client.close()
 
 
 def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep) -> None:

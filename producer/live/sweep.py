@@ -22,27 +22,16 @@ from evalcore.canonical import canonical_json, digest
 from evalcore.errors import ConfigError, UsageError, WireError
 from evalcore.evaluator import Evaluator, Request
 from evalcore.version import code_version
-from producer.folder import RunFolder, whole_or_nothing
+from producer.folder import MANIFEST, RunFolder, whole_or_nothing
 from producer.job import Asked, Job, new_path
+from producer.live.asked import Live
 from producer.live.recorded import Recorded
 from workers.calls import SweepHeader
 
-__all__ = ["WHEN_DECIDED", "Live", "Sweep"]
+__all__ = ["Sweep"]
 
-WHEN_DECIDED = "when-decided"
 OUTPUTS = "outputs.jsonl"
 _HEAD, _PROMPTS, _CALLS = "sweep.json", "prompts.jsonl", "calls.jsonl"
-
-
-class Live(msgspec.Struct, frozen=True):
-    """What a user asks of a live sweep; budgets of 0 are none."""
-
-    target: str
-    repeat: int = 1
-    stop: str = ""
-    max_calls: int = 0
-    max_cost: float = 0.0
-    cache: str = ""
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -126,6 +115,11 @@ class Sweep:
                 f"with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
             )
         return cls(folder, head)
+
+    @staticmethod
+    def in_calls(folder: RunFolder) -> bool:
+        """Whether ``folder`` holds a sweep whose calls are not over."""
+        return (folder.path / _HEAD).is_file() and not (folder.path / MANIFEST).is_file()
 
     @staticmethod
     def is_in(folder: RunFolder) -> bool:

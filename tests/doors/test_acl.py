@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 import redis
 
 from producer.embedded import server_program
+from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
 from tests.integration.harness import EVALQ, Server, clean_environment, evalq, info, same_answer, wait_until
 from workers.pacing import Pacer
@@ -61,12 +63,29 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
     guarded.client.acl_log_reset()
     blind = tmp_path / "blind"
     blind.mkdir()
+    targets = tmp_path / "targets.yaml"
+    targets.write_text(json.dumps({"targets": {"cat": {"kind": "command", "argv": ["cat"]}}}))
     worker = subprocess.Popen(
-        [*EVALQ, "worker", "--concurrency", "1"],
+        [*EVALQ, "worker", "--concurrency", "1", "--calls", "5", "--targets", str(targets)],
         cwd=blind,
         env=clean_environment(EVALQ_BROKER=guarded.url_of("worker")),
     )
     try:
+        golden = write_golden(tmp_path / "golden.json", {"A": {}, "B": {}})
+        args = (
+            "vs",
+            golden,
+            "--target",
+            "cat",
+            "--repeat",
+            "3",
+            "--stop",
+            "when-decided",
+            "--cache",
+            tmp_path / "cache",
+        )
+        done = evalq(*args, "--out", tmp_path / "live", cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
+        assert done.returncode == 0, done.stderr
         args = ("planagent", "rows.csv", "--chunk-size", "250", "--out", tmp_path / "run", "--format", "none")
         done = evalq(*args, cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
         assert done.returncode == 0, done.stderr

@@ -258,7 +258,9 @@ def test_budgets_stop_the_calls_clean_and_balanced(tmp_path: Path, service: tupl
     assert info(tmp_path / "cost")["calls"]["cost"] == pytest.approx(2.0)
 
 
-def test_retried_errors_keep_every_attempt(tmp_path: Path, service: tuple[Agent, str]) -> None:
+def test_retried_errors_keep_every_attempt(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
     """What failed is called again, what succeeded is not, and all attempts stay in outputs.jsonl."""
     agent, url = service
     write_golden(
@@ -266,17 +268,18 @@ def test_retried_errors_keep_every_attempt(tmp_path: Path, service: tuple[Agent,
         {"good": {"share": 1.0}, "bad": {"do": "raw", "status": 500, "body": "{}", "times": 9}},
     )
     write_targets(tmp_path, url)
-    done = sweep(tmp_path, "--repeat", "3", "--out", "run")
+    callers.add(1, "--calls", "10", "--targets", "targets.yaml")
+    done = sweep(tmp_path, "--repeat", "3", "--out", "run", EVALQ_BROKER=server.url)
     assert done.returncode == 3
     assert "evalq retry run --errors" in done.stderr
     assert sum(agent.calls.values()) == 3 + 9
-    done = evalq("retry", "run", "--errors", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)
+    done = evalq("retry", "run", "--errors", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert sum(agent.calls.values()) == 3 + 9 + 3, done.stderr
     assert done.returncode == 0, done.stderr
     bad = [line for line in outputs(tmp_path / "run") if line["case"] == "bad"]
     assert [[attempt.get("kind", "") for attempt in line["attempts"]] for line in bad] == [["server"] * 3 + [""]] * 3
     replays(tmp_path, tmp_path / "run")
-    done = evalq("retry", "run", "--errors", "--targets", "targets.yaml", cwd=tmp_path)
+    done = evalq("retry", "run", "--errors", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert "nothing to retry" in done.stderr
 
 
@@ -320,6 +323,29 @@ def test_pausing_stops_the_calls(tmp_path: Path, server: Server, callers: Fleet,
     assert done.returncode == 0, done.stderr
     assert sum(agent.calls.values()) == 240
     replays(tmp_path, tmp_path / "run")
+
+
+def test_a_suite_sweeps_live_agents(tmp_path: Path, service: tuple[Agent, str]) -> None:
+    """`target` and `repeat` in a suite file; what does not belong there is told by its key."""
+    agent, url = service
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    live = {"evaluator": "vs", "golden": ["golden.json"], "target": "chat", "repeat": 4}
+    recorded = {"evaluator": "vs", "golden": ["golden.json"], "outputs": ["out/vs/outputs.jsonl"]}
+    (tmp_path / "suite.yaml").write_text(json.dumps({"suite": "s", "runs": [live]}))
+    done = evalq("run", "suite.yaml", "--targets", "targets.yaml", "--out", "out", "--format", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sum(agent.calls.values()) == 24
+    replays(tmp_path, tmp_path / "out" / "vs")
+    for wrong, said in (
+        (live | {"repeat": 0}, "runs.0.repeat: a number above 0 is needed, got 0"),
+        (live | {"stop": "soon"}, "runs.0.stop: when-decided is needed"),
+        (recorded | {"repeat": 3}, "runs.0.repeat: goes with target only"),
+        ({"evaluator": "selfcheck", "target": "chat"}, "runs.0.target: unknown key"),
+    ):
+        (tmp_path / "suite.yaml").write_text(json.dumps({"runs": [wrong]}))
+        done = evalq("run", "suite.yaml", "--targets", "targets.yaml", cwd=tmp_path)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
 def test_wrong_requests_are_told_before_anything_is_called(
