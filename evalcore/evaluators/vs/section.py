@@ -199,14 +199,16 @@ def _counts(collapse: Sequence[Mapping[str, Json]]) -> Iterator[CaseCounts]:
 def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
     """``stopping``: what stopping early came to, over the cases that could; nothing where none could.
 
-    Calls made are lines of any kind. What a case was called beyond its plan, say after errors, takes nothing from what
-    the others saved.
+    Calls made are lines of any kind. Saved are those that decided cases did not take: what an undecided one lacks is
+    still to be called. What a case took beyond its plan, say after errors, takes nothing from what the others saved.
     """
     cases = [entry for entry in collapse if "stop" in entry]
     if not cases:
         return {}
-    decided = sum(entry["verdict"] in ("collapsed", "diverse") for entry in cases)
-    calls = [(entry["stop"]["of"], entry["runs"]["total"]) for entry in cases]
+    calls = [
+        (entry["stop"]["of"], entry["runs"]["total"], entry["verdict"] in ("collapsed", "diverse")) for entry in cases
+    ]
+    decided = sum(settled for _, _, settled in calls)
     return {
         "stopping": {
             "rule": WHEN_DECIDED,
@@ -215,8 +217,8 @@ def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
             "cases": len(cases),
             "decided": decided,
             "undecided": len(cases) - decided,
-            "calls_planned": sum(planned for planned, _ in calls),
-            "calls_made": sum(made for _, made in calls),
-            "calls_saved": sum(max(0, planned - made) for planned, made in calls),
+            "calls_planned": sum(planned for planned, _, _ in calls),
+            "calls_made": sum(made for _, made, _ in calls),
+            "calls_saved": sum(max(0, planned - made) for planned, made, settled in calls if settled),
         }
     }

@@ -89,28 +89,30 @@ def test_a_case_that_could_stop_is_judged_by_the_sequence(tmp_path: Path) -> Non
 def test_the_section_says_what_was_saved(tmp_path: Path) -> None:
     """Cases decided and not, calls planned, made and saved; a case over its plan takes nothing from the others."""
     lines = [marked(data, stop_mark(40)) for data in runs_of("F", ["a"] * 13)]
-    lines += [marked(data, stop_mark(5)) for data in runs_of("E", ["a", "b"] * 3)]
-    lines.append(marked(line("E", 6, good_output("b")), stop_mark(4)))
-    lines += runs_of("L", ["a"] * 3)
-    assert evaluated(tmp_path, lines).report["results"]["stopping"] == {
+    lines += [marked(data, stop_mark(5)) for data in runs_of("E", "abcdefg")]
+    lines.append(marked(line("E", 7, good_output("h")), stop_mark(4)))
+    lines += [marked(data, stop_mark(9)) for data in runs_of("L", ["a"] * 3)]
+    lines += runs_of("M", ["a"] * 3)
+    cases = [*PARAMS["cases"], {**PARAMS["cases"][2], "id": "M"}]
+    assert evaluated(tmp_path, lines, {**PARAMS, "cases": cases}).report["results"]["stopping"] == {
         "rule": "when-decided",
         "interval": "confidence sequence",
         "alpha": 0.025,
-        "cases": 2,
-        "decided": 1,
+        "cases": 3,
+        "decided": 2,
         "undecided": 1,
-        "calls_planned": 45,
-        "calls_made": 20,
+        "calls_planned": 54,
+        "calls_made": 24,
         "calls_saved": 27,
     }
 
 
 def test_a_case_with_errors_alone_is_undecided(tmp_path: Path) -> None:
-    """It was planned and called, and has no data."""
+    """It was planned and called, has no data, and what it lacks is not saved."""
     failed = [json.dumps({"case": "F", "repeat": n, "error": "x", "stop": stop_mark(9)}).encode() for n in range(3)]
     found = evaluated(tmp_path, [*failed, line("E", 0, good_output())]).report["results"]
     assert (found["stopping"]["decided"], found["stopping"]["undecided"]) == (0, 1)
-    assert (found["stopping"]["calls_made"], found["stopping"]["calls_saved"]) == (3, 6)
+    assert (found["stopping"]["calls_made"], found["stopping"]["calls_saved"]) == (3, 0)
     assert found["mode_collapse"][0]["verdict"] == "no_data"
 
 
