@@ -13,6 +13,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -64,6 +65,7 @@ class Cell:
     fixed_decided: int
 
 
+@cache
 def limits(rule: ShareRule, most: int) -> tuple[Ints, Ints]:
     """By number of runs up to ``most``: the least count of the mode that is collapsed, the largest that is diverse."""
     collapsed, diverse = np.zeros(most + 1, np.int64), np.zeros(most + 1, np.int64)

@@ -84,12 +84,12 @@ def _fewest(alpha: float) -> int:
 
 
 def _surely_above(m: int, n: int, share: float, alpha: float) -> bool:
-    return m > share * n and log_e_above(m, n, share) >= math.log(_answers(share, alpha) / alpha)
+    return log_e_above(m, n, share) >= math.log(_answers(share, alpha) / alpha)
 
 
 def _surely_below(m: int, n: int, share: float, alpha: float) -> bool:
     # Needs no correction: the true mode came at most as often as the one seen most, and the e-value falls with m.
-    return m < share * n and log_e_below(m, n, share) >= -math.log(alpha)
+    return log_e_below(m, n, share) >= -math.log(alpha)
 
 
 @lru_cache(maxsize=65536)
@@ -106,8 +106,8 @@ def mode_share_sequence(m: int, n: int, alpha: float = ALPHA) -> tuple[float, fl
 @lru_cache(maxsize=65536)
 def sequence_verdict(m: int, n: int, share: float, alpha: float = ALPHA) -> Verdict:
     """Where the bounds lie, without looking for them: above ``share``, below it, or across it."""
-    if _surely_above(m, n, share, alpha):
-        return "collapsed"
+    if m > share * n:  # the other e-value is below 1
+        return "collapsed" if _surely_above(m, n, share, alpha) else "inconclusive"
     return "diverse" if _surely_below(m, n, share, alpha) else "inconclusive"
 
 
