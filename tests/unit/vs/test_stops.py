@@ -40,6 +40,7 @@ from tests.unit.vs.helpers import PARAMS, entry, evaluated, good_output, line, m
 )
 def test_a_wrong_stop_is_a_fault_that_names_the_key(tmp_path: Path, stop: Any, issue: str) -> None:
     """The line is an error, its case is not one that could stop, and the fault is in the report."""
+    assert stop_of({"stop": stop}) == (0, issue)
     broken = json.dumps({"case": "F", "repeat": 1, "output": good_output(), "stop": stop}).encode()
     found = json.loads(evaluator.evaluate(Batch("o", 1, broken), make_params()).lines[0])
     assert (found["status"], found["case"], found["repeat"], found["issue"]) == ("ERROR", "F", 1, issue)
