@@ -55,7 +55,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     """Holds recorded outputs of agents against a golden set, and repeated ones against mode collapse."""
 
     name = "vs"
-    version = "1"
+    version = "2"
     summary = "Test agents' outputs against a golden set of verbalized-sampling cases, and find mode collapse."
     gathers = (".json",)
     unit = "outputs"
