@@ -126,11 +126,16 @@ class Calls:
 
     # -- the producer's side -----------------------------------------------------------------------------
 
-    def open(self, header: SweepHeader, max_calls: int = 0, max_cost: float = 0.0) -> None:
-        """Begin a sweep or go on with it, under these budgets (0: none)."""
-        wire = msgspec.json.encode(header)
-        self._run("open", header.run, wire, header.cases, header.total, max_calls, max_cost)
-        self.client.hset(SWEEPS, header.run, wire)
+    def open(
+        self, header: SweepHeader, max_calls: int = 0, max_cost: float = 0.0, unattended_seconds: float = 0.0
+    ) -> None:
+        """Begin a sweep or go on with it, under these budgets (0: none).
+
+        Without a producer's `look` for ``unattended_seconds`` (0: for ever) no more calls are handed out.
+        """
+        budgets = (max_calls, max_cost, int(unattended_seconds * 1000))
+        self._run("open", header.run, msgspec.json.encode(header), header.cases, header.total, *budgets)
+        self.client.hset(SWEEPS, header.run, msgspec.json.encode(header))
 
     def offer(self, run: str, prompts: Sequence[Prompt], first: int = 0) -> int:
         """Give the prompts of cases ``first`` on; returns how many the ledger has then, -1 for an unknown sweep."""
@@ -153,9 +158,9 @@ class Calls:
         """Make no more calls of these cases; with ``go``, make them again."""
         self._run("halt", run, "go" if go else "halt", *cases)
 
-    def look(self, run: str) -> SweepLook | None:
-        """How a sweep stands; None for one the ledger does not know."""
-        meta, waiting, busy, holders, known, halted, left, prompts = self._run("look", run)
+    def look(self, run: str, *, attending: bool = False) -> SweepLook | None:
+        """How a sweep stands; None for one the ledger does not know. Its producer looks ``attending``."""
+        meta, waiting, busy, holders, known, halted, left, prompts = self._run("look", run, int(attending))
         if not meta:
             return None
         facts = {key.decode(): value.decode() for key, value in zip(meta[0::2], meta[1::2], strict=True)}

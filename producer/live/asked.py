@@ -7,6 +7,7 @@ import msgspec
 __all__ = ["WHEN_DECIDED", "Live"]
 
 WHEN_DECIDED = "when-decided"
+"""The one rule by which a case may end before all of its calls are made."""
 
 
 class Live(msgspec.Struct, frozen=True):

@@ -25,6 +25,8 @@ OFFER_STEP = 200
 IDLE_SECONDS = 0.05
 PATIENT_LOOKS = 5
 """Looks without a process that calls before the user is told."""
+UNATTENDED_SECONDS = 5.0
+"""How long calls go on without a producer where it is to stop decided cases."""
 PAUSE_SECONDS = 3.0
 """How long an interrupted producer waits for calls in flight; what ends later waits in the ledger."""
 
@@ -87,7 +89,9 @@ class SweepDriver:
     def _establish(self) -> bool:
         """Write the sweep into the ledger, new or again, with all that the folder has."""
         live = self._sweep.live
-        self._calls.open(self._sweep.header, live.max_calls, live.max_cost)
+        # A rule that the producer applies must not run on without it.
+        alone = UNATTENDED_SECONDS if live.stop else 0.0
+        self._calls.open(self._sweep.header, live.max_calls, live.max_cost, alone)
         self._calls.restore(self._sweep.run, self._sweep.recorded.calls())
         if self._halted:
             self._calls.halt(self._sweep.run, self._halted)
@@ -117,7 +121,7 @@ class SweepDriver:
 
     def _step(self) -> bool:
         """One look, and what it asks for."""
-        look = self._calls.look(self._sweep.run)
+        look = self._calls.look(self._sweep.run, attending=True)
         if look is None or look.known < self._sweep.recorded.count:
             self._establish()  # the server lost the sweep, or came back with an older state
             return True

@@ -258,6 +258,36 @@ def test_budgets_stop_the_calls_clean_and_balanced(tmp_path: Path, service: tupl
     assert info(tmp_path / "cost")["calls"]["cost"] == pytest.approx(2.0)
 
 
+def test_decided_cases_are_called_no_more(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
+    """Clear cases stop early, one at the threshold is called to the end; a kill in between changes no verdict."""
+    agent, url = service
+    agent.latency = 0.05
+    cases = {"clear": {"share": 1.0}, "varied": {"share": 0.1}, "doubtful": {"share": 0.7}}
+    write_golden(tmp_path / "golden.json", cases)
+    write_targets(tmp_path, url)
+    callers.add(1, "--calls", "4", "--targets", "targets.yaml")
+    args = ("vs", "golden.json", "--target", "chat", "--repeat", "300", "--stop", "when-decided", "--out", "run")
+    producer = subprocess.Popen([*EVALQ, *args], cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
+    wait_until(lambda: sum(agent.calls.values()) > 20, "calls are made")
+    producer.kill()
+    producer.wait()
+    done = evalq("resume", "run", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    counts = Counter(line["case"] for line in outputs(tmp_path / "run"))
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    stopping = report["results"]["stopping"]
+    assert stopping["calls_planned"] == 900
+    assert stopping["calls_made"] == counts.total() < 800, "for five seconds without a producer calls go on"
+    verdicts = {entry["case"]: entry["verdict"] for entry in report["results"]["mode_collapse"]}
+    assert (verdicts["clear"], verdicts["varied"]) == ("collapsed", "diverse")
+    assert counts["clear"] >= 13, "nothing is decided before 13 of 13"
+    replays(tmp_path, tmp_path / "run")
+    for wrong in ("--detach", "--inline"):
+        assert sweep(tmp_path, "--stop", "when-decided", "--out", "x", wrong, EVALQ_BROKER=server.url).returncode == 2
+
+
 def test_retried_errors_keep_every_attempt(
     tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
 ) -> None:

@@ -12,7 +12,7 @@ from evalcore.calls import Prompt
 from evalcore.canonical import Json
 from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
 from evalcore.evaluators.vs.findings import REMEDIES
-from evalcore.evaluators.vs.inputs import complete, output_line, prompts
+from evalcore.evaluators.vs.inputs import complete, output_line, prompts, stopping
 from evalcore.evaluators.vs.judge import Judgement, judge_for
 from evalcore.evaluators.vs.markdown import dashboard
 from evalcore.evaluators.vs.naming import shorten
@@ -20,6 +20,7 @@ from evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalcore.evaluators.vs.sample import sample_request
 from evalcore.evaluators.vs.section import results_document, vs_section
 from evalcore.evaluators.vs.state import Gatherer, VsState
+from evalcore.evaluators.vs.stopping import Stopping
 from evalcore.records.span import BOM
 from evalcore.tally import LISTED, Faults, Tally
 
@@ -89,6 +90,10 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     def answered(self, asked: Request, outputs: Path, folder: Path) -> Request:
         """As with --outputs."""
         return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
+
+    def stopping(self, asked: Request) -> Stopping:
+        """A case is decided when the confidence sequence of its mode share has a verdict."""
+        return stopping(asked)
 
     def gather(self, name: str, data: bytes) -> bytes:
         """One recorded output from a file of its own."""

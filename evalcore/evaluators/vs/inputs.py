@@ -15,9 +15,10 @@ from evalcore.evaluators.vs.agents import load_agents
 from evalcore.evaluators.vs.decoding import Malformed, decode
 from evalcore.evaluators.vs.golden import load_golden, load_inputs
 from evalcore.evaluators.vs.params import VsParams
+from evalcore.evaluators.vs.stopping import Stopping
 from evalcore.params import validate
 
-__all__ = ["complete", "output_line", "prompts"]
+__all__ = ["complete", "output_line", "prompts", "stopping"]
 
 _USE = "evalq vs GOLDEN --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 _NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.json")
@@ -43,6 +44,11 @@ def prompts(asked: Request) -> Iterator[Prompt]:
     texts = load_inputs(asked.inputs[0], {case.id for case in cases})
     for case in cases:
         yield Prompt(case.id, case.agent, texts[case.id])
+
+
+def stopping(asked: Request) -> Stopping:
+    """What tells which cases of the golden set are decided. Raises UsageError, ConfigError."""
+    return Stopping(_selected(asked)[1])
 
 
 def _selected(asked: Request) -> tuple[dict[str, Any], VsParams]:

@@ -12,7 +12,8 @@ redis.call('ZADD', KEYS[4], now + lease, ARGV[2])
 reclaim()
 local answer = {state}
 local cases, total = number('cases'), number('total')
-if state ~= 'open' or redis.call('HLEN', KEYS[2]) < cases then return answer end
+local alone = number('unattended_ms') > 0 and now - number('attended') > number('unattended_ms')
+if state ~= 'open' or alone or redis.call('HLEN', KEYS[2]) < cases then return answer end
 local most = math.min(tonumber(ARGV[4]), room())
 while #answer <= most do
   local call = next_call(cases, total)

@@ -1,7 +1,8 @@
 -- How a sweep stands: {meta (flat; empty for an unknown one), outputs to collect, calls in flight, processes, recorded
--- calls, cases halted, 1 while calls are left to hand out, prompts}. ARGV: ttl
+-- calls, cases halted, 1 while calls are left to hand out, prompts}. ARGV: ttl, 1 when it is the producer who looks
 if redis.call('HEXISTS', KEYS[1], 'sweep') == 0 then return {{}, 0, 0, 0, 0, 0, 0, 0} end
 reclaim()
+if ARGV[2] == '1' then redis.call('HSET', KEYS[1], 'attended', now_ms()) end
 local left = next_call(number('cases'), number('total')) and 1 or 0
 local meta = redis.call('HGETALL', KEYS[1])
 for i = 1, #meta, 2 do
