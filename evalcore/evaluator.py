@@ -17,6 +17,8 @@ import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from evalcore.canonical import Json, canonical_json
+from evalcore.metrics import Metric
+from evalcore.panels import Panel
 from evalcore.records.batch import Batch
 from evalcore.records.span import Format
 from evalcore.tally import Faults, Tally
@@ -170,6 +172,10 @@ class Evaluator(ABC, Generic[P, S]):
     commands: ClassVar[tuple[Command, ...]] = ()
     demo_records: ClassVar[int] = 1_000
     """How many records of `sample` the demo evaluates."""
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+    """What of its report is watched over time: gauges that an exporter shows of each suite's newest run."""
+    panels: ClassVar[tuple[Panel, ...]] = ()
+    """How those are looked at; dashboards are generated from them."""
     Params: type[P]
     State: type[S]
 
