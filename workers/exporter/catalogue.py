@@ -11,20 +11,16 @@ from typing import Literal
 import msgspec
 
 from evalcore.metrics import Metric
+from workers.ledger import OTHER
+from workers.measures import SECONDS
 
 __all__ = ["FAMILIES", "OTHER", "RECENT_LABEL", "RUN_LABELS", "SECONDS", "Family", "family", "quality"]
-
-OTHER = "other"
-"""The label of everything beyond a cap."""
 
 RUN_LABELS = ("suite", "target")
 """Labels that every evaluator's gauge has in front of its own."""
 
 RECENT_LABEL = "position"
 """In ``<name>_recent`` the run: 1 is the newest."""
-
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Upper bounds of the histograms' buckets, in seconds."""
 
 
 class Family(msgspec.Struct, frozen=True):
