@@ -89,9 +89,10 @@ def _line(standing: Standing, seconds: float, unit: str) -> str:
     rate = standing.records / seconds if seconds > 0 else 0.0
     line = f"{standing.records:,} {unit}, {rate:,.0f}/s"
     progress = standing.progress
-    if progress is not None and progress.reconciled:
-        line += f", {progress.reconciled} published again"
-    return line
+    if progress is not None:
+        told = {"published again": progress.reconciled, "duplicates": progress.duplicates, "dead": progress.dead}
+        line += "".join(f", {count:,} {word}" for word, count in told.items() if count)
+    return f"{line}; {standing.fleet}" if standing.fleet else line
 
 
 def _facts(standing: Standing) -> Mapping[str, Any]:

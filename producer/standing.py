@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from producer.fleet import Fleet
+
 if TYPE_CHECKING:
     from workers.ledger import Progress
 
@@ -14,13 +16,15 @@ __all__ = ["Standing", "Watcher"]
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How far a job is: records and bytes collected, bytes in all, and the ledger's counters where there is one."""
+    """How far a job is: records and bytes collected, bytes in all, and the ledger's counters and
+    the fleet where there is one."""
 
     records: int
     done_bytes: int
     total_bytes: int
     progress: Progress | None = None
     workers: int | None = None
+    fleet: Fleet | None = None
 
 
 Watcher = Callable[[Standing], None]

@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -170,4 +171,5 @@ class _Attendant:
             "concurrency": self._settings.concurrency or os.cpu_count() or 1,
             "since": self._since,
             "clock_ahead": str(self._clock_ahead),
+            "roots": os.pathsep.join(str(Path(root).resolve()) for root in self._settings.roots or (Path.cwd(),)),
         }

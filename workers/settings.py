@@ -52,6 +52,11 @@ class Settings(BaseSettings):
         return self.ledger or self.broker
 
     @property
+    def ledger_apart(self) -> bool:
+        """Whether the ledger is on another server than the queues."""
+        return self.ledger not in ("", self.broker)
+
+    @property
     def keep_ms(self) -> int:
         """``keep_days`` in milliseconds."""
         return int(self.keep_days * 86_400_000)

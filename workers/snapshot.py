@@ -27,7 +27,11 @@ Lengths = Callable[[Iterable[str]], Mapping[str, int]]
 
 
 class WorkerStanding(msgspec.Struct, frozen=True):
-    """A living worker. ``idle`` is the seconds since it last took a chunk, or since it came."""
+    """A living worker. ``idle`` is the seconds since it last took a chunk, or since it came.
+
+    ``clock_ahead`` is how many seconds its clock was ahead of the server's when it came, ``roots`` the folders it may
+    read, with the separator of paths between them.
+    """
 
     name: str
     host: str
@@ -36,6 +40,7 @@ class WorkerStanding(msgspec.Struct, frozen=True):
     leases: int
     idle: float
     clock_ahead: float
+    roots: str
     state: Literal["working", "idle", "stuck"]
     """working: it holds chunks; stuck: it takes nothing though there is work; idle: neither."""
 
@@ -156,6 +161,7 @@ def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings
         leases=leases,
         idle=idle,
         clock_ahead=float(facts.get("clock_ahead", 0)),
+        roots=facts.get("roots", ""),
         state="stuck" if stuck else "working" if leases else "idle",
     )
 

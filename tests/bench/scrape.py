@@ -23,10 +23,11 @@ from evalcore.inline import evaluate_files
 from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, PlannedInput, Seal
 from tests.integration.harness import Server, running_server
-from workers.exporter.server import Exporter, Watch
+from workers.exporter.server import Exporter
 from workers.history import Entry, History, Place, entry_of
 from workers.ledger import Ledger
 from workers.settings import Settings
+from workers.watch import Watch
 
 SUITES = 8
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterable
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -12,44 +11,13 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import redis
 
 from evalcore.errors import EvalqError
-from workers.broker import Broker
-from workers.connect import connect
 from workers.exporter.page import Page
 from workers.settings import Settings
-from workers.snapshot import Snapshot, read_snapshot
+from workers.watch import Watch
 
-__all__ = ["Exporter", "Watch"]
+__all__ = ["Exporter"]
 
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
-
-
-class Watch:
-    """Looks at the ledger; connects when first asked and stays so, since the client finds its way back by itself."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._client: Any = None
-        self._broker: Broker | None = None
-        self._connecting = threading.Lock()
-
-    def look(self, before: Snapshot | None = None) -> Snapshot:
-        """One snapshot, from the one before. Raises redis.RedisError, EvalqError or OSError when a server is away."""
-        client = self._connected()
-        if not self._settings.ledger or self._settings.ledger == self._settings.broker:
-            return read_snapshot(client, self._settings, unacked=True, before=before)
-        if self._broker is None:
-            self._broker = Broker(self._settings)
-        return read_snapshot(client, self._settings, self._broker.lengths, before=before)
-
-    def ping(self) -> None:
-        """Raises what `look` raises, when the ledger does not answer."""
-        self._connected().ping()
-
-    def _connected(self) -> Any:
-        with self._connecting:
-            if self._client is None:
-                self._client = connect(self._settings.ledger_url, self._settings)
-            return self._client
 
 
 class _ThreadedServer(ThreadingMixIn, WSGIServer):
@@ -69,7 +37,7 @@ class Exporter:
 
     def __init__(self, settings: Settings, bind: str, port: int) -> None:
         """Raises OSError when the address cannot be had."""
-        self._watch = Watch(settings)
+        self._watch = Watch(settings, unacked=True)
         self._page = Page(self._watch.look, settings.max_series)
         self._server = make_server(bind, port, self._answer, _ThreadedServer, _Quiet)
         self.port = int(self._server.server_port)
