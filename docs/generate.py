@@ -1,4 +1,4 @@
-"""Pages made from the code and from recorded results: settings.md, targets.md, the table in docs/reliability.md.
+"""Pages made from the code and from recorded results: settings.md, targets.md, metrics.md, docs/reliability.md's table.
 
 With --check, exits 1 when one is out of date.
 """
@@ -8,11 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Container
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from evalcore.evaluator import Params
+from evalcore import registry
+from evalcore.evaluator import Evaluator, Params
+from evalcore.metrics import LABELS
 from evalcore.report.markdown import table
+from workers.exporter.catalogue import FAMILIES, SECONDS, Family, quality
 from workers.pool import Policy
 from workers.settings import Settings
 from workers.targets.answers import KINDS
@@ -65,6 +69,52 @@ def _keys(model: type[Params], but: Container[str] = ()) -> str:
     return table(("key", "default", "meaning"), rows)
 
 
+GROUPS = {
+    "work": "The work",
+    "fleet": "The fleet",
+    "runs": "Runs",
+    "calls": "Live calls",
+    "server": "The ledger's server",
+    "exporter": "The exporter",
+}
+
+
+def metrics_page() -> str:
+    """Every metric that the exporter shows: the fleet's from their catalogue, and the evaluators' own."""
+    intro = (
+        "# Metrics\n\nWhat `evalq exporter` shows. Counters are kept in the ledger, in the same step as the commit:\n"
+        "they are exact and survive restarts. Records are lines or rows of the inputs. Beyond `max_suites` suites,\n"
+        "the label `suite` is `other`; beyond `max_series` label sets of a metric, all labels of the rest are.\n"
+    )
+    parts = [intro]
+    for group, title in GROUPS.items():
+        parts.append(f"## {title}\n\n{_families([each for each in FAMILIES if each.group == group])}")
+    bounds = ", ".join(f"{bound:g}" for bound in SECONDS)
+    parts.append(f"Histograms have classic buckets up to {bounds} seconds.\n")
+    parts += [_evaluator_metrics(registry.get(name)) for name in registry.names()]
+    rows: list[tuple[object, ...]] = [*LABELS.items(), ("suite", "the name given with --suite")]
+    rows += [("target", "the agent that live calls went to; empty for recorded outputs")]
+    parts.append("## Labels of evaluators' gauges\n\n" + table(("label", "meaning"), rows))
+    return "\n".join(parts)
+
+
+def _evaluator_metrics(evaluator: Evaluator[Any, Any]) -> str:
+    shown = [family for metric in evaluator.metrics for family in quality(metric)]
+    states: list[tuple[object, ...]] = [
+        (metric.name, ", ".join(f"{number:g} {text}" for text, number in metric.states))
+        for metric in evaluator.metrics
+        if metric.states
+    ]
+    told = "\n" + table(("metric", "values"), states) if states else ""
+    return f"## {evaluator.name}\n\nOf the newest finished run of each suite and target.\n\n{_families(shown)}{told}"
+
+
+def _families(families: list[Family]) -> str:
+    return table(
+        ("name", "type", "labels", "meaning"), [(f.name, f.kind, ", ".join(f.labels), f.help) for f in families]
+    )
+
+
 def pages() -> dict[Path, str]:
     """Each page and its text as it should be."""
     from tests.chaos import table as chaos
@@ -72,6 +122,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "reference" / "settings.md": settings_page(),
         DOCS / "reference" / "targets.md": targets_page(),
+        DOCS / "reference" / "metrics.md": metrics_page(),
         chaos.PAGE: chaos.page(),
     }
 

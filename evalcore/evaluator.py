@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict
 
 from evalcore.calls import Prompt
 from evalcore.canonical import Json, canonical_json
+from evalcore.metrics import Metric
+from evalcore.panels import Panel
 from evalcore.records.batch import Batch
 from evalcore.records.span import Format
 from evalcore.tally import Faults, Tally
@@ -186,6 +188,10 @@ class Evaluator(ABC, Generic[P, S]):
     """Whether each of its prompts may be asked many times."""
     demo_records: ClassVar[int] = 1_000
     """How many records of `sample` the demo evaluates."""
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+    """What of its report is watched over time: gauges that an exporter shows of each suite's newest run."""
+    panels: ClassVar[tuple[Panel, ...]] = ()
+    """How those are looked at; dashboards are generated from them."""
     Params: type[P]
     State: type[S]
 

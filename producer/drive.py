@@ -14,6 +14,7 @@ from evalcore.errors import Divergent, Incomplete, InfrastructureError, Paused, 
 from evalcore.partial import Partial
 from evalcore.plan import Chunk
 from producer.collect import Collector
+from producer.fleet import Fleet, fleet_of
 from producer.folder import RETRYING
 from producer.here import evaluate, read
 from producer.job import Job
@@ -25,6 +26,7 @@ from workers.ledger import Ledger
 from workers.reading import CHANGED, pack
 from workers.reconciler import Reconciler
 from workers.settings import Settings
+from workers.snapshot import read_snapshot
 
 __all__ = ["Driver"]
 
@@ -34,6 +36,7 @@ SYNC_STEP = 16
 IDLE_SECONDS = 0.02
 FULL_SECONDS = 0.5
 EVIDENCE_SECONDS = 10.0
+FLEET_SECONDS = 5.0
 
 
 class Driver:
@@ -52,7 +55,7 @@ class Driver:
         self._blobs = False
         self._sent: dict[int, int] = {}
         self._epoch = 0
-        self._looked = 0.0
+        self._looked = self._watched = 0.0
         self._settled = collector.next
         self._registered, self._sealed = 0, False
         self._full = 0.0
@@ -243,6 +246,9 @@ class Driver:
             self._blobs = True
             if self._room():
                 self._unless_full(partial(self._supply, seq))
+        if time.monotonic() - self._watched >= FLEET_SECONDS:
+            self._watched = time.monotonic()
+            self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
         self.standing = msgspec.structs.replace(self.standing, progress=progress, workers=self._fleet())
         self._job.folder.note(progress=msgspec.to_builtins(progress))
         return True
@@ -250,6 +256,10 @@ class Driver:
     def _fleet(self) -> int:
         """Living workers of the run's code."""
         return sum(facts.get("code") == self._job.header.code_version for facts in self._ledger.workers().values())
+
+    def _fleet_now(self) -> Fleet:
+        elsewhere = self._broker.lengths if self._settings.ledger_apart else None
+        return fleet_of(read_snapshot(self._ledger.client, self._settings, elsewhere))
 
     def _supply(self, seq: int) -> bool:
         """Send a chunk's bytes by way of the ledger, then its message; False when it was committed meanwhile."""

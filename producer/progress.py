@@ -91,9 +91,10 @@ def _line(standing: Standing, seconds: float, unit: str) -> str:
     if standing.note:
         line += f", {standing.note}"
     progress = standing.progress
-    if progress is not None and progress.reconciled:
-        line += f", {progress.reconciled} published again"
-    return line
+    if progress is not None:
+        told = {"published again": progress.reconciled, "duplicates": progress.duplicates, "dead": progress.dead}
+        line += "".join(f", {count:,} {word}" for word, count in told.items() if count)
+    return f"{line}; {standing.fleet}" if standing.fleet else line
 
 
 def _facts(standing: Standing) -> Mapping[str, Any]:

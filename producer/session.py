@@ -18,6 +18,7 @@ from producer.collect import Collector
 from producer.job import Job
 from producer.outputs import write_final
 from producer.progress import Reporter
+from producer.remember import remember
 from producer.standing import Standing
 from workers.settings import Settings
 
@@ -77,6 +78,9 @@ def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> 
         report = collector.finish(_sealed(job))
         seconds = round(time.monotonic() - began, 3)
         reporter.detail(_told(standing, seconds))
+        # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
+        if missing := remember(job, report, seconds, place.settings):
+            reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
     except (InputError, NothingEvaluated):
         _leave(job, collector, "stopped")

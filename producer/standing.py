@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from producer.fleet import Fleet
+
 if TYPE_CHECKING:
     from workers.ledger import Progress
 
@@ -14,7 +16,8 @@ __all__ = ["Standing", "Watcher"]
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How far a job is: records and bytes collected, bytes in all, and the ledger's counters where there is one.
+    """How far a job is: records and bytes collected, bytes in all, and the ledger's counters and the fleet where
+    there is one.
 
     ``note`` is more for a person, ``unit`` what is counted where that is not the job's records.
     """
@@ -24,6 +27,7 @@ class Standing(msgspec.Struct, frozen=True):
     total_bytes: int
     progress: Progress | None = None
     workers: int | None = None
+    fleet: Fleet | None = None
     note: str = ""
     unit: str = ""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import redis
+from amqp.exceptions import ChannelError
 from kombu.exceptions import KombuError
 
 from evalcore.errors import BrokerUnreachable, WireError
@@ -54,6 +55,24 @@ class Broker:
             return {seq for seq in (_seq_of(message, run) for message in messages) if seq is not None}
         with self._app.connection_for_read() as connection, contextlib.closing(connection.channel()) as channel:
             return int(channel.queue_declare(queue, passive=True).message_count)
+
+    def lengths(self, queues: Iterable[str]) -> dict[str, int]:
+        """How many messages lie unread in each queue; one that is not there has none."""
+        if self._redis is not None:
+            pipe = self._redis.pipeline(transaction=False)
+            names = list(queues)
+            for name in names:
+                pipe.llen(name)
+            return dict(zip(names, pipe.execute(), strict=True))
+        found = {}
+        with self._app.connection_for_read() as connection:
+            for name in queues:
+                with contextlib.closing(connection.channel()) as channel:
+                    try:
+                        found[name] = int(channel.queue_declare(name, passive=True).message_count)
+                    except ChannelError:
+                        found[name] = 0
+        return found
 
     def close(self) -> None:
         """Let go of all connections."""

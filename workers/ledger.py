@@ -17,22 +17,27 @@ import redis
 from evalcore.errors import Incomplete
 from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
+from workers.measures import counters
 from workers.settings import Settings
 
 __all__ = ["Lease", "Ledger", "Look", "Progress"]
 
+OTHER = "other"
+"""What suites beyond ``max_suites`` are counted as."""
 PREFIX = "evalq:"
 WORKERS = PREFIX + "worker:"
 FLEET = PREFIX + "workers"
 TOTALS = PREFIX + "totals"
 RUNS = PREFIX + "runs"
-_PARTS = ("meta", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside")
+SUITES = PREFIX + "suites"
+_PARTS = ("meta", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside", "sent")
 
 
 class Lease(msgspec.Struct, frozen=True):
     """The answer to a claim: ``status`` is leased, held, committed, closed, stale or gone.
 
-    ``attempts`` counts processes that died with the chunk, ``losses`` whole workers.
+    ``attempts`` counts processes that died with the chunk, ``losses`` whole workers; ``waited`` is the seconds since
+    it was first published.
     """
 
     status: str
@@ -43,6 +48,7 @@ class Lease(msgspec.Struct, frozen=True):
     losses: int = 0
     holder: str = ""
     holder_pid: int = 0
+    waited: float = 0.0
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -82,7 +88,7 @@ class Look(msgspec.Struct, frozen=True):
 def _script(name: str) -> str:
     lua = files("workers") / "lua"
     prelude, body, epilogue = (lua.joinpath(f"{n}.lua").read_text() for n in ("prelude", name, "epilogue"))
-    return f"{prelude}\nlocal function body()\n{body}\nend\n{epilogue}"
+    return f"local TOTALS = '{TOTALS}'\n{prelude}\nlocal function body()\n{body}\nend\n{epilogue}"
 
 
 class Ledger:
@@ -102,7 +108,8 @@ class Ledger:
 
     def create(self, header: Header, epoch: int) -> int:
         """Write a run's header, or reopen it with a higher epoch. Returns the epoch in force."""
-        result: Sequence[Any] = self._run("create", header.run, to_wire(header), epoch)
+        counted = (header.evaluator, header.suite, SUITES, self._settings.max_suites, OTHER)
+        result: Sequence[Any] = self._run("create", header.run, to_wire(header), epoch, *counted)
         self.client.hset(RUNS, header.run, header.queue)
         return int(result[0])
 
@@ -141,7 +148,7 @@ class Ledger:
     def mark(self, header: Header, suspects: Mapping[int, str]) -> list[int]:
         """Note that suspects are published again; returns those still wanted."""
         flat = [value for item in suspects.items() for value in item]
-        return [int(s) for s in self._run("mark", header.run, WORKERS, TOTALS, _label(header), *flat)]
+        return [int(s) for s in self._run("mark", header.run, WORKERS, *flat)]
 
     def supply(self, run: str, seq: int, blob: bytes, *, publish: bool = True) -> bool:
         """Give a chunk's packed bytes; returns whether its message is to be sent now.
@@ -161,21 +168,38 @@ class Ledger:
             return Lease(name, holder=rest[0].decode(), holder_pid=int(rest[1]))
         if name != "leased":
             return Lease(name)
-        chunk, header, blob, attempts, losses = rest
-        return Lease(name, from_wire(chunk, Chunk), from_wire(header, Header), blob, int(attempts), int(losses))
+        chunk, header, blob, attempts, losses, waited = rest
+        return Lease(
+            name,
+            from_wire(chunk, Chunk),
+            from_wire(header, Header),
+            blob,
+            int(attempts),
+            int(losses),
+            waited=max(0, int(waited)) / 1000,
+        )
 
     def renew(self, run: str, seq: int, worker: str, pid: int) -> bool:
         """Prolong a lease; False when it is lost or the run is closed."""
         lease_ms = int(self._settings.lease_seconds * 1000)
         return bool(self._run("renew", run, seq, worker, pid, lease_ms))
 
-    def commit(self, header: Header, chunk: Chunk, epoch: int, partial: Partial, dead: int = 0) -> str:
+    def commit(
+        self,
+        header: Header,
+        chunk: Chunk,
+        epoch: int,
+        partial: Partial,
+        dead: int = 0,
+        took: Mapping[str, float] | None = None,
+    ) -> str:
         """Store a chunk's answer, once: committed, duplicate, divergent, stale, closed or gone.
 
-        ``dead`` records of it have no result; such an answer contradicts no other one.
+        ``dead`` records of it have no result; such an answer contradicts no other one. ``took`` are seconds to be
+        counted with it where it is committed, by the name of their histogram.
         """
-        args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, TOTALS, _label(header), dead)
-        result: bytes = self._run("commit", header.run, *args)
+        args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, dead)
+        result: bytes = self._run("commit", header.run, *args, *counters(header.evaluator, took or {}))
         return result.decode()
 
     def trying(self, run: str, seq: int, piece: str) -> None:
@@ -289,10 +313,6 @@ class Ledger:
 
 def _keys(run: str) -> list[str]:
     return [f"{PREFIX}run:{{{run}}}:{part}" for part in _PARTS]
-
-
-def _label(header: Header) -> str:
-    return f" {header.evaluator} {header.suite}"
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:

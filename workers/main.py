@@ -8,8 +8,10 @@ import os
 import secrets
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -116,6 +118,7 @@ class _Attendant:
         self._settings = settings
         self._name = name
         self._stop = threading.Event()
+        self._since, self._clock_ahead = 0, 0.0
 
     def attend(self) -> None:
         """Until `leave`; a lost server is waited for."""
@@ -128,7 +131,10 @@ class _Attendant:
 
     def arrive(self) -> None:
         """Say that this worker lives, before it takes its first chunk."""
-        client = connect(self._settings.ledger_url, self._settings)
+        client: Any = connect(self._settings.ledger_url, self._settings)
+        seconds, micros = client.time()
+        self._since = seconds * 1000 + micros // 1000
+        self._clock_ahead = round(time.time() - seconds - micros / 1_000_000, 3)
         Ledger(client, self._settings).beat(self._name, self._facts(), LIFE_SECONDS)
         client.close()
 
@@ -163,4 +169,7 @@ class _Attendant:
             "pid": os.getpid(),
             "code": code_version(),
             "concurrency": self._settings.processes,
+            "since": self._since,
+            "clock_ahead": str(self._clock_ahead),
+            "roots": os.pathsep.join(str(Path(root).resolve()) for root in self._settings.roots or (Path.cwd(),)),
         }

@@ -40,6 +40,13 @@ class Settings(BaseSettings):
     unpack_bytes: int = Field(default=8 << 30, ge=1, description="Most bytes a .gz or .zst input may unpack to")
     tasks_per_child: int = Field(default=1000, ge=1, description="Chunks a pool process computes before it is renewed")
     soft_shutdown_seconds: float = Field(default=10.0, ge=0, description="Time chunks get to end on SIGTERM")
+    max_suites: int = Field(default=100, ge=1, le=10_000, description="Suites with counters of their own")
+    max_series: int = Field(default=1000, ge=1, le=100_000, description="Label sets of one metric; more count as other")
+    history_runs: int = Field(default=100, ge=10, le=10_000, description="Finished runs remembered of a suite")
+    histories: int = Field(default=200, ge=1, le=10_000, description="Suites (by evaluator and target) remembered")
+    stuck_seconds: float = Field(
+        default=60.0, gt=0, le=86_400, description="A worker idle so long beside work is stuck"
+    )
     targets: str = Field(default="", description="Targets file: the agents that live calls may go to")
     connect_seconds: float = Field(default=4.0, gt=0, le=60, description="Wait for a server before giving up")
 
@@ -52,6 +59,11 @@ class Settings(BaseSettings):
     def ledger_url(self) -> str:
         """Where the ledger is: its own setting, or the broker's server."""
         return self.ledger or self.broker
+
+    @property
+    def ledger_apart(self) -> bool:
+        """Whether the ledger is on another server than the queues."""
+        return self.ledger not in ("", self.broker)
 
     @property
     def keep_ms(self) -> int:

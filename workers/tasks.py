@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ class Worker:
         self._roots = [Path(root) for root in settings.roots] or [Path.cwd()]
         self._pulse = settings.lease_seconds / 3
         self._limits = Limits.of(settings)
+        self._committed_in: float | None = None
 
     def evaluate(self, run: str, seq: int, epoch: int) -> str:
         """Compute one chunk, if it is still wanted; returns what became of it.
@@ -70,6 +72,7 @@ class Worker:
         return lease
 
     def _compute(self, lease: Lease, header: Header, chunk: Chunk, epoch: int) -> str:
+        began = time.monotonic()
         planned = header.inputs[chunk.input]
         data = reading.unpack(lease.blob, chunk) if lease.blob else reading.read(planned, chunk, self._roots)
         if isinstance(data, str):
@@ -91,7 +94,13 @@ class Worker:
                 header.run, "failed", f"{batch.where(chunk.first_line)}: {_brief(error)}"[:REASON_CHARACTERS]
             )
             return "failed"
-        return self._ledger.commit(header, chunk, epoch, answer, dead)
+        done = time.monotonic()
+        took = {"queue_wait": lease.waited, "chunk_duration": done - began}
+        if self._committed_in is not None:  # a commit can only tell how long the one before it took
+            took["commit_duration"] = self._committed_in
+        became = self._ledger.commit(header, chunk, epoch, answer, dead, took)
+        self._committed_in = time.monotonic() - done
+        return became
 
     def _whole(self, evaluator: Evaluator[Any, Any], params: Params, batch: Batch) -> Outcome[Any] | None:
         """The chunk's outcome; None where it needs more memory than it may have."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from evalcore.conformance.garbage import garbled
 from evalcore.conformance.purity import watched
 from evalcore.conformance.subject import Example, Subject, random_cuts
 from evalcore.evaluator import Batch, Outcome, State
+from evalcore.panels import panel_faults
 from evalcore.partial import Partial, encode
 
 __all__ = ["PROPERTIES", "Property"]
@@ -158,6 +160,21 @@ def markdown(subject: Subject, example: Example, rng: Random, rounds: int) -> It
         yield "markdown() of one report gives two texts"
 
 
+def declarations(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """Metrics and panels fit together, and the report gives each metric finite numbers, one a set of labels."""
+    evaluator = subject.evaluator
+    yield from panel_faults(evaluator.name, evaluator.metrics, evaluator.panels)
+    report, _ = subject.finish([example], [[subject.compute(example.whole())]])
+    if "schema" not in report or any(_no_plain_json(report)):
+        return  # the data ends the run with an error, or the report is what is wrong
+    for metric in evaluator.metrics:
+        found = metric.samples(json.loads(canonical_json(report)))
+        if not all(math.isfinite(sample.value) for sample in found):
+            yield f"{metric.name} has a value that is not finite"
+        if len({sample.labels for sample in found}) < len(found):
+            yield f"{metric.name} has two values for the same labels"
+
+
 def lines(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """One record line for each counted record, each an object with the keys and the place that it must have."""
     for batch in [example.whole(), *example.batches(random_cuts(rng, len(example.records)))]:
@@ -272,6 +289,7 @@ PROPERTIES: dict[str, Property] = {
         determinism,
         results,
         markdown,
+        declarations,
         lines,
         dead,
         purity,

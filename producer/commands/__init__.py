@@ -17,6 +17,7 @@ SUMMARIES = {
     "report": "Show or write the report of a finished run (the latest, if none is named) again.",
     "prune": "Remove runs that ended long ago: folders in ./evalq-runs and, with --broker, what the ledger holds.",
     "worker": "Serve a broker's queues.",
+    "exporter": "Show a ledger and its fleet as Prometheus metrics.",
     "targets": "The agents that live calls may go to, as the targets file names them.",
     "doctor": "Find what is wrong with an installation, or with a server and its workers (--broker).",
 }
@@ -29,6 +30,7 @@ MODULES = {
         "demo": ("demo",),
         "runs": ("list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "prune"),
         "worker": ("worker",),
+        "exporter": ("exporter",),
         "targets": ("targets",),
         "doctor": ("doctor",),
     }.items()

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalcore import registry
 from evalcore.errors import EvalqError
-from evalcore.plan import QUEUE_CLASSES, queue_name
 from evalcore.version import __version__, code_version
 from producer.commands import SUMMARIES
 from producer.commands import options as shared
+from producer.diagnosis import Finding, diagnose
+
+if TYPE_CHECKING:
+    from workers.settings import Settings
 
 __all__ = ["COMMANDS"]
-
-Finding = tuple[str, str]
 
 
 def _here() -> Iterator[Finding]:
@@ -41,38 +43,29 @@ def _embedded() -> Iterator[Finding]:
         yield "wrong", str(error)
 
 
-def _server(settings: Any) -> Iterator[Finding]:
-    """A broker that is a Redis or Valkey, or the ledger beside another broker."""
-    from workers.connect import connect
-    from workers.ledger import Ledger
+def _deployment(settings: Settings) -> Iterator[Finding]:
+    """The servers that the URLs name, and the workers on them."""
+    import redis
 
-    client: Any = connect(settings.ledger_url, settings)
-    info = client.info()
-    yield "ok", f"{info.get('server_name', 'redis')} {info.get('valkey_version', info['redis_version'])}"
-    policy = info.get("maxmemory_policy", "unknown")
-    if info.get("maxmemory") and policy != "noeviction":
-        yield "wrong", f"maxmemory-policy is {policy}: the server may drop answers; set it to noeviction"
-    if not info.get("aof_enabled"):
-        yield "note", "no append-only file: a server crash loses what no run folder holds (it is computed again)"
-    if info.get("rdb_last_bgsave_status") == "err":
-        yield "wrong", "the last snapshot failed and the server may refuse writes: see its log"
-    ledger = Ledger(client, settings)
-    workers = ledger.workers()
-    mine = [name for name, facts in workers.items() if facts.get("code") == code_version()]
-    kind = "ok" if mine else "wrong"
-    yield kind, f"{len(mine)} worker(s) of this code, {len(workers) - len(mine)} of other code"
-    for name in QUEUE_CLASSES:
-        queue = queue_name(name, code_version())
-        yield "ok", f"queue {queue}: {client.llen(queue)} waiting"
-    others = {queue for queue in ledger.runs().values() if not queue.endswith(code_version())}
-    for queue in sorted(others):
-        yield "note", f"runs wait in {queue}, which only workers of that code serve"
+    from workers.watch import Watch
+
+    watch = Watch(settings)
+    try:
+        snapshot = watch.look()
+    except redis.exceptions.NoPermissionError as error:
+        yield "wrong", f"this user of the ledger may not do what a producer does: {error}; see deploy/redis/users.acl"
+    except redis.ResponseError as error:
+        yield "wrong", f"the ledger cannot be read ({error}): evalq needs Redis 7.0 or any Valkey"
+    else:
+        yield from diagnose(snapshot, code_version(), time.time())
+    finally:
+        watch.close()
 
 
 def _doctor(**given: Any) -> int:
     settings = shared.settings_from(given)
     findings = list(_here())
-    findings += _server(settings) if settings.broker else _embedded()
+    findings += _deployment(settings) if settings.broker else _embedded()
     for kind, text in findings:
         click.echo(f"{kind:<6} {text}")
     return 3 if any(kind == "wrong" for kind, _ in findings) else 0

@@ -12,6 +12,7 @@ import click
 from evalcore import registry
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import UsageError
+from producer import fleet
 from producer.commands import SUMMARIES
 from producer.commands import options as shared
 from producer.commands.evaluate import refuse_dead, reporter_for, show
@@ -19,11 +20,13 @@ from producer.folder import RunFolder
 
 if TYPE_CHECKING:
     from producer.job import Job
+    from workers.watch import Watch
 
 __all__ = ["COMMANDS", "follow"]
 
 RUNS = Path("evalq-runs")
 _POLL_SECONDS = 0.2
+_FLEET_SECONDS = 60.0
 
 
 def _command(name: str, call: Callable[..., None], *options: click.Parameter) -> click.Command:
@@ -100,10 +103,23 @@ def _sweep(given: dict[str, Any], run: str) -> dict[str, Json] | None:
     return facts
 
 
+def _watch_for(given: dict[str, Any]) -> Watch | None:
+    """What looks at the servers that are named, where any is."""
+    from workers.watch import Watch
+
+    settings = shared.settings_from(given)
+    return Watch(settings) if settings.broker else None
+
+
 def _status(run: str | None, **given: Any) -> None:
+    ledger = _ledger(given)
+    watch = _watch_for(given)
+    rows = list(fleet.rows(watch.look())) if watch else []
+    if rows and run is None and not _folders():
+        click.echo(canonical_json({"fleet": rows}) if given["as_json"] else "\n".join(f"{w:<9} {t}" for w, t in rows))
+        return
     folder = _find(run)
     info = folder.info()
-    ledger = _ledger(given)
     header = ledger.header(info["run"]) if ledger is not None else None
     look = _sweep(given, info["run"])
     if look is not None:
@@ -119,7 +135,7 @@ def _status(run: str | None, **given: Any) -> None:
             info["waiting"] = f"no worker runs its code {header.code_version} ({len(codes)} of other code)"
         info["notes"] = ledger.notes(info["run"])
     if given["as_json"]:
-        click.echo(canonical_json(info))
+        click.echo(canonical_json(info | ({"fleet": rows} if rows else {})))
         return
     click.echo(f"run       {info['run']}\nstate     {info['state']}\nfolder    {folder.path}")
     for key, value in (info.get("progress") or {}).items():
@@ -129,6 +145,8 @@ def _status(run: str | None, **given: Any) -> None:
     for key in ("suspect", "leases", "workers", "waiting", "seconds"):
         if key in info:
             click.echo(f"{key:<9} {info[key]}")
+    for row in [("", ""), *rows] if rows else []:
+        click.echo(f"{row[0]:<9} {row[1]}".rstrip())
 
 
 def _resume(run: str | None, **given: Any) -> None:
@@ -185,12 +203,17 @@ def follow(path: Path, given: dict[str, Any]) -> None:
 
 def _watch(run: str | None, **given: Any) -> None:
     folder = _find(run)
+    watch, said = _watch_for(given), 0.0
+    reporter = reporter_for("records", given)
     while folder.info()["state"] != "done":
         with folder.driving() as free:
             pass
         if free:
             _resume(str(folder.path), **given)
             return
+        if watch is not None and time.monotonic() - said >= _FLEET_SECONDS:
+            said = time.monotonic()
+            reporter.say(f"driven by another process; {fleet.fleet_of(watch.look())}")
         time.sleep(_POLL_SECONDS)
     _report(str(folder.path), **given)
 

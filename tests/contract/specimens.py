@@ -14,6 +14,7 @@ import msgspec
 
 from evalcore.canonical import Json
 from evalcore.evaluator import Batch, Evaluator, InputResult, Outcome, Params, State, Tally
+from evalcore.panels import Panel, Plot
 from evalcore.stats import ExactSum
 
 
@@ -296,6 +297,12 @@ class TellsTwoStories(Summing):
         """Another text each time."""
         self.asked += 1
         return f"told {self.asked} times"
+
+
+class ShowsWhatIsNotThere(Summing):
+    """Declares a panel for a metric that it does not declare."""
+
+    panels = (Panel("Sum", "The sum of the values.", "number", "stat", (Plot("evalq_summing_total"),)),)
 
 
 class BuriesTheDead(Summing):

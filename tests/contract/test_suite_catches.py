@@ -96,6 +96,7 @@ def _number(text: str) -> float | str:
         (specimens.SaysTuples, {"results"}),
         (specimens.LacksStatus, {"lines"}),
         (specimens.TellsTwoStories, {"markdown"}),
+        (specimens.ShowsWhatIsNotThere, {"declarations"}),
         (specimens.BuriesTheDead, {"dead"}),
     ],
 )

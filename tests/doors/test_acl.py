@@ -17,6 +17,7 @@ from producer.embedded import server_program
 from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
 from tests.integration.harness import EVALQ, Server, clean_environment, evalq, info, same_answer, wait_until
+from tests.integration.scraping import running_exporter
 from workers.pacing import Pacer
 from workers.pool import Limits
 
@@ -79,15 +80,18 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         done = evalq(*args, cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
         assert done.returncode == 0, done.stderr
         same_answer(calm, tmp_path / "run")
-        for command in ("doctor", "list"):
+        for command in ("doctor", "list", "status"):
             done = evalq(command, cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
             assert "permission" not in done.stdout + done.stderr
         run = info(tmp_path / "run")["run"]
-        exporter = guarded.as_user("exporter")
-        assert int(exporter.hget(f"evalq:run:{{{run}}}:meta", "committed")) == 12
-        assert exporter.hgetall("evalq:totals")
-        assert exporter.llen(QUEUE) == 0
-        assert exporter.smembers("evalq:workers")
+        with running_exporter(guarded.url_of("exporter"), data) as exporter:
+            shown = exporter.scrape()
+        of = frozenset({"evaluator": "planagent", "suite": "default"}.items())
+        assert shown["evalq_chunks_committed_total", of] == 12
+        assert shown["evalq_unacked_messages", frozenset()] == 0
+        assert shown["evalq_workers_alive", frozenset()] == 1
+        assert shown["evalq_last_run_records", of | {("target", ""), ("outcome", "dead")}] == 0
+        assert int(guarded.as_user("exporter").hget(f"evalq:run:{{{run}}}:meta", "committed")) == 12
         # The sweep for what a dead worker held is a script and a transaction of kombu's: it must be allowed, too.
         wait_until(
             lambda: guarded.client.info("commandstats").get("cmdstat_zrange"), "the worker looks for old messages"
@@ -146,6 +150,16 @@ def test_scripts_reach_no_further_than_their_user(guarded: GuardedServer) -> Non
         with pytest.raises(redis.exceptions.ResponseError, match=r"permission|ACL|can't run|can't access"):
             client.evalsha(client.script_load(body), 0)
     assert guarded.client.get("other") == b"kept"
+
+
+def test_the_exporters_scripts_only_read(guarded: GuardedServer) -> None:
+    """Its script reads evalq's keys; one that writes, or reads another's keys, is refused, and changes nothing."""
+    client = guarded.as_user("exporter")
+    assert client.eval_ro("return redis.call('HLEN', 'evalq:totals')", 0) >= 0
+    for body in ("return redis.call('SET', 'evalq:x', '1')", "return redis.call('GET', 'other')"):
+        with pytest.raises(redis.exceptions.ResponseError, match=r"permission|can't (run|access)|not allowed"):
+            client.eval_ro(body, 0)
+    assert guarded.client.get("evalq:x") is None
 
 
 def test_nobody_comes_in_without_a_name(guarded: GuardedServer, data: Path, tmp_path: Path) -> None:

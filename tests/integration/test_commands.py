@@ -54,7 +54,7 @@ def test_every_command_explains_itself(tmp_path: Path, command: str) -> None:
 
 def test_the_list_of_commands_and_their_help_say_the_same() -> None:
     """Every command of the list is found under its name, and those about runs say of themselves what the list does."""
-    assert set(SUMMARIES) == set(MODULES) == {"run", "demo", *COMMANDS, "worker", "targets", "doctor"}
+    assert set(SUMMARIES) == set(MODULES) == {"run", "demo", *COMMANDS, "worker", "exporter", "targets", "doctor"}
     for name, summary in SUMMARIES.items():
         command = cli.get_command(click.Context(cli), name)
         assert command is not None

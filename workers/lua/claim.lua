@@ -1,6 +1,9 @@
--- A lease on a chunk. Returns {status} or {'leased', entry, header, blob, attempts, losses}, or {'held', worker, pid}.
+-- A lease on a chunk. Returns {status} or {'leased', entry, header, blob, attempts, losses, ms since first published}, or {'held', worker, pid}.
 -- ARGV: ttl, seq, epoch, worker, pid, lease ms, worker key prefix, pid known to be dead ('' for none)
 local seq = ARGV[2]
+-- A worker that takes nothing though there is work is seen by this; its key lives as long as its heartbeat.
+local beat = ARGV[7] .. ARGV[4]
+if redis.call('EXISTS', beat) == 1 then redis.call('HSET', beat, 'claimed', now_ms()) end
 local state = redis.call('HGET', KEYS[1], 'state')
 if not state then return {'gone'} end
 if state ~= 'open' then return {'closed'} end
@@ -22,4 +25,5 @@ if lease then
 end
 redis.call('HSET', KEYS[6], seq, (now_ms() + tonumber(ARGV[6])) .. ' ' .. ARGV[5] .. ' ' .. ARGV[4])
 local header, blob = redis.call('HGET', KEYS[1], 'header'), redis.call('HGET', KEYS[9], seq)
-return {'leased', entry, header, blob, note('attempts', seq), note('losses', seq)}
+local waited = now_ms() - tonumber(redis.call('ZSCORE', KEYS[11], seq) or now_ms())
+return {'leased', entry, header, blob, note('attempts', seq), note('losses', seq), waited}

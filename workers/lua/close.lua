@@ -6,5 +6,5 @@ if ARGV[2] == 'done' then
   local seal = redis.call('HGET', KEYS[1], 'seal')
   if not seal or redis.call('HLEN', KEYS[3]) < tonumber(redis.call('HGET', KEYS[1], 'chunks')) then return state end
 end
-redis.call('HSET', KEYS[1], 'state', ARGV[2], 'reason', ARGV[3])
+end_run(ARGV[2], ARGV[3])
 return ARGV[2]

@@ -1,5 +1,6 @@
 -- Shared by every script. KEYS are always the run's: 1 meta, 2 chunks, 3 digests, 4 parts, 5 flight,
--- 6 leases, 7 notes, 8 refused, 9 blobs, 10 aside. ARGV[1] is their lifetime in ms, prolonged by every call.
+-- 6 leases, 7 notes, 8 refused, 9 blobs, 10 aside, 11 sent. ARGV[1] is their lifetime in ms, prolonged by every call.
+-- TOTALS, the key of all runs' counters, is set in front of this.
 local function now_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -23,4 +24,13 @@ local function count_death(seq, lease, worker_prefix)
     redis.call('HINCRBY', KEYS[7], 'fell ' .. seq .. ' ' .. range, 1)
     redis.call('HDEL', KEYS[7], 'trying ' .. seq)
   end
+end
+-- A counter over all runs, by evaluator and suite: "<name> <evaluator> <suite>[ <tail>]".
+local function count(name, by, tail)
+  local label = redis.call('HGET', KEYS[1], 'label') or ' unknown unknown'
+  redis.call('HINCRBY', TOTALS, name .. label .. (tail and ' ' .. tail or ''), by)
+end
+local function end_run(state, reason)
+  redis.call('HSET', KEYS[1], 'state', state, 'reason', reason)
+  count('ended', 1, state)
 end

@@ -8,6 +8,7 @@ local taken = {}
 while room > 0 and cursor < chunks do
   if redis.call('HEXISTS', KEYS[3], cursor) == 0 then
     redis.call('ZADD', KEYS[5], now_ms(), cursor)
+    redis.call('ZADD', KEYS[11], 'NX', now_ms(), cursor)
     table.insert(taken, cursor)
     room = room - 1
   end

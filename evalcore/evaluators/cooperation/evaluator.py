@@ -12,8 +12,10 @@ from evalcore.canonical import Json
 from evalcore.errors import UsageError
 from evalcore.evaluator import Batch, Evaluator, Export, InputResult, Option, Outcome, Request, Tally
 from evalcore.evaluators.cooperation.config import completed
+from evalcore.evaluators.cooperation.gauges import METRICS
 from evalcore.evaluators.cooperation.kernel import summarize
 from evalcore.evaluators.cooperation.metrics import measure, pretty_json
+from evalcore.evaluators.cooperation.panels import PANELS
 from evalcore.evaluators.cooperation.params import CooperationParams
 from evalcore.evaluators.cooperation.reading import read
 from evalcore.evaluators.cooperation.render import log_tables
@@ -47,6 +49,8 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
     )
     commands = (COMMAND,)
     demo_records = 200_000
+    metrics = METRICS
+    panels = PANELS
     Params = CooperationParams
     State = CooperationState
 

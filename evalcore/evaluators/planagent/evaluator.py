@@ -11,9 +11,11 @@ from evalcore.calls import Prompt
 from evalcore.canonical import Json
 from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
 from evalcore.evaluators.planagent.answer import shortened
+from evalcore.evaluators.planagent.gauges import METRICS
 from evalcore.evaluators.planagent.judging import judged, prompts
 from evalcore.evaluators.planagent.kernel import COLUMNS, evaluate_batch
 from evalcore.evaluators.planagent.markdown import LANGUAGES, render
+from evalcore.evaluators.planagent.panels import PANELS
 from evalcore.evaluators.planagent.params import PlanParams
 from evalcore.evaluators.planagent.queries import unpack_rows
 from evalcore.evaluators.planagent.sample import write_rows
@@ -59,6 +61,8 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
             choices=("heuristic", "llm_when_present"),
         ),
     )
+    metrics = METRICS
+    panels = PANELS
     Params = PlanParams
     State = PlanState
 

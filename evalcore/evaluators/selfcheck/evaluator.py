@@ -13,8 +13,10 @@ from evalcore.canonical import Json
 from evalcore.evaluator import Batch, Command, Evaluator, InputResult, Option, Outcome, Request, Tally
 from evalcore.evaluators.selfcheck.effectiveness import effectiveness
 from evalcore.evaluators.selfcheck.evidence import Record, read_record
+from evalcore.evaluators.selfcheck.gauges import METRICS
 from evalcore.evaluators.selfcheck.goals import resolve_command
 from evalcore.evaluators.selfcheck.markdown import markdown
+from evalcore.evaluators.selfcheck.panels import PANELS
 from evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
 from evalcore.evaluators.selfcheck.protocol import SelfCheckResult
 from evalcore.evaluators.selfcheck.sample import write_records
@@ -56,6 +58,8 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
             resolve_command,
         ),
     )
+    metrics = METRICS
+    panels = PANELS
     Params = SelfCheckParams
     State = SelfCheckState
 

@@ -10,7 +10,9 @@ import msgspec
 
 from evalcore.canonical import Json
 from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request, Tally
+from evalcore.evaluators.verification.gauges import METRICS
 from evalcore.evaluators.verification.markdown import markdown
+from evalcore.evaluators.verification.panels import PANELS
 from evalcore.evaluators.verification.params import VerificationParams
 from evalcore.evaluators.verification.patterns import PATTERN_SETS
 from evalcore.evaluators.verification.sample import write_records
@@ -43,6 +45,8 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
         Option(("--threshold",), "Score from which a record passes (0.9).", kind="float", param="threshold"),
         Option(("--patterns",), "Pattern set.", param="patterns", choices=tuple(PATTERN_SETS)),
     )
+    metrics = METRICS
+    panels = PANELS
     Params = VerificationParams
     State = VerificationState
 

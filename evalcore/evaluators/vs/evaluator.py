@@ -12,10 +12,12 @@ from evalcore.calls import Prompt
 from evalcore.canonical import Json
 from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
 from evalcore.evaluators.vs.findings import REMEDIES
+from evalcore.evaluators.vs.gauges import METRICS
 from evalcore.evaluators.vs.inputs import complete, output_line, prompts, stopping
 from evalcore.evaluators.vs.judge import Judgement, judge_for
 from evalcore.evaluators.vs.markdown import dashboard
 from evalcore.evaluators.vs.naming import shorten
+from evalcore.evaluators.vs.panels import PANELS
 from evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalcore.evaluators.vs.sample import sample_request
 from evalcore.evaluators.vs.section import results_document, vs_section
@@ -76,6 +78,8 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
         Option(("--agent",), "Only the cases of this agent (its id or the number that it begins with)."),
         Option(("--level",), "Only the cases of this level.", choices=tuple(level.name for level in LEVELS)),
     )
+    metrics = METRICS
+    panels = PANELS
     Params = VsParams
     State = VsState
 

@@ -1,0 +1,63 @@
+"""A snapshot of the ledger and its fleet in words: what `status` and `watch` show in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from workers.snapshot import Snapshot
+
+__all__ = ["Fleet", "fleet_of", "rows"]
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    """What the whole fleet is at: messages that wait, the age of the oldest pending chunk in seconds, and workers."""
+
+    queued: int
+    oldest: float
+    workers: int
+    consuming: int
+    stuck: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts = [f"{self.queued:,} queued"]
+        if self.oldest >= 1:
+            parts.append(f"the oldest for {_span(self.oldest)}")
+        parts.append(f"{self.consuming} of {self.workers} workers consuming")
+        return ", ".join(parts)
+
+
+def fleet_of(snapshot: Snapshot) -> Fleet:
+    """The part of a snapshot that a line has room for."""
+    stuck = tuple(worker.name for worker in snapshot.workers if worker.state == "stuck")
+    alive = len(snapshot.workers)
+    return Fleet(sum(snapshot.queues.values()), snapshot.oldest_age, alive, alive - len(stuck), stuck)
+
+
+def rows(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """(what, how it stands) of everything that the exporter shows of work and fleet."""
+    fleet = fleet_of(snapshot)
+    for queue, messages in snapshot.queues.items():
+        yield "queue", f"{queue}: {messages:,} waiting, {len(snapshot.serving(queue))} worker(s)"
+    yield "oldest", _span(snapshot.oldest_age) if snapshot.oldest_age else "nothing is pending"
+    if snapshot.last_commit:
+        yield "commit", f"the last one {_span(max(0.0, snapshot.now - snapshot.last_commit))} ago"
+    yield "workers", f"{fleet.workers} alive, {fleet.consuming} consuming, {len(fleet.stuck)} stuck"
+    for name in fleet.stuck:
+        yield "stuck", name
+    states = ", ".join(f"{count:,} {state}" for state, count in sorted(snapshot.runs.items()))
+    yield "runs", states or "none"
+    counts = ("records", "committed"), ("dead", "dead"), ("duplicates", "duplicates"), ("divergent", "divergent")
+    told = [f"{snapshot.total(name):,} {word}" for name, word in counts]
+    yield "records", ", ".join([*told, f"{snapshot.total('reconciled'):,} chunks published again"])
+
+
+def _span(seconds: float) -> str:
+    """A time to be read by people."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,48 @@
+"""Putting a finished run into the ledger's history, where there is a ledger that outlives the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import redis
+
+from evalcore.canonical import Json
+from evalcore.errors import EvalqError
+from producer.job import Job
+from workers.settings import Settings
+
+if TYPE_CHECKING:
+    from workers.history import Entry
+
+__all__ = ["remember"]
+
+
+def remember(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> str:
+    """Add the run to its history, once however often it is finished. Returns why it could not be, or nothing.
+
+    A run without a server of its own choice (inline, embedded) has no history. One that cannot be written is no
+    reason to fail a run whose report is there.
+    """
+    if not settings.broker:
+        return ""
+    from workers.connect import connect
+    from workers.history import History
+
+    recent = [metric.name for metric in job.evaluator.metrics if metric.recent]
+    try:
+        client = connect(settings.ledger_url, settings)
+        try:
+            History(client, settings).record(_entry(job, report, seconds), recent)
+        finally:
+            client.close()
+    except (redis.RedisError, EvalqError, OSError) as error:
+        return f"this run is not in the history of its suite: {error}"
+    return ""
+
+
+def _entry(job: Job, report: dict[str, Json], seconds: float) -> Entry:
+    from workers.history import Place, entry_of
+
+    info = job.folder.info()
+    place = Place(job.header.evaluator, job.header.suite, str(job.request.options.get("target") or ""))
+    return entry_of(job.evaluator, job.run, place, report, seconds, dict(info.get("tags") or {}))

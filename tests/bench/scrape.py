@@ -1,0 +1,117 @@
+"""How long a scrape takes: `python -m tests.bench.scrape`.
+
+A ledger with 1,000 finished runs (5 evaluators, 8 suites, 10 runs of history each, of evalq's own sample data), 20 open
+ones with work in flight, and 50 workers; the exporter is asked over HTTP, as Prometheus does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from evalcore import registry
+from evalcore.evaluator import Evaluator
+from evalcore.inline import evaluate_files
+from evalcore.partial import Partial
+from evalcore.plan import Chunk, Header, PlannedInput, Seal
+from tests.integration.harness import Server, running_server
+from workers.exporter.server import Exporter
+from workers.history import Entry, History, Place, entry_of
+from workers.ledger import Ledger
+from workers.settings import Settings
+from workers.watch import Watch
+
+SUITES = 8
+
+
+def entries(scratch: Path) -> dict[str, Entry]:
+    """An entry of each evaluator, from the report of its sample data."""
+    found = {}
+    for name in registry.names():
+        evaluator: Evaluator[Any, Any] = registry.get(name)
+        (scratch / name).mkdir()
+        asked = evaluator.sample(scratch / name, 1_000, 1)
+        assert asked is not None
+        request = evaluator.request(asked)
+        report = evaluate_files(evaluator, request.inputs, request.params).report
+        found[name] = entry_of(evaluator, "r", Place(name, "s"), report, 1.0, {})
+    return found
+
+
+def fill(server: Server, settings: Settings, runs: int, scratch: Path) -> None:
+    """Put ``runs`` finished runs, 20 open ones, the histories and 50 workers into the ledger."""
+    ledger, history = Ledger(server.client, settings), History(server.client, settings)
+    made = entries(scratch)
+    for number in range(runs + 20):
+        name = registry.names()[number % len(made)]
+        header = Header(
+            f"run-{number}", name, "1", "c", {}, (PlannedInput("x", "x", "x"),), suite=f"s{number % SUITES}"
+        )
+        chunks = [Chunk(seq, 0, seq, seq + 1, seq + 1, 1, "0" * 64) for seq in range(4 if number < runs else 64)]
+        ledger.create(header, 1)
+        ledger.append(header.run, chunks, 0, Seal(len(chunks), ("s",)))
+        ledger.take(header.run)
+        if number >= runs:
+            for chunk in chunks[:4]:
+                ledger.claim(header.run, chunk.seq, 1, f"w{number % 50}", 1)
+            continue
+        for chunk in chunks:
+            ledger.commit(header, chunk, 1, Partial("a" * 64, b"part"), took={"chunk_duration": 0.1, "queue_wait": 1.0})
+        ledger.close(header.run, "done")
+        recent = [metric.name for metric in registry.get(name).metrics if metric.recent]
+        place = Place(name, header.suite)
+        history.record(msgspec.structs.replace(made[name], run=header.run, place=place), recent)
+    for number in range(50):
+        ledger.beat(f"w{number}", {"host": "h", "pid": number, "code": "c", "concurrency": 8, "since": 1}, 3600)
+
+
+def timed(call: Any, times: int) -> list[float]:
+    """Milliseconds of each of ``times`` calls."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        call()
+        took.append(1000 * (time.perf_counter() - began))
+    return took
+
+
+def main() -> None:
+    """Measure and print a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.scrape")
+    parser.add_argument("--runs", type=int, default=1_000)
+    parser.add_argument("--times", type=int, default=50)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, running_server(Path(folder)) as server:
+        settings = Settings(broker=server.url, lease_seconds=600)
+        fill(server, settings, asked.runs, Path(folder))
+        exporter = Exporter(settings, "127.0.0.1", 0)
+        threading.Thread(target=exporter.serve, daemon=True).start()
+        url = f"http://127.0.0.1:{exporter.port}/metrics"
+        with httpx.Client() as client:
+            series = sum(not line.startswith("#") for line in client.get(url).text.splitlines())
+            watch = Watch(settings)
+            first = watch.look()
+            rows = {"reading the ledger": timed(lambda: watch.look(first), asked.times)}
+            rows["a scrape"] = timed(lambda: client.get(url).raise_for_status(), asked.times)
+            history = History(server.client, settings)
+            rows["a scrape after a run ended"] = []
+            for number in range(asked.times):
+                history.record(Entry(f"late-{number}", Place("vs", "s0"), {}, [], digest="d"))
+                rows["a scrape after a run ended"] += timed(lambda: client.get(url).raise_for_status(), 1)
+        exporter.close()
+    print(f"{asked.runs} finished runs, 20 open, {series} series, {asked.times} times\n")
+    print("| | median ms | worst ms |\n| --- | --- | --- |")
+    for name, took in rows.items():
+        print(f"| {name} | {statistics.median(took):.1f} | {max(took):.1f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""A running exporter, and what it shows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from tests.integration.harness import start_evalq
+
+__all__ = ["Scraper", "running_exporter"]
+
+OPENMETRICS = "application/openmetrics-text"
+
+
+class Scraper:
+    """The exporter at ``url``."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str, accept: str = "") -> tuple[int, str, str]:
+        """(status, content type, body) of a path."""
+        answer = httpx.get(self.url + path, headers={"Accept": accept or "*/*"}, timeout=30)
+        return answer.status_code, answer.headers["content-type"], answer.text
+
+    def scrape(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """{(name, labels): value} of /metrics, by way of a parser of OpenMetrics."""
+        _, kind, body = self.get("/metrics", OPENMETRICS)
+        assert kind.startswith(OPENMETRICS), kind
+        families = text_string_to_metric_families(body)  # type: ignore[no-untyped-call]  # the library's
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in families
+            for sample in family.samples
+        }
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """One sample, None where it is not there."""
+        return self.scrape().get((name, frozenset(labels.items())))
+
+
+@contextlib.contextmanager
+def running_exporter(url: str, cwd: Path, *options: str, **environment: str) -> Iterator[Scraper]:
+    """`evalq exporter` on a free port, for the length of a block; it ends well on SIGTERM."""
+    process = start_evalq("exporter", "--broker", url, "--port", "0", *options, cwd=cwd, **environment)
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert "/metrics" in line, line + process.stderr.read()
+        yield Scraper(line.split()[-1].removesuffix("/metrics"))
+        process.terminate()
+        assert process.wait(timeout=30) == 0, process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()

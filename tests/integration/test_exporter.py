@@ -1,0 +1,178 @@
+"""`evalq exporter` beside real runs: exact counts, restarts, a server that goes away, workers that take nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore import registry
+from evalcore.evaluator import Evaluator
+from tests.integration.harness import (
+    Fleet,
+    Server,
+    children_of,
+    committed,
+    evalq,
+    info,
+    running_fleet,
+    start_evalq,
+    wait_until,
+)
+from tests.integration.scraping import running_exporter
+
+SUITE = {"evaluator": "planagent", "suite": "my suite"}
+
+
+def _manifest_records(folder: Path) -> int:
+    return sum(chunk["records"] for chunk in json.loads((folder / "manifest.json").read_text())["chunks"])
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """Made input of each evaluator, as the arguments of its command."""
+    folder = tmp_path_factory.mktemp("inputs")
+    found = {}
+    for name in registry.names():
+        evaluator: Evaluator[Any, Any] = registry.get(name)
+        under = folder / name
+        under.mkdir()
+        asked = evaluator.sample(under, 600, 1)
+        assert asked is not None
+        outputs = [word for path in asked.options.get("outputs", []) for word in ("--outputs", str(path))]
+        found[name] = [*map(str, asked.inputs), *outputs]
+    return found
+
+
+def test_counters_and_gauges_equal_the_reports_of_all_evaluators(
+    server: Server, inputs: dict[str, list[str]], tmp_path: Path
+) -> None:
+    """Records of the manifests, outcomes and quality of report.json, to the last bit, and after a restart too."""
+    with running_fleet(server.url, Path(inputs["vs"][0]).parent.parent) as fleet:
+        fleet.add(1)
+        for name, words in inputs.items():
+            place = ("--broker", server.url, "--suite", "my suite", "--chunk-size", "100", "--format", "none")
+            done = evalq(name, *words, *place, "--run-dir", tmp_path / name, cwd=fleet._cwd)
+            assert done.returncode == 0, done.stderr
+    with running_exporter(server.url, tmp_path) as exporter:
+        before = exporter.scrape()
+    with running_exporter(server.url, tmp_path) as exporter:
+        after = exporter.scrape()
+    counters = {key: value for key, value in before.items() if key[0].endswith("_total")}
+    assert {key: after[key] for key in counters} == counters
+    for name in inputs:
+        report = json.loads((tmp_path / name / "report.json").read_text())
+        of = frozenset({"evaluator": name, "suite": "my suite"}.items())
+        for counter in ("evalq_records_committed_total", "evalq_records_submitted_total"):
+            assert after[counter, of] == _manifest_records(tmp_path / name)
+        assert after["evalq_records_dead_total", of] == report["records"]["dead"] == 0
+        run = info(tmp_path / name)["progress"]
+        assert after["evalq_chunks_committed_total", of] == run["committed"]
+        assert after["evalq_chunk_duration_seconds_count", frozenset({("evaluator", name)})] == run["committed"]
+        assert after["evalq_runs_ended_total", of | {("state", "done")}] == 1
+        target = of | {("target", "")}
+        assert after["evalq_last_run_records", target | {("outcome", "scored")}] == report["records"]["scored"]
+        evaluator: Evaluator[Any, Any] = registry.get(name)
+        for metric in evaluator.metrics:
+            for sample in metric.samples(report):
+                labels = dict(zip(metric.labels, sample.labels, strict=True)) | {"suite": "my suite", "target": ""}
+                shown = frozenset(labels.items())
+                assert after[metric.name, shown] == sample.value
+                if metric.recent:
+                    assert after[f"{metric.name}_recent", shown | {("position", "1")}] == sample.value
+
+
+def test_counters_are_exact_when_workers_are_killed(
+    server: Server, fleet: Fleet, data: Path, calm: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Kill -9 in the middle: every record is counted once, and what was published again is counted by reason."""
+    first = fleet.add(2)
+    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "100", "--suite", "my suite",
+                      "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
+    wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
+    fleet.kill(first)
+    fleet.add(2)
+    assert run.wait(timeout=120) == 0
+    with running_exporter(server.url, tmp_path) as exporter:
+        shown = exporter.scrape()
+    of = frozenset(SUITE.items())
+    progress = info(tmp_path / "run")["progress"]
+    report = json.loads((calm("mid.csv") / "report.json").read_text())
+    assert (
+        shown["evalq_records_committed_total", of] == report["records"]["total"] == _manifest_records(tmp_path / "run")
+    )
+    assert shown["evalq_duplicates_discarded_total", of] == progress["duplicates"]
+    assert shown["evalq_divergent_commits_total", of] == 0
+    reasons = ("lost", "lease_died")
+    again = [shown["evalq_chunks_reconciled_total", of | {("reason", reason)}] for reason in reasons]
+    assert sum(again) == progress["reconciled"] >= 1
+
+
+def test_the_exporter_outlives_its_server(server: Server, tmp_path: Path) -> None:
+    """It starts without a server, says so, and finds it when it comes and comes again."""
+    server.kill()
+    with running_exporter(server.url, tmp_path) as exporter:
+        assert exporter.get("/healthz")[0] == 200
+        assert exporter.get("/readyz")[0] == 503
+        assert exporter.value("evalq_ledger_up") == 0
+        for _ in range(2):
+            server.start()
+            wait_until(lambda: exporter.get("/readyz")[0] == 200, "the exporter is ready")
+            assert exporter.value("evalq_ledger_up") == 1
+            server.kill()
+            assert exporter.value("evalq_ledger_up") == 0
+            assert exporter.value("evalq_workers_alive") is None
+        server.start()
+
+
+def test_both_formats_and_nothing_else(server: Server, tmp_path: Path) -> None:
+    """Prometheus' text by default, OpenMetrics when asked for; other paths are not found."""
+    with running_exporter(server.url, tmp_path) as exporter:
+        status, kind, body = exporter.get("/metrics")
+        assert (status, kind.startswith("text/plain; version=")) == (200, True)
+        assert "# TYPE evalq_workers_alive gauge" in body
+        _, kind, body = exporter.get("/metrics", "application/openmetrics-text; version=1.0.0")
+        assert kind.startswith("application/openmetrics-text")
+        assert body.endswith("# EOF\n")
+        assert exporter.get("/")[0] == 404
+
+
+def test_a_worker_that_lives_and_takes_nothing_is_stuck(
+    server: Server, fleet: Fleet, data: Path, tmp_path: Path
+) -> None:
+    """Its pool is stopped and its heartbeat goes on: stuck while its queue holds work, consuming when it goes on."""
+    worker = fleet.add(1)
+    run = start_evalq("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "50",
+                      "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
+    wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
+    with running_exporter(server.url, tmp_path, EVALQ_STUCK_SECONDS="1") as exporter:
+        assert exporter.value("evalq_workers_stuck") == 0
+        assert (exporter.value("evalq_chunks", state="published") or 0) > 0
+        stopped = children_of(worker.pid)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: exporter.value("evalq_workers_stuck") == 1, "the worker is seen to be stuck")
+        assert exporter.value("evalq_workers_alive") == 1
+        assert exporter.value("evalq_workers_consuming") == 0
+        assert (exporter.value("evalq_oldest_pending_age_seconds") or 0) > 1
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: exporter.value("evalq_workers_consuming") == 1, "the worker takes chunks again")
+    run.kill()
+    run.wait()
+
+
+def test_an_address_in_use_and_a_wrong_ledger_are_told(server: Server, tmp_path: Path) -> None:
+    """Exit 2 with what to change; no broker at all is a configuration error."""
+    taken = evalq("exporter", "--broker", server.url, "--port", str(server.port), cwd=tmp_path)
+    assert taken.returncode == 2
+    assert "choose --bind and --port" in taken.stderr
+    assert evalq("exporter", cwd=tmp_path).returncode == 2
+    rabbit = evalq("exporter", "--broker", "amqp://127.0.0.1:1/", cwd=tmp_path)
+    assert rabbit.returncode == 2
+    assert "--ledger" in rabbit.stderr

@@ -1,0 +1,109 @@
+"""From what the ledger counts to series: names with blanks, zeros, buckets, and the cap on label sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evalcore.metrics import Metric
+from workers.exporter.catalogue import FAMILIES
+from workers.exporter.families import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
+from workers.history import Entry, Place
+from workers.measures import SECONDS, bucket, counters
+from workers.snapshot import Newest, ServerFacts, Snapshot
+
+SOURCES = SERIES | OF_HISTORIES
+SERVER = ServerFacts("valkey", "9", 1, 0, "noeviction", 0, False, False, False, 0.0, 1)
+
+
+def _snapshot(**given: Any) -> Snapshot:
+    chunks = dict.fromkeys(("planned", "published", "leased", "committed"), 0)
+    empty: dict[str, Any] = {key: {} for key in ("runs", "totals", "calls", "queues")}
+    empty |= {
+        "now": 0.0,
+        "chunks": chunks,
+        "oldest_age": 0.0,
+        "workers": [],
+        "unacked": None,
+        "version": "",
+        "histories": [],
+    }
+    return Snapshot(**(empty | {"server": SERVER} | given))
+
+
+def test_every_metric_of_the_catalogue_has_a_source() -> None:
+    """What is declared is exported, and what is exported is declared."""
+    own = {"evalq_ledger_up", "evalq_scrape_seconds", "evalq_series_folded", "evalq_build_info"}
+    assert {family.name for family in FAMILIES} == {*SERIES, *OF_HISTORIES, *HISTOGRAMS} | own
+    assert {family.name for family in FAMILIES if family.kind == "histogram"} == set(HISTOGRAMS)
+
+
+@pytest.mark.parametrize("family", [each for each in FAMILIES if each.name in SOURCES], ids=lambda each: each.name)
+def test_every_series_has_a_value_for_each_label(family: Any) -> None:
+    """As many label values as the catalogue has labels, from a snapshot in which everything occurs."""
+    totals = {f"{name} vs a b": 1 for name in ("submitted", "records", "dead", "chunks", "duplicates", "divergent")}
+    totals |= {"reconciled vs a b lost": 2, "ended vs a b done": 3, "last_commit": 5}
+    entry = Entry("r", Place("vs", "a b"), {"scored": 1, "total": 1}, [])
+    full = _snapshot(
+        totals=totals,
+        calls={"called t": 1, "failed t rate_limit": 2, "tokens t prompt": 3},
+        queues={"q": 1},
+        unacked=0,
+        histories=[Newest(entry, [])],
+    )
+    rows = SOURCES[family.name](full)
+    assert rows
+    assert {len(labels) for labels, _ in rows} == {len(family.labels)}
+
+
+def test_suites_with_blanks_are_whole_and_what_never_happened_is_zero() -> None:
+    """The first event of a suite that was seen is an increase from 0."""
+    seen = _snapshot(totals={"submitted vs my suite": 5, "reconciled vs my suite lost": 2})
+    assert SERIES["evalq_divergent_commits_total"](seen) == [(("vs", "my suite"), 0.0)]
+    assert SERIES["evalq_chunks_reconciled_total"](seen) == [
+        (("vs", "my suite", "lease_died"), 0.0),
+        (("vs", "my suite", "lost"), 2.0),
+    ]
+
+
+def test_live_calls_are_shown_by_outcome_kind_and_time() -> None:
+    """Failures of all kinds are one outcome; kinds and tokens have metrics of their own; times are cumulative."""
+    calls = {"called my t": 9, "recorded my t": 6, "failed my t rate_limit": 2, "failed my t timeout": 1}
+    calls |= {"tokens my t prompt": 70, "seconds my t 0.5": 4, "seconds my t +Inf": 1, "seconds my t sum": 2_500_000}
+    seen = _snapshot(calls=calls)
+    assert dict(SERIES["evalq_calls_total"](seen)) == {
+        ("my t", "called"): 9.0, ("my t", "recorded"): 6.0, ("my t", "failed"): 3.0}  # fmt: skip
+    assert dict(SERIES["evalq_call_failures_total"](seen)) == {("my t", "rate_limit"): 2.0, ("my t", "timeout"): 1.0}
+    assert SERIES["evalq_call_tokens_total"](seen) == [(("my t", "prompt"), 70.0)]
+    ((labels, buckets, total),) = HISTOGRAMS["evalq_call_seconds"](seen)
+    assert (labels, total) == (("my t",), 2.5)
+    assert len(buckets) == len(SECONDS) + 1
+    assert dict(buckets)["0.25"] == 0.0
+    assert dict(buckets)["0.5"] == dict(buckets)["300"] == 4.0
+    assert buckets[-1] == ("+Inf", 5.0)
+
+
+def test_a_time_is_counted_in_the_bucket_that_bounds_it() -> None:
+    """On the bound belongs to it, above the last has none; the sum is in whole microseconds."""
+    assert [bucket(seconds) for seconds in (0, 0.001, 0.0011, 300, 301)] == ["0.001", "0.001", "0.0025", "300", "+Inf"]
+    assert list(counters("vs", {"x": 0.25})) == ["x vs 0.25", 1, "x vs sum", 250_000]
+
+
+def test_beyond_the_cap_everything_is_one_other() -> None:
+    """Counts add up, shares are averaged, states show the worst; the total number of series is bounded."""
+    rows: list[Series] = [((f"s{number}", ""), float(number)) for number in range(5)]
+    assert folded(rows, 5) == (rows, 0)
+    assert folded(rows, 2) == ([*rows[:2], (("other", "other"), 9.0)], 3)
+    assert folded(rows, 2, "mean")[0][-1] == (("other", "other"), 3.0)
+    assert folded(rows, 2, "max")[0][-1] == (("other", "other"), 4.0)
+
+
+def test_the_last_runs_stand_side_by_side() -> None:
+    """The newest is at position 1; no more than the metric asks for; a sample of another shape is left out."""
+    metric = Metric("evalq_x_y", "Help.", "share", "y", recent=2)
+    place = Place("x", "s", "t")
+    runs = [[("evalq_x_y", (), value), ("evalq_x_y", ("odd",), 9.0)] for value in (0.1, 0.2, 0.3)]
+    newest = Newest(Entry("r", place, {}, runs[0]), runs)
+    assert newest_series(metric, [newest]) == [(("s", "t"), 0.1)]
+    assert recent_series(metric, [newest]) == [(("s", "t", "1"), 0.1), (("s", "t", "2"), 0.2)]

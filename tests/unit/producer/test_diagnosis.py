@@ -1,0 +1,132 @@
+"""What doctor and status say of a deployment, from snapshots in which one thing is wrong."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from producer.diagnosis import diagnose
+from producer.fleet import fleet_of, rows
+from workers.snapshot import ServerFacts, Snapshot, WorkerStanding
+
+SERVER = ServerFacts("valkey", "9.0.1", 100, 1000, "noeviction", 0, True, False, False, 0.0, 1)
+WORKER = WorkerStanding("w1", socket.gethostname(), "mine", 2, 0, 1.0, 0.0, str(Path.cwd()), "idle")
+HEALTHY = Snapshot(
+    now=1000.0,
+    runs={"open": 1, "done": 2},
+    chunks={"planned": 1, "published": 2, "leased": 0, "committed": 3},
+    oldest_age=5.0,
+    totals={"submitted vs s": 9, "records vs s": 7, "records vs t": 2, "last_commit": 940_000},
+    calls={},
+    workers=[WORKER],
+    queues={"evalq.bulk.mine": 2},
+    unacked=None,
+    version="",
+    histories=[],
+    server=SERVER,
+)
+
+
+def _but(part: Any, **changed: Any) -> Any:
+    return msgspec.structs.replace(part, **changed)
+
+
+def _findings(snapshot: Snapshot, here: float = 1000.0) -> list[tuple[str, str]]:
+    return [finding for finding in diagnose(snapshot, "mine", here) if finding[0] != "ok"]
+
+
+def test_a_healthy_deployment_has_no_finding() -> None:
+    """All that is said of it is ok."""
+    assert _findings(HEALTHY) == []
+
+
+SERVERS = [
+    ({"version": "6.2.6"}, "wrong", "is too old"),
+    ({"policy": "allkeys-lru"}, "wrong", "set it to noeviction"),
+    ({"evicted": 3}, "wrong", "dropped 3 keys"),
+    ({"memory": 950}, "wrong", "95% full"),
+    ({"memory_limit": 0}, "note", "no maxmemory"),
+    ({"aof": False}, "note", "no append-only file"),
+    ({"aof_failed": True}, "wrong", "cannot be written"),
+    ({"rdb_failed": True}, "wrong", "may refuse writes"),
+]
+
+
+@pytest.mark.parametrize(("changed", "kind", "said"), SERVERS)
+def test_a_server_that_may_lose_answers_is_found(changed: dict[str, Any], kind: str, said: str) -> None:
+    """Each setting or failure is one finding, with what to do."""
+    ((found, text),) = _findings(_but(HEALTHY, server=_but(SERVER, **changed)))
+    assert found == kind
+    assert said in text
+
+
+FLEETS = [
+    ({"state": "stuck", "idle": 90.0}, "wrong", "w1 took nothing for 90 s beside a queue with work"),
+    ({"clock_ahead": 61.0}, "note", "clock of w1 is 61 s ahead of the server's"),
+    ({"clock_ahead": -5.0}, "note", "clock of w1 is 5 s behind the server's"),
+    ({"roots": f"/nowhere{os.pathsep}/neither"}, "note", "w1 reads /nowhere, /neither"),
+]
+
+
+@pytest.mark.parametrize(("changed", "kind", "said"), FLEETS)
+def test_a_worker_that_does_not_fit_is_found(changed: dict[str, Any], kind: str, said: str) -> None:
+    """Stuck, with another clock, or without the folder that commands are given from."""
+    ((found, text),) = _findings(_but(HEALTHY, workers=[_but(WORKER, **changed)]))
+    assert found == kind
+    assert said in text
+
+
+def test_workers_elsewhere_are_not_asked_about_folders() -> None:
+    """The same path on another machine may be another folder."""
+    assert _findings(_but(HEALTHY, workers=[_but(WORKER, host="elsewhere", roots="/nowhere")])) == []
+
+
+def test_a_queue_without_workers_is_found_whosever_code_it_is() -> None:
+    """Of this code a worker is to be started, of another one that version's, or its runs are to be cancelled."""
+    other = _but(WORKER, code="theirs", name="w2")
+    said = dict.fromkeys(text for _, text in _findings(_but(HEALTHY, workers=[other])))
+    assert list(said) == [
+        "0 worker(s) of this code, 1 of other code (theirs)",
+        "queue evalq.bulk.mine: 2 waiting and no worker: start one: evalq worker --broker URL",
+    ]
+    ((kind, text),) = _findings(_but(HEALTHY, queues={"evalq.bulk.old": 4, "evalq.bulk.older": 0}))[:1]
+    assert kind == "wrong"
+    assert "4 waiting, and no worker of that code" in text
+
+
+def test_what_happened_is_told_as_notes() -> None:
+    """Old work, divergence and dead records are not wrong settings, and still to be known."""
+    totals = HEALTHY.totals | {"divergent vs s": 1, "dead vs s": 2, "dead vs t": 3}
+    found = _findings(_but(HEALTHY, oldest_age=700.0, totals=totals))
+    assert [kind for kind, _ in found] == ["note"] * 3
+    assert "pending for 700 s" in found[0][1]
+    assert found[1][1].startswith("1 answers differed")
+    assert found[2][1].startswith("5 records have no result")
+
+
+def test_clocks_are_compared_with_this_machine() -> None:
+    """Two seconds either way are the network's; more is told."""
+    assert _findings(HEALTHY, 1001.9) == []
+    assert "this machine is 3 s ahead" in _findings(HEALTHY, 1003.0)[0][1]
+
+
+def test_status_shows_what_the_exporter_shows() -> None:
+    """Queue, oldest age, workers that consume, counts; one line for progress, a table for status."""
+    stuck = _but(WORKER, name="w2", state="stuck")
+    snapshot = _but(HEALTHY, workers=[WORKER, stuck], oldest_age=200.0, totals=HEALTHY.totals | {"duplicates vs s": 4})
+    assert str(fleet_of(snapshot)) == "2 queued, the oldest for 3 min, 1 of 2 workers consuming"
+    assert list(rows(snapshot)) == [
+        ("queue", "evalq.bulk.mine: 2 waiting, 2 worker(s)"),
+        ("oldest", "3 min"),
+        ("commit", "the last one 60 s ago"),
+        ("workers", "2 alive, 1 consuming, 1 stuck"),
+        ("stuck", "w2"),
+        ("runs", "2 done, 1 open"),
+        ("records", "9 committed, 0 dead, 4 duplicates, 0 divergent, 0 chunks published again"),
+    ]
+    assert ("oldest", "nothing is pending") in list(rows(_but(HEALTHY, oldest_age=0.0)))

@@ -1,0 +1,1 @@
+"""The exporter: what the ledger knows, as Prometheus metrics."""

@@ -1,0 +1,99 @@
+"""What a scrape shows of a snapshot, as Prometheus' families, by the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
+from prometheus_client.core import Metric as PrometheusMetric
+from prometheus_client.registry import Collector
+
+from evalcore import registry
+from evalcore.metrics import Metric, Unit
+from evalcore.version import __version__, code_version
+from workers.exporter.catalogue import FAMILIES, Family, family, quality
+from workers.exporter.families import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
+from workers.snapshot import Newest, Snapshot
+
+__all__ = ["About", "Histories", "Live"]
+
+_Together = Literal["sum", "mean", "max"]
+_TOGETHER: dict[Unit, _Together] = {"count": "sum", "state": "max"}
+
+
+class _Bounded(Collector):
+    """Families of at most ``most`` series and one more; ``folded`` counts those that were put together in it."""
+
+    def __init__(self, snapshot: Snapshot, most: int) -> None:
+        self._snapshot = snapshot
+        self._most = most
+        self.folded = 0
+
+    def _family(self, shown: Family, rows: list[Series], together: _Together = "sum") -> PrometheusMetric:
+        kept, others = folded(rows, self._most, together)
+        self.folded += others
+        return _filled(shown, kept)
+
+
+class Live(_Bounded):
+    """Work, fleet, calls and server: what may change with every scrape."""
+
+    def collect(self) -> Iterator[PrometheusMetric]:
+        """In the catalogue's order."""
+        for shown in FAMILIES:
+            if shown.name in SERIES:
+                yield self._family(shown, SERIES[shown.name](self._snapshot))
+            elif shown.name in HISTOGRAMS:
+                filled = HistogramMetricFamily(shown.name, shown.help, labels=shown.labels)
+                for labels, buckets, total in HISTOGRAMS[shown.name](self._snapshot)[: self._most]:
+                    filled.add_metric(labels, buckets, total)
+                yield filled
+
+
+class Histories(_Bounded):
+    """The newest runs and what evaluators declare of them: what only changes when a run ends."""
+
+    def collect(self) -> Iterator[PrometheusMetric]:
+        """The fleet's own families first, then evaluator by evaluator."""
+        by_evaluator: dict[str, list[Newest]] = {}
+        for history in self._snapshot.histories:
+            by_evaluator.setdefault(history.entry.place.evaluator, []).append(history)
+        for name, read in OF_HISTORIES.items():
+            yield self._family(family(name), read(self._snapshot))
+        for name in registry.names():
+            for metric in registry.get(name).metrics:
+                yield from self._quality(metric, by_evaluator.get(name, []))
+
+    def _quality(self, metric: Metric, histories: Iterable[Newest]) -> Iterator[PrometheusMetric]:
+        together: _Together = _TOGETHER.get(metric.unit, "mean")
+        for shown, read in zip(quality(metric), (newest_series, recent_series), strict=False):
+            yield self._family(shown, read(metric, histories), together)
+
+
+class About(Collector):
+    """The exporter itself: whether the ledger answered, after how many seconds, how many series were folded."""
+
+    def __init__(self, *, up: bool, seconds: float, series_folded: int) -> None:
+        self._values = {
+            "evalq_ledger_up": float(up),
+            "evalq_scrape_seconds": seconds,
+            "evalq_series_folded": float(series_folded),
+        }
+
+    def collect(self) -> Iterator[PrometheusMetric]:
+        """These, and the version."""
+        for name, value in self._values.items():
+            yield _filled(family(name), [((), value)])
+        build = family("evalq_build_info")
+        shown = InfoMetricFamily(build.name.removesuffix("_info"), build.help)
+        shown.add_metric([], {"version": __version__, "code": code_version()})
+        yield shown
+
+
+def _filled(shown: Family, rows: list[Series]) -> PrometheusMetric:
+    kind: Any = CounterMetricFamily if shown.kind == "counter" else GaugeMetricFamily
+    filled: Any = kind(shown.name, shown.help, labels=shown.labels)
+    for labels, value in rows:
+        filled.add_metric(labels, value)
+    return filled  # type: ignore[no-any-return]  # either class is one

@@ -1,0 +1,76 @@
+"""The exporter's HTTP server: /metrics, /healthz (the process lives), /readyz (the ledger answers)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import redis
+
+from evalcore.errors import EvalqError
+from workers.exporter.page import Page
+from workers.settings import Settings
+from workers.watch import Watch
+
+__all__ = ["Exporter"]
+
+_PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
+
+
+class _ThreadedServer(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    timeout = 30
+    """Seconds that a client may take for its request."""
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
+        """Nothing: a scrape every few seconds is no news."""
+
+
+class Exporter:
+    """The server, bound when made; ``port`` is the one it got, where 0 was asked for."""
+
+    def __init__(self, settings: Settings, bind: str, port: int) -> None:
+        """Raises OSError when the address cannot be had."""
+        self._watch = Watch(settings, unacked=True)
+        self._page = Page(self._watch.look, settings.max_series)
+        self._server = make_server(bind, port, self._answer, _ThreadedServer, _Quiet)
+        self.port = int(self._server.server_port)
+
+    def serve(self) -> None:
+        """Until interrupted, or `close` is called from elsewhere."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self._server.serve_forever()
+        self._server.server_close()
+
+    def close(self) -> None:
+        """End `serve`, from another thread."""
+        self._server.shutdown()
+
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "/")
+        if path == "/metrics":
+            kind, text = self._page.render(environ.get("HTTP_ACCEPT", ""))
+            start_response("200 OK", [("Content-Type", kind), ("Content-Length", str(len(text)))])
+            return [text]
+        if path == "/healthz":
+            start_response("200 OK", _PLAIN)
+            return [b"alive\n"]
+        if path == "/readyz":
+            return self._ready(start_response)
+        start_response("404 Not Found", _PLAIN)
+        return [b"there are /metrics, /healthz and /readyz\n"]
+
+    def _ready(self, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        try:
+            self._watch.ping()
+        except (redis.RedisError, EvalqError, OSError):
+            start_response("503 Service Unavailable", _PLAIN)
+            return [b"the ledger does not answer\n"]
+        start_response("200 OK", _PLAIN)
+        return [b"ready\n"]

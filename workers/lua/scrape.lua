@@ -1,0 +1,72 @@
+-- All that is shown of a ledger, in one look that changes nothing. Returns
+-- {now in ms, states, chunks, first publication of the oldest, totals, calls, workers, queues, version of the
+-- histories, histories (none when the version is the known one)}; what is by name is flat: name, value, name, value.
+-- ARGV: prefix, queue classes separated by blanks, most recent runs of a history, known version of the histories
+local prefix, classes, recent = ARGV[1], ARGV[2], tonumber(ARGV[3]) - 1
+local now = math.floor(now_us() / 1000)
+local function flat(map)
+  local list = {}
+  for name, value in pairs(map) do
+    table.insert(list, name)
+    table.insert(list, value)
+  end
+  return list
+end
+local function add(map, name, by) map[name] = (map[name] or 0) + by end
+
+local states, chunks, holders, queues = {}, {planned = 0, published = 0, leased = 0, committed = 0}, {}, {}
+local oldest = false
+local runs = redis.call('HGETALL', prefix .. 'runs')
+for i = 1, #runs, 2 do
+  local key = prefix .. 'run:{' .. runs[i] .. '}:'
+  local meta = redis.call('HMGET', key .. 'meta', 'state', 'chunks', 'committed')
+  if meta[1] then add(states, meta[1], 1) end
+  if meta[1] == 'open' then
+    local flight, live = redis.call('ZCARD', key .. 'flight'), 0
+    for _, lease in ipairs(redis.call('HVALS', key .. 'leases')) do
+      local deadline, worker = string.match(lease, '^(%d+) %d+ (.+)$')
+      if tonumber(deadline) > now then
+        live = live + 1
+        add(holders, worker, 1)
+      end
+    end
+    local committed = tonumber(meta[3] or '0')
+    add(chunks, 'committed', committed)
+    add(chunks, 'leased', live)
+    add(chunks, 'published', math.max(0, flight - live))
+    add(chunks, 'planned', math.max(0, tonumber(meta[2] or '0') - committed - flight))
+    local first = redis.call('ZRANGE', key .. 'sent', 0, 0, 'WITHSCORES')
+    if first[2] and (not oldest or tonumber(first[2]) < oldest) then oldest = tonumber(first[2]) end
+    queues[runs[i + 1]] = 0
+  end
+end
+
+local workers = {}
+for _, name in ipairs(redis.call('SMEMBERS', prefix .. 'workers')) do
+  local facts = redis.call('HGETALL', prefix .. 'worker:' .. name)
+  if #facts > 0 then
+    table.insert(workers, {name, facts, holders[name] or 0})
+    for j = 1, #facts, 2 do
+      if facts[j] == 'code' then
+        for class in string.gmatch(classes, '%S+') do queues['evalq.' .. class .. '.' .. facts[j + 1]] = 0 end
+      end
+    end
+  end
+end
+for queue in pairs(queues) do queues[queue] = redis.call('LLEN', queue) end
+
+local index, histories = redis.call('ZRANGE', prefix .. 'histories', 0, -1, 'REV'), {}
+local last = redis.call('ZRANGE', prefix .. 'histories', -1, -1, 'WITHSCORES')
+local version = #index .. ' ' .. (last[2] or '')
+for _, member in ipairs(version == ARGV[4] and {} or index) do
+  local key = prefix .. 'history:' .. member
+  local ids = redis.call('LRANGE', key, 0, recent)
+  if #ids > 0 then
+    local newest = redis.call('HGET', key .. ':texts', ids[1])
+    table.insert(histories, {member, newest, redis.call('HMGET', key .. ':recent', unpack(ids))})
+  end
+end
+return {
+  now, flat(states), flat(chunks), oldest, redis.call('HGETALL', prefix .. 'totals'), redis.call('HGETALL', prefix .. 'calls'),
+  workers, flat(queues), version, histories,
+}

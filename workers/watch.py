@@ -1,0 +1,52 @@
+"""Looking at a ledger and its queues from outside, again and again."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from workers.broker import Broker
+from workers.connect import connect
+from workers.settings import Settings
+from workers.snapshot import Snapshot, read_snapshot
+
+__all__ = ["Watch"]
+
+
+class Watch:
+    """Connects when first asked and stays so, since the client finds its way back by itself.
+
+    ``unacked`` as in `read_snapshot`.
+    """
+
+    def __init__(self, settings: Settings, *, unacked: bool = False) -> None:
+        self._settings = settings
+        self._unacked = unacked and not settings.ledger_apart
+        self._client: Any = None
+        self._broker: Broker | None = None
+        self._connecting = threading.Lock()
+
+    def look(self, before: Snapshot | None = None) -> Snapshot:
+        """One snapshot, from the one before. Raises redis.RedisError, EvalqError or OSError when a server is away."""
+        client = self._connected()
+        elsewhere = self._broker.lengths if self._broker else None
+        return read_snapshot(client, self._settings, elsewhere, unacked=self._unacked, before=before)
+
+    def ping(self) -> None:
+        """Raises what `look` raises, when the ledger does not answer."""
+        self._connected().ping()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        if self._broker is not None:
+            self._broker.close()
+        if self._client is not None:
+            self._client.close()
+
+    def _connected(self) -> Any:
+        with self._connecting:
+            if self._settings.ledger_apart and self._broker is None:
+                self._broker = Broker(self._settings)
+            if self._client is None:
+                self._client = connect(self._settings.ledger_url, self._settings)
+            return self._client
