@@ -44,5 +44,5 @@ def _entry(job: Job, report: dict[str, Json], seconds: float) -> Entry:
     from workers.history import Place, entry_of
 
     info = job.folder.info()
-    place = Place(job.header.evaluator, job.header.suite, str(job.request.options.get("target") or ""))
+    place = Place(job.header.evaluator, job.header.suite, str(job.folder.info().get("target") or ""))
     return entry_of(job.evaluator, job.run, place, report, seconds, dict(info.get("tags") or {}))

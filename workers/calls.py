@@ -19,6 +19,7 @@ import zstandard
 from evalcore.calls import Output, Prompt
 from evalcore.errors import WireError
 from evalcore.version import code_version
+from workers.measures import bucket
 from workers.settings import Settings
 
 __all__ = ["CALLERS", "TOTALS", "CallerFacts", "Calls", "Result", "SweepHeader", "SweepLook", "TargetFacts"]
@@ -29,8 +30,6 @@ TOTALS = PREFIX + "calls"
 CALLERS = PREFIX + "callers"
 _PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted")
 _STEP = 5000
-BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""Upper bounds, in seconds, of the buckets that latencies are counted in; the last one is +Inf."""
 MAX_PROMPT_BYTES = 64 << 20
 
 
@@ -214,7 +213,7 @@ class Calls:
 
     def means(self, target: str) -> dict[str, float]:
         """Mean tokens of a target's calls so far: {calls, prompt, completion}; empty before the first."""
-        names = [f"recorded {target}", f"tokens {target} prompt", f"tokens {target} completion"]
+        names = [f"answered {target}", f"tokens {target} prompt", f"tokens {target} completion"]
         calls, prompt, completion = (int(value or 0) for value in self.client.hmget(TOTALS, names))
         if not calls or not prompt + completion:
             return {}
@@ -269,7 +268,8 @@ class Calls:
                 repr(output.cost),
                 sum(attempt.prompt_tokens or 0 for attempt in output.attempts),
                 sum(attempt.completion_tokens or 0 for attempt in output.attempts),
-                _bucket(last.latency_seconds),
+                bucket(last.latency_seconds),
+                round(last.latency_seconds * 1_000_000),
                 zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(output)),
             ]
         return int(self._run("record", run, holder, TOTALS, target, *flat))
@@ -300,10 +300,6 @@ def _facts(data: bytes) -> CallerFacts | None:
         return msgspec.json.decode(data, type=CallerFacts)
     except msgspec.DecodeError:  # nobody of ours
         return None
-
-
-def _bucket(seconds: float) -> str:
-    return next((f"{bound:g}" for bound in BUCKETS if seconds <= bound), "+Inf")
 
 
 def _unpacked(data: bytes) -> bytes:

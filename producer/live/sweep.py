@@ -92,7 +92,7 @@ class Sweep:
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
                 tags=asked.tags,
                 suite=asked.suite,
-                target=live.target,
+                **{evaluator.asks: live.target},
                 request=msgspec.to_builtins(request),
             )
             head = _Head(header, live, asked, request)

@@ -15,6 +15,7 @@ import pytest
 
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import EVALQ, Fleet, Server, clean_environment, evalq, info, running_fleet, wait_until
+from tests.integration.scraping import running_exporter
 
 CASES: dict[str, dict[str, Any]] = {f"C{number}": {"share": number / 5, "fenced": number % 2} for number in range(6)}
 
@@ -332,6 +333,28 @@ def test_a_detached_sweep_is_seen_to_its_end_later(
     assert done.returncode == 0, done.stderr
     assert sum(agent.calls.values()) == 60
     replays(tmp_path, tmp_path / "run")
+
+
+def test_the_exporter_counts_what_was_called(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
+    """Answers, failures by kind, tokens, cost and latencies of a target; quality by target."""
+    _, url = service
+    cases: dict[str, dict[str, Any]] = {"good": {"share": 1.0}, "bad": {"do": "said", "content": "none"}}
+    write_golden(tmp_path / "golden.json", cases)
+    write_targets(tmp_path, url, price={"prompt_per_million": 1000, "completion_per_million": 3000})
+    callers.add(1, "--calls", "10", "--targets", "targets.yaml")
+    done = sweep(tmp_path, "--repeat", "10", "--out", "run", "--suite", "live", EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    with running_exporter(server.url, tmp_path) as exporter:
+        assert exporter.value("evalq_calls_total", target="chat", outcome="answered") == 10
+        assert exporter.value("evalq_calls_total", target="chat", outcome="failed") == 10
+        assert exporter.value("evalq_call_failures_total", target="chat", kind="bad_output") == 10
+        assert exporter.value("evalq_call_tokens_total", target="chat", kind="prompt") == 200
+        assert exporter.value("evalq_call_cost_total", target="chat") == pytest.approx(20 * 0.04)
+        assert exporter.value("evalq_call_seconds_count", target="chat") == 20
+        of_run = {"evaluator": "vs", "suite": "live", "target": "chat", "outcome": "errors"}
+        assert exporter.value("evalq_last_run_records", **of_run) == 10
 
 
 def test_pausing_stops_the_calls(tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]) -> None:
