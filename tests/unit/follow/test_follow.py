@@ -16,6 +16,7 @@ from evalcore.evaluators.cooperation import evaluator
 from evalcore.evaluators.cooperation.resort import Limits
 from producer.folder import write_atomic
 from producer.follow import follower as follower_module
+from producer.follow.rotation import rotated_later
 from tests.unit.cooperation.logs import as_jsonl, rows
 from tests.unit.cooperation.test_resort import shuffled_log
 from tests.unit.follow.stage import Stage
@@ -129,6 +130,33 @@ def test_a_kill_at_any_write_loses_and_doubles_nothing(seed: int, monkeypatch: p
 
 class KilledError(Exception):
     """Stands for SIGKILL: nothing of the process is used after it."""
+
+
+def test_a_rotation_in_the_middle_of_a_look_leaves_no_file_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names move on between finding the next file's name and opening it: it is another file by then."""
+    data = numbered(sorted(shuffled_log(300), key=lambda row: row["turn"]))
+    real = rotated_later
+    moves = 0
+
+    def then_move(log: Path, path: Path) -> Path | None:
+        nonlocal moves
+        found = real(log, path)
+        if moves < 3:
+            moves += 1
+            stage.rotate()
+            stage.append(data[len(stage.whole) :][:2_000])
+        return found
+
+    monkeypatch.setattr(follower_module, "rotated_later", then_move)
+    with Stage(tmp_path).entered() as stage:
+        stage.append(data[:2_000])
+        stage.look()
+        stage.rotate()
+        stage.append(data[2_000:4_000])
+        for _ in range(4):
+            stage.look()  # each is up to where the names moved
+        stage.agrees()
+    assert moves == 3
 
 
 def test_only_new_bytes_are_read(tmp_path: Path) -> None:
