@@ -44,7 +44,7 @@ def extra_command(command: Command) -> click.Command:
 
 
 def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
-    from producer.job import Asked, Job, RunExistsError
+    from producer.job import Job, RunExistsError
     from producer.outputs import check_output
     from producer.session import Place, carry_out, launch
 
@@ -55,27 +55,18 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
     request = Request(list(given["inputs"]), shared.params_from(given.get("params"), evaluator.options, own), own)
     if given.get("follow"):
         return _follow(evaluator, request, given, reporter)
-    alone = [name for name in ("every", "passes", "verify") if given.get(name)]
-    if alone:
-        raise UsageError(f"--{alone[0]} goes with --follow")
+    for name in ("every", "passes", "verify"):
+        if given.get(name):
+            raise UsageError(f"--{name} goes with --follow")
     place = Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
-    asked = Asked(
-        out=given.get("out"),
-        chunk_size=given["chunk_size"],
-        limit=given["limit"],
-        suite=given["suite"],
-        priority=given["priority"],
-        tags=shared.tags_from(given["tags"]),
-        once=given["once"] or "",
-        unpack_bytes=place.settings.unpack_bytes,
-    )
+    asked = _asked(given, place.settings.unpack_bytes)
     if given["detach"] and not place.settings.broker:
         raise UsageError("--detach needs --broker: an embedded server ends with this command")
     if given.get("target"):
         from producer.commands.live import start_live  # that module shows runs by this one's means
 
         start_live(evaluator, request, asked, place, reporter, given)
-        return
+        return 0
     try:
         job = Job.start(evaluator, request, asked)
         if given["dry_run"]:
@@ -99,6 +90,21 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
         reporter.event("error", message=str(error), exit_code=error.exit_code)
         raise
     return 0
+
+
+def _asked(given: dict[str, Any], unpack_bytes: int) -> Any:
+    from producer.job import Asked
+
+    return Asked(
+        out=given.get("out"),
+        chunk_size=given["chunk_size"],
+        limit=given["limit"],
+        suite=given["suite"],
+        priority=given["priority"],
+        tags=shared.tags_from(given["tags"]),
+        once=given["once"] or "",
+        unpack_bytes=unpack_bytes,
+    )
 
 
 def _follow(evaluator: Evaluator[Any, Any], request: Request, given: dict[str, Any], reporter: Any) -> int:
