@@ -159,6 +159,23 @@ def test_a_rotation_in_the_middle_of_a_look_leaves_no_file_out(tmp_path: Path, m
     assert moves == 3
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_replaced_log_that_is_rotated_before_the_next_look_is_read_on_in(tmp_path: Path, again: bool) -> None:
+    """The file that was read is gone; the one that holds its bytes has another name already, and more in it."""
+    data = numbered(sorted(shuffled_log(200), key=lambda row: row["turn"]))
+    with Stage(tmp_path).entered() as stage:
+        stage.append(data[:3_000])
+        stage.look()
+        if again:
+            stage.forget()
+        stage.replace()
+        stage.append(data[3_000:6_000])
+        stage.rotate()
+        stage.append(data[6_000:])
+        stage.look()
+        stage.agrees()
+
+
 def test_only_new_bytes_are_read(tmp_path: Path) -> None:
     """A look reads what was appended, to the byte, in this process and in the next; nothing a second time."""
     data = numbered(sorted(shuffled_log(2_000), key=lambda row: (row["turn"], row["agent"])))
