@@ -176,6 +176,39 @@ def test_a_replaced_log_that_is_rotated_before_the_next_look_is_read_on_in(tmp_p
         stage.agrees()
 
 
+def test_an_old_file_is_read_until_the_new_one_has_something(tmp_path: Path) -> None:
+    """A writer that still holds the old file when the empty new one is there already, as before logrotate's signal."""
+    data = numbered(sorted(shuffled_log(60), key=lambda row: row["turn"]))
+    with Stage(tmp_path).entered() as stage:
+        stage.append(data[:1_000])
+        stage.look()
+        with stage.log.open("ab", buffering=0) as held:
+            stage.rotate()
+            for start in (1_000, 2_000):
+                stage.look()
+                held.write(data[start : start + 1_000])
+                stage.whole += data[start : start + 1_000]
+                stage.look()
+                stage.agrees()
+        stage.append(data[3_000:])
+        stage.look()
+        stage.agrees()
+
+
+def test_only_the_first_bytes_of_all_are_a_byte_order_mark(tmp_path: Path) -> None:
+    """At the beginning of a later file it makes a bad line, as it does in the middle of the whole."""
+    with Stage(tmp_path, {"skip_bad_lines": True}).entered() as stage:
+        for agent in ("a", "b"):
+            stage.append(b"\xef\xbb\xbf" + as_jsonl([{"turn": n, "agent": agent} for n in range(3)]))
+            stage.look()
+            stage.agrees()
+            stage.rotate()
+        report = stage.look().report
+        assert report is not None
+        (entry,) = report["results"]["logs"].values()
+        assert entry["message_counts"] == {"a": 3, "b": 2}
+
+
 def test_only_new_bytes_are_read(tmp_path: Path) -> None:
     """A look reads what was appended, to the byte, in this process and in the next; nothing a second time."""
     data = numbered(sorted(shuffled_log(2_000), key=lambda row: (row["turn"], row["agent"])))
