@@ -188,6 +188,22 @@ def test_bad_lines_are_the_whole_logs_error_and_are_not_gone_beyond(stage: Stage
     assert (stage.out / "report.json").read_bytes() == before
 
 
+def test_a_bad_line_that_is_mended_is_gone_on_from(stage: Stage) -> None:
+    """Nothing of a look that failed is kept, so that what stands in the log now is what counts."""
+    stage.append(lines(100, 3))
+    stage.look()
+    good = bytes(stage.whole)
+    stage.append(lines(103, 3) + b"{}\n")
+    with pytest.raises(InputError, match="turn is missing"):
+        stage.look()
+    stage.forget()
+    os.truncate(stage.log, len(good))
+    stage.whole[:] = good
+    stage.append(lines(106, 3))
+    stage.look()
+    stage.agrees()
+
+
 def test_a_line_without_end_is_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory stays bounded: what no run would cut is not waited for."""
     monkeypatch.setattr(follower_module, "MAX_RECORD_BYTES", 1 << 20)
