@@ -67,7 +67,7 @@ class Segment(msgspec.Struct):
     def line_of(self, byte: int, line: int) -> int:
         """The line that ``byte``, of the head or of the tail, stands on; the line behind the tail is ``line``."""
         start = self.length - len(self.tail)
-        if byte < max(start, len(self.head)):
+        if byte < len(self.head):
             return self.first_line + self.head[:byte].count(b"\n")
         return line - self.tail[byte - start :].count(b"\n")
 
