@@ -192,6 +192,8 @@ class Evaluator(ABC, Generic[P, S]):
     """What of its report is watched over time: gauges that an exporter shows of each suite's newest run."""
     panels: ClassVar[tuple[Panel, ...]] = ()
     """How those are looked at; dashboards are generated from them."""
+    follows: ClassVar[bool] = False
+    """Whether its command has ``--follow``: its record is a whole JSONL input, so that `evaluate` gives no lines."""
     Params: type[P]
     State: type[S]
 

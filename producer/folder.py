@@ -23,12 +23,14 @@ from evalcore.canonical import Json, canonical_json
 from evalcore.errors import UsageError, WireError
 from evalcore.plan import Chunk, Header, Seal, to_wire
 
-__all__ = ["RETRYING", "Manifest", "RunFolder", "whole_or_nothing", "write_atomic"]
+__all__ = ["FOLLOWS", "RECORDS", "RETRYING", "Manifest", "RunFolder", "whole_or_nothing", "write_atomic"]
 
 MANIFEST = "manifest.jsonl"
 JOURNAL = "parts.journal"
 KEPT = "parts.kept"
 RETRYING = "retrying"
+FOLLOWS = "follows"
+"""The key of run.json under which a run that follows a log names it."""
 RECORDS = "records.jsonl"
 
 

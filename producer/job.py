@@ -22,7 +22,7 @@ from evalcore.records.cut import Cutter
 from evalcore.records.inputs import Source, discover, format_suffixes, read_columns
 from evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalcore.version import code_version
-from producer.folder import Manifest, RunFolder
+from producer.folder import FOLLOWS, Manifest, RunFolder
 
 __all__ = ["Asked", "Job", "RunExistsError", "new_path"]
 
@@ -133,7 +133,12 @@ class Job:
 
     @classmethod
     def load(cls, folder: RunFolder) -> Job:
-        """The run begun in ``folder``. Raises ConfigError when this code is not the one it was begun with."""
+        """The run begun in ``folder``.
+
+        Raises ConfigError when this code is not the one it was begun with, UsageError for a run that follows a log.
+        """
+        if FOLLOWS in folder.info():
+            raise UsageError(f"{folder.path}: this run follows a log; go on with the command that began it")
         manifest = Manifest(folder)
         header = manifest.load()
         if header.code_version != code_version():

@@ -16,6 +16,7 @@ from producer.suite import option_params
 __all__ = [
     "calling_options",
     "click_option",
+    "follow_options",
     "live_options",
     "output_options",
     "params_from",
@@ -114,6 +115,18 @@ def run_options() -> list[click.Option]:
         _option("--detach", is_flag=True, help="Publish, print the run id and leave (needs --broker)."),
         _option("--dry-run", is_flag=True, help="Read and plan only: say what would be evaluated."),
     ]  # fmt: skip
+
+
+def follow_options() -> list[click.Option]:
+    """How to follow a log that grows."""
+    return [
+        _option(
+            "--follow", is_flag=True, help="Go on as the log grows: read what is new, report the whole. See --every."
+        ),
+        _option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds between looks [5]."),
+        _option("--passes", type=click.IntRange(1), metavar="N", help="End after N looks: 1 for cron [no end]."),
+        _option("--verify", is_flag=True, help="First read again all that was read, to see that it is the same."),
+    ]
 
 
 def without(options: Iterable[click.Option], taken: Iterable[Option]) -> list[click.Option]:

@@ -239,10 +239,15 @@ def _pause(run: str | None, **given: Any) -> None:
     click.echo(f"{run_id}: paused; go on with: evalq resume {folder.path} --broker URL", err=True)
 
 
-def _prune(older_than: float, dry_run: bool, **given: Any) -> None:
+def _prune(older_than: float, everyone: bool, dry_run: bool, **given: Any) -> None:
     from producer.prune import prune
 
-    for line in prune(RUNS, _ledger(given), older_than, dry_run=dry_run):
+    ledger = _ledger(given)
+    if everyone and (ledger is None or older_than):
+        raise UsageError(
+            "--all is about a ledger, which does not know when its runs ended: --all --older-than 0 --broker URL"
+        )
+    for line in prune(RUNS, ledger, older_than, everyone=everyone, dry_run=dry_run):
         click.echo(line)
 
 
@@ -275,6 +280,11 @@ _older = click.Option(
     metavar="DAYS",
     help="Only runs that ended so many days ago.",
 )
+_everyone = click.Option(
+    ["--all", "everyone"],
+    is_flag=True,
+    help="Also what the ledger holds of ended runs without a folder here, whoever began them (with --older-than 0).",
+)
 _dry = click.Option(["--dry-run"], is_flag=True, help="Say what would be removed.")
 _where = shared.place_options()
 _calling = shared.calling_options()
@@ -293,6 +303,6 @@ COMMANDS = {
         _command("retry", _retry, _run, _errors, *_where, *_calling, *_what),
         _command("cancel", _cancel, click.Argument(["run"]), *_servers),
         _command("report", _report, _run, *_shown),
-        _command("prune", _prune, _older, _dry, *_servers),
+        _command("prune", _prune, _older, _everyone, _dry, *_servers),
     )
 }
