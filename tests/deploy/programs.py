@@ -1,23 +1,21 @@
-"""Checkers of deployment files: programs of this environment, of Debian, and what tests/programs.sh fetches."""
+"""Programs that check deployment files, as tests/programs.sh installs them: from Debian, or from pip apart from evalq."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 TOP = Path(__file__).parents[2]
-FETCHED = TOP / ".venv" / "programs"
+CHECKERS = TOP / ".venv" / "checkers" / "bin"
 
 
 def program(name: str) -> str:
     """The path of a program. Where it is missing: in CI a failure, else a skip, that says how to get it."""
-    places = os.pathsep.join([str(Path(sys.executable).parent), str(FETCHED), os.environ["PATH"]])
-    found = shutil.which(name, path=places)
+    found = shutil.which(name, path=f"{CHECKERS}{os.pathsep}{os.environ['PATH']}")
     if found:
         return found
     missing = f"{name} is not installed: sh tests/programs.sh"
