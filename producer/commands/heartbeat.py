@@ -17,20 +17,22 @@ SILENT = 1
 
 
 def worker_heard(settings: Any) -> int:
-    """Say whether the ledger has a fresh heartbeat of a worker of this host and code; 0 or `SILENT`.
+    """Say whether the ledger has a fresh heartbeat of a worker or caller of this host and code; 0 or `SILENT`.
 
     A container is a host of its own, so there it is the one worker's. Raises BrokerUnreachable, ConfigError.
     """
+    from workers.calls import Calls
     from workers.connect import connect
     from workers.ledger import Ledger
 
     if not settings.ledger_url:
         raise ConfigError("a worker's heartbeat is in its ledger: --broker URL, EVALQ_BROKER, or --settings FILE")
     host, code = socket.gethostname(), code_version()
-    living = Ledger(connect(settings.ledger_url, settings), settings).workers()
-    mine = [name for name, facts in living.items() if (facts.get("host"), facts.get("code")) == (host, code)]
+    client = connect(settings.ledger_url, settings)
+    living: list[dict[str, Any]] = [*Ledger(client, settings).workers().values(), *Calls(client, settings).callers()]
+    mine = [str(facts["pid"]) for facts in living if (facts.get("host"), facts.get("code")) == (host, code)]
     if not mine:
         click.echo(f"wrong  the ledger hears no worker of code {code} on {host}; it hears {len(living)} others")
         return SILENT
-    click.echo(f"ok     heard: {', '.join(sorted(mine))}")
+    click.echo(f"ok     heard from {host}: process {', '.join(sorted(mine))}")
     return 0

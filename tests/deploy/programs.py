@@ -1,4 +1,4 @@
-"""Programs that check deployment files, as tests/programs.sh installs them: from Debian, or from pip apart from evalq."""
+"""Programs that check deployment files, as tests/programs.sh installs them: from Debian, or, apart from evalq, pip."""
 
 from __future__ import annotations
 

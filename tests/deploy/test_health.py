@@ -31,6 +31,15 @@ def test_a_worker_is_well_while_the_ledger_hears_it(tmp_path: Path) -> None:
         wait_until(lambda: verdict() == 0, "the worker is heard again")
 
 
+def test_a_worker_that_only_calls_is_heard(tmp_path: Path) -> None:
+    """A worker without pool processes has a heartbeat of its own kind."""
+    (tmp_path / "targets.yaml").write_text("targets: {own: {kind: command, argv: [cat]}}")
+    with running_server(tmp_path) as server, running_fleet(server.url, tmp_path) as fleet:
+        fleet.add(0, "--calls", "2", "--targets", "targets.yaml")
+        check = ("doctor", "--worker", "--broker", server.url)
+        wait_until(lambda: evalq(*check, cwd=tmp_path).returncode == 0, "the worker is heard")
+
+
 def test_a_ledger_that_cannot_be_asked_is_no_verdict_on_the_worker(tmp_path: Path) -> None:
     """3 where no server answers, so that a probe leaves workers alone that wait for their server; 2 without a URL."""
     away = evalq("doctor", "--worker", "--broker", f"redis://127.0.0.1:{free_port()}/0", cwd=tmp_path)
