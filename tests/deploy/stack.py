@@ -14,6 +14,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from producer.embedded import server_program
 from tests.deploy.composed import composed, seconds
 from tests.deploy.image import DOCKERFILE, stages
@@ -26,14 +28,14 @@ _PORTS = {"redis": 6379, "exporter": 9808, "prometheus": 9090}
 class Stack:
     """Services of deploy/compose.yaml, each started once those it depends on are well."""
 
-    def __init__(self, folder: Path, data: Path) -> None:
+    def __init__(self, folder: Path, data: Path, targets: Path) -> None:
         self._folder = folder
         self._ports = {name: free_port() for name in _PORTS}
         self._programs = _programs(folder / "bin", self._ports["redis"])
         secrets = folder / "secrets"
         made = run("sh", TOP / "deploy" / "secrets.sh", secrets, EVALQ_SERVER=self.at("redis"))
         assert made.returncode == 0, made.stderr
-        self.config = composed(EVALQ_SECRETS=str(secrets), EVALQ_DATA=str(data))
+        self.config = composed(EVALQ_SECRETS=str(secrets), EVALQ_DATA=str(data), EVALQ_TARGETS_FOLDER=str(targets))
         self.processes: dict[str, list[subprocess.Popen[bytes]]] = {}
 
     def at(self, name: str) -> str:
@@ -81,6 +83,12 @@ class Stack:
         # Compose doubles the dollar signs of what it has read.
         words = [self._mapped(name, word.replace("$$", "$")) for word in test[1:]]
         return self._check(name, ["sh", "-c", *words] if test[0] == "CMD-SHELL" else words)
+
+    def query(self, promql: str, label: str) -> dict[str, float]:
+        """What the stack's Prometheus answers now: {value of ``label``: value}."""
+        address = f"http://{self.at('prometheus')}/api/v1/query"
+        answer = httpx.get(address, params={"query": promql}, timeout=10).raise_for_status().json()
+        return {each["metric"].get(label, ""): float(each["value"][1]) for each in answer["data"]["result"]}
 
     def stop(self, name: str) -> list[int]:
         """SIGTERM to each of a service's processes; their exit codes, within the time the file gives them."""
