@@ -1,6 +1,6 @@
 #!/bin/sh
-# Make the secrets of a stack in folder $1 (deploy/secrets): a random password for each user of the server and for Grafana.
-# What exists is left alone. EVALQ_SERVER is where the other containers find the server.
+# Make the secrets of a stack in folder $1 (deploy/secrets): a random password for each user of the server and for
+# Grafana. What exists is left alone. EVALQ_SERVER is where the other containers find the server.
 # The folder is closed to others; its files are not, because they are mounted into containers that run as other users.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

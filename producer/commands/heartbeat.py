@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -29,7 +30,7 @@ def worker_heard(settings: Any) -> int:
         raise ConfigError("a worker's heartbeat is in its ledger: --broker URL, EVALQ_BROKER, or --settings FILE")
     host, code = socket.gethostname(), code_version()
     client = connect(settings.ledger_url, settings)
-    living: list[dict[str, Any]] = [*Ledger(client, settings).workers().values(), *Calls(client, settings).callers()]
+    living: list[Mapping[str, object]] = [*Ledger(client, settings).workers().values(), *Calls(client, settings).callers()]
     mine = [str(facts["pid"]) for facts in living if (facts.get("host"), facts.get("code")) == (host, code)]
     if not mine:
         click.echo(f"wrong  the ledger hears no worker of code {code} on {host}; it hears {len(living)} others")
