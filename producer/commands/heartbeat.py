@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -30,10 +29,12 @@ def worker_heard(settings: Any) -> int:
         raise ConfigError("a worker's heartbeat is in its ledger: --broker URL, EVALQ_BROKER, or --settings FILE")
     host, code = socket.gethostname(), code_version()
     client = connect(settings.ledger_url, settings)
-    living: list[Mapping[str, object]] = [*Ledger(client, settings).workers().values(), *Calls(client, settings).callers()]
-    mine = [str(facts["pid"]) for facts in living if (facts.get("host"), facts.get("code")) == (host, code)]
+    pools = Ledger(client, settings).workers().values()
+    living = {(facts.get("host"), facts.get("code"), facts.get("pid")) for facts in pools}
+    living |= {(facts.host, facts.code, str(facts.pid)) for facts in Calls(client, settings).callers().values()}
+    mine = sorted(str(pid) for where, version, pid in living if (where, version) == (host, code))
     if not mine:
         click.echo(f"wrong  the ledger hears no worker of code {code} on {host}; it hears {len(living)} others")
         return SILENT
-    click.echo(f"ok     heard from {host}: process {', '.join(sorted(mine))}")
+    click.echo(f"ok     heard from {host}: process {', '.join(mine)}")
     return 0
