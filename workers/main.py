@@ -18,10 +18,12 @@ import msgspec
 import redis
 from billiard.exceptions import WorkerLostError
 from celery.exceptions import SecurityWarning
+from celery.signals import worker_process_shutdown
 
 from evalcore import registry
 from evalcore.errors import EvalqError
 from evalcore.version import code_version
+from workers import tracing
 from workers.app import make_app
 from workers.beside import calling_beside
 from workers.broker import Broker
@@ -59,6 +61,8 @@ def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[
     for evaluator in preload:
         registry.get(evaluator)
     app = _app(settings, name)
+    # A pool process ends without Python's own end, which would send what is left.
+    worker_process_shutdown.connect(_flush)
     attendant = _Attendant(settings, name)
     attendant.arrive()
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
@@ -77,6 +81,10 @@ def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[
         )
         worker.start()
         return int(worker.exitcode or 0)
+
+
+def _flush(**_: Any) -> None:
+    tracing.flush()
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
