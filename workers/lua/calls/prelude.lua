@@ -51,7 +51,7 @@ local function room()
     if paid == 0 then
       most = math.min(most, 10 - busy)
     elseif spent > 0 then
-      most = math.min(most, math.floor((cost - spent) / (spent / paid)) - busy)
+      most = math.min(most, math.floor((cost - spent) / (spent / paid) + 1e-6) - busy)
     end
   end
   return most
