@@ -12,6 +12,7 @@ from evalcore.errors import Incomplete
 from producer.folder import RunFolder
 
 if TYPE_CHECKING:
+    from workers.calls import Calls
     from workers.ledger import Ledger
 
 __all__ = ["prune"]
@@ -19,7 +20,9 @@ __all__ = ["prune"]
 ENDED = ("done", "cancelled", "failed")
 
 
-def prune(runs: Path, ledger: Ledger | None, days: float, *, everyone: bool, dry_run: bool) -> Iterator[str]:
+def prune(
+    runs: Path, ledger: Ledger | None, calls: Calls | None, days: float, *, everyone: bool, dry_run: bool
+) -> Iterator[str]:
     """Remove ended runs older than ``days``; yields a line a run. Runs that could go on are never touched.
 
     A folder's age is that of its run.json. The ledger forgets the runs whose folders go, and with ``everyone`` all
@@ -34,6 +37,8 @@ def prune(runs: Path, ledger: Ledger | None, days: float, *, everyone: bool, dry
             removed.add(info["run"])
             if not dry_run:
                 shutil.rmtree(path)
+                if calls is not None:
+                    calls.erase(info["run"])
             yield f"{info['run']}: {path}"
     if ledger is None:
         return

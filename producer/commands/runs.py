@@ -241,13 +241,15 @@ def _pause(run: str | None, **given: Any) -> None:
 
 def _prune(older_than: float, everyone: bool, dry_run: bool, **given: Any) -> None:
     from producer.prune import prune
+    from workers.calls import Calls
 
     ledger = _ledger(given)
+    calls = Calls(ledger.client, shared.settings_from(given)) if ledger is not None else None
     if everyone and (ledger is None or older_than):
         raise UsageError(
             "--all is about a ledger, which does not know when its runs ended: --all --older-than 0 --broker URL"
         )
-    for line in prune(RUNS, ledger, older_than, everyone=everyone, dry_run=dry_run):
+    for line in prune(RUNS, ledger, calls, older_than, everyone=everyone, dry_run=dry_run):
         click.echo(line)
 
 

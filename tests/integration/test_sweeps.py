@@ -361,21 +361,39 @@ def test_pausing_stops_the_calls(tmp_path: Path, server: Server, callers: Fleet,
     """`evalq pause` from elsewhere: nothing new is called, and resuming calls the rest once."""
     agent, url = service
     agent.latency = 0.1
+    run = tmp_path / "evalq-runs" / "run"
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
     callers.add(1, "--calls", "5", "--targets", "targets.yaml")
-    command = [*EVALQ, "vs", "golden.json", "--target", "chat", "--repeat", "40", "--out", "run", "--format", "none"]
+    command = [
+        *EVALQ,
+        "vs",
+        "golden.json",
+        "--target",
+        "chat",
+        "--repeat",
+        "40",
+        "--out",
+        "evalq-runs/run",
+        "--format",
+        "none",
+    ]
     producer = subprocess.Popen(command, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
     wait_until(lambda: served(agent) > 20, "calls are made")
-    assert evalq("pause", "run", cwd=tmp_path, EVALQ_BROKER=server.url).returncode == 0
+    assert evalq("pause", "evalq-runs/run", cwd=tmp_path, EVALQ_BROKER=server.url).returncode == 0
     assert producer.wait(timeout=60) == 130
     wait_until(lambda: agent.at_once == 0, "calls in flight end")
     before = sum(agent.calls.values())
     assert before < 240
-    done = evalq("resume", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+    done = evalq("resume", "evalq-runs/run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert done.returncode == 0, done.stderr
     assert sum(agent.calls.values()) == 240
-    replays(tmp_path, tmp_path / "run")
+    replays(tmp_path, run)
+    assert list(server.client.scan_iter("evalq:sweep:*"))
+    done = evalq("prune", "--older-than", "0", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    assert not list(server.client.scan_iter("evalq:sweep:*"))
+    assert not run.exists()
 
 
 def test_a_suite_sweeps_live_agents(tmp_path: Path, service: tuple[Agent, str]) -> None:
