@@ -55,6 +55,8 @@ def test_grafana_is_given_what_its_provisioning_names() -> None:
     assert len(files) >= 2
     assert named == {"EVALQ_PROMETHEUS", "EVALQ_DASHBOARDS"}
     assert named <= set(grafana["environment"])
+    sources = [each for file in files for each in yaml.safe_load(file.read_text()).get("datasources", [])]
+    assert [each["uid"] for each in sources if each["isDefault"]] == ["evalq-prometheus"]
     mounts = {mount["target"] for mount in grafana["volumes"]}
     assert {grafana["environment"][name] for name in ("EVALQ_DASHBOARDS", "GF_PATHS_PROVISIONING")} <= mounts
     host = grafana["environment"]["EVALQ_PROMETHEUS"].removeprefix("http://").partition(":")[0]
