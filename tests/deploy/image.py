@@ -59,7 +59,8 @@ def build(stage: list[Instruction], folder: Path) -> Path:
     source, result, python = folder / "src", folder / "opt" / "evalq", folder / "python"
     subprocess.run([sys.executable, "-m", "venv", str(python)], check=True)
     allowed = sent()
-    environment = {"PATH": f"{python / 'bin'}:/usr/bin:/bin", "HOME": str(folder)}
+    # Compiling all packages takes longer than all the rest, and is pip's own business.
+    environment = {"PATH": f"{python / 'bin'}:/usr/bin:/bin", "HOME": str(folder), "PIP_NO_COMPILE": "1"}
     for word, rest in stage:
         if word == "COPY":
             *names, target = shlex.split(rest)
