@@ -175,7 +175,7 @@ class Stack:
 
     def _mapped(self, name: str, text: str) -> str:
         """Text with a container's paths, hosts and ports as they are here."""
-        for path in ("/run/secrets/", "/etc/redis/", "/etc/prometheus/", "/etc/evalq/", "/work/"):
+        for path in ("/run/secrets/", "/etc/redis/", "/etc/prometheus/", "/etc/evalq/", "/srv/evalq/"):
             text = re.sub(rf"(?<![\w/.]){path}", f"{self.place(name, path)}/", text)
         for path in ("/data", "/prometheus"):
             text = re.sub(rf"(?<![\w/.]){path}(?![\w/.])", str(self.place(name, path)), text)

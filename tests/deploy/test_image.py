@@ -30,7 +30,7 @@ def test_hadolint_has_no_findings() -> None:
         ("# hadolint ignore=DL3008\n", "", "DL3008"),
         ("--no-install-recommends ", "", "DL3015"),
         ('CMD ["worker"]', "CMD worker", "DL3025"),
-        ("WORKDIR /work", "WORKDIR work", "DL3000"),
+        ("WORKDIR /srv/evalq", "WORKDIR evalq", "DL3000"),
     ],
 )
 def test_hadolint_finds_what_is_broken(good: str, bad: str, rule: str, tmp_path: Path) -> None:
