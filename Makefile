@@ -29,6 +29,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(PY) docs/generate.py --check
+	$(PY) grafana/generate.py --check
 	$(PY) docs/check.py
 
 bench: setup  ## Speed, side by side with its rivals; takes several minutes.

@@ -98,7 +98,7 @@ def test_what_is_mounted_is_in_the_tree(config: Config) -> None:
     """But for inputs, targets and secrets, which are the user's."""
     for name, service in config["services"].items():
         for mount in service.get("volumes", []):
-            if mount["type"] == "bind" and Path(mount["source"]).name not in ("data", "targets", "dashboards"):
+            if mount["type"] == "bind" and Path(mount["source"]).name not in ("data", "targets"):
                 assert Path(mount["source"]).exists(), f"{name}: {mount['source']}"
             if mount["type"] == "bind":
                 assert mount["read_only"], f"{name} may write to {mount['source']}"
