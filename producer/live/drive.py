@@ -177,6 +177,9 @@ class SweepDriver:
         if callers and not configs:
             known = sorted({name for caller in callers for name in caller.targets})
             raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(known)})")
+        unpriced = [caller for caller in callers if target in caller.targets and caller.targets[target].price is None]
+        if self._sweep.live.max_cost and unpriced:
+            raise UsageError(f"--max-cost: target {target!r} has no price in the targets file of {unpriced[0].host}")
         if not configs:
             self._alone += 1
             if self._alone == PATIENT_LOOKS:
@@ -264,5 +267,6 @@ class SweepDriver:
             "repaid": look.repaid,
             "cost": look.spent,
             "ended": self._over,
+            "reason": look.reason,
         }
         return facts

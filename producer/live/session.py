@@ -77,7 +77,7 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
         state = "called"
         if facts["ended"] == "spent":
             reporter.say(
-                f"the budget is spent: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
+                f"{facts['reason']}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
                 "with a larger one (--max-calls, --max-cost) a new sweep can take them from --cache"
             )
         sweep.folder.note(calls=facts)

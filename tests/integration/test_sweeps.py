@@ -74,7 +74,7 @@ def test_every_call_is_made_once_recorded_and_replayed(tmp_path: Path, service: 
     }  # fmt: skip
     assert info(run)["calls"] | {"cost": 0} == {
         "target": "chat", "planned": 90, "recorded": 90, "errors": 0, "attempts": 90, "repaid": 0, "cost": 0,
-        "ended": "done",
+        "ended": "done", "reason": "",
     }  # fmt: skip
     replays(tmp_path, run)
 
@@ -257,6 +257,14 @@ def test_budgets_stop_the_calls_clean_and_balanced(tmp_path: Path, service: tupl
     assert done.returncode == 0, done.stderr
     assert sum(agent.calls.values()) == 50
     assert info(tmp_path / "cost")["calls"]["cost"] == pytest.approx(2.0)
+    write_targets(tmp_path, url)
+    done = sweep(tmp_path, "--max-cost", "2", "--out", "free")
+    assert done.returncode == 2
+    assert "target 'chat' has no price" in done.stderr
+    told = {"kind": "command", "argv": ["cat"], "price": {"prompt_per_million": 1}}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": told}}))
+    done = sweep(tmp_path, "--repeat", "9", "--max-cost", "2", "--out", "untold")
+    assert "the target tells no tokens, so its cost is not known: 10 of 54 calls" in done.stderr
 
 
 def test_decided_cases_are_called_no_more(

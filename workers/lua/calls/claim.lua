@@ -24,7 +24,9 @@ while #answer <= most do
 end
 local busy = redis.call('HLEN', KEYS[5])
 if #answer == 1 and tonumber(ARGV[4]) > 0 and busy == 0 and room() <= 0 and next_call(cases, total) then
-  redis.call('HSET', KEYS[1], 'state', 'spent', 'reason', 'the budget is spent')
+  local untold = number('max_cost') > 0 and number('spent') == 0
+  redis.call('HSET', KEYS[1], 'state', 'spent', 'reason',
+    untold and 'the target tells no tokens, so its cost is not known' or 'the budget is spent')
   return {'spent'}
 end
 return answer

@@ -42,15 +42,16 @@ local function reclaim()
     end
   end
 end
--- How many more attempts the budgets allow: calls, and cost at the mean of those paid so far (ten before any is).
+-- How many more attempts the budgets allow: calls, and cost at the mean of those paid so far (ten before any is, and
+-- no more than ten where the target tells no cost).
 local function room()
   local calls, cost = number('max_calls'), number('max_cost')
   local most = calls > 0 and calls - number('started') or math.huge
   if cost > 0 then
     local paid, spent, busy = number('paid'), number('spent'), redis.call('HLEN', KEYS[5])
-    if paid == 0 then
-      most = math.min(most, 10 - busy)
-    elseif spent > 0 then
+    if spent == 0 then
+      most = math.min(most, 10 - paid - busy)
+    else
       most = math.min(most, math.floor((cost - spent) / (spent / paid) + 1e-6) - busy)
     end
   end
