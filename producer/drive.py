@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +11,7 @@ from itertools import islice
 import msgspec
 import redis
 
-from evalcore.errors import Divergent, Incomplete, InfrastructureError, Paused, UsageError, WireError
+from evalcore.errors import BrokerUnreachable, Divergent, Incomplete, InfrastructureError, Paused, UsageError, WireError
 from evalcore.partial import Partial
 from evalcore.plan import Chunk
 from producer.collect import Collector
@@ -248,7 +249,8 @@ class Driver:
                 self._unless_full(partial(self._supply, seq))
         if time.monotonic() - self._watched >= FLEET_SECONDS:
             self._watched = time.monotonic()
-            self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
+            with contextlib.suppress(redis.ResponseError, BrokerUnreachable):  # it is only shown
+                self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
         self.standing = msgspec.structs.replace(self.standing, progress=progress, workers=self._fleet())
         self._job.folder.note(progress=msgspec.to_builtins(progress))
         return True
