@@ -21,11 +21,13 @@ from producer.here import evaluate, read
 from producer.job import Job
 from producer.patience import patiently
 from producer.planner import Planner
+from producer.remember import tags_of, target_of
 from producer.standing import Standing, Watcher
 from workers.broker import Broker
 from workers.ledger import Ledger
 from workers.reading import CHANGED, pack
 from workers.reconciler import Reconciler
+from workers.reports import Detached, Reports
 from workers.settings import Settings
 from workers.snapshot import read_snapshot
 
@@ -89,6 +91,13 @@ class Driver:
             patiently(lambda: self._plan(ahead=1 << 62))
         patiently(self._publish)
         patiently(self._hand_over)
+
+    def detach(self) -> None:
+        """Leave the run to the workers, with what finalising it needs."""
+        seconds, micros = self._ledger.client.time()
+        target, tags = target_of(self._job), tags_of(self._job)
+        facts = Detached(seconds + micros / 1_000_000, target, tags)
+        Reports(self._ledger, self._settings).detach(self._job.run, facts)
 
     def _establish(self) -> bool:
         """Write the run into the ledger: new, or again from the folder with a higher epoch."""

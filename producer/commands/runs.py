@@ -177,8 +177,20 @@ def _watch(run: str | None, **given: Any) -> None:
     _report(str(folder.path), **given)
 
 
+def _fetched(run: str | None, given: dict[str, Any]) -> RunFolder | None:
+    """The folder of a detached run without a report, with the one that workers left in the ledger."""
+    path = RUNS / run if run and not Path(run).is_dir() else _find(run).path
+    folder = RunFolder(path)
+    if folder.reported or not given.get("broker"):
+        return None
+    from producer.fetch import fetch
+
+    name = folder.info()["run"] if (path / "run.json").is_file() else str(run)
+    return fetch(name, path, _ledger(given), shared.settings_from(given))
+
+
 def _report(run: str | None, **given: Any) -> None:
-    folder = _find(run)
+    folder = _fetched(run, given) or _find(run)
     info, result = folder.info(), folder.report()
     evaluator = registry.get(result["evaluator"])
     show(folder, evaluator, result, info["request"]["options"], {"quiet": True, "json_lines": False, **given})
@@ -251,7 +263,7 @@ COMMANDS = {
         _command("pause", _pause, _run, *_servers),
         _command("retry", _retry, _run, _errors, *_where, *_what),
         _command("cancel", _cancel, click.Argument(["run"]), *_servers),
-        _command("report", _report, _run, *_shown),
+        _command("report", _report, _run, *_servers, *_shown),
         _command("prune", _prune, _older, _dry, *_servers),
     )
 }
