@@ -1,8 +1,8 @@
 """Finalising a detached run without its producer: fold what the ledger holds, keep the report there, close the run.
 
 `Finalisers` does it in a process of its own, so that neither a large state nor an evaluator's bug takes the worker
-along. Doing it twice gives the same bytes and changes nothing. What a worker cannot do (answers are trimmed, or settling
-needs an input that it may not read) is left to `evalq watch`.
+along. Doing it twice gives the same bytes and changes nothing. What a worker cannot do (answers are trimmed, or
+settling needs an input that it may not read) is left to `evalq watch`.
 """
 
 from __future__ import annotations
