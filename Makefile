@@ -29,6 +29,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(PY) docs/generate.py --check
+	$(PY) grafana/generate.py --check
 	$(PY) docs/check.py
 
 bench: setup  ## Speed, side by side with its rivals; takes several minutes.
@@ -50,6 +51,9 @@ lock:  ## Resolve the dependencies again, in an environment of its own.
 	.venv-lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header \
 	  --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --all-extras \
 	  --output-file requirements.lock pyproject.toml
+	.venv-lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header \
+	  --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  --output-file tests/deploy/checkers.lock tests/deploy/checkers.in
 	rm -rf .venv-lock
 
 clean:

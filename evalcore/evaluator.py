@@ -9,13 +9,14 @@ queues or servers, and nothing may read a clock, a random source or the environm
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, BinaryIO, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict
 
+from evalcore.calls import Prompt
 from evalcore.canonical import Json, canonical_json
 from evalcore.metrics import Metric
 from evalcore.panels import Panel
@@ -34,6 +35,7 @@ __all__ = [
     "Params",
     "Request",
     "State",
+    "Stopping",
     "Tally",
 ]
 
@@ -149,6 +151,16 @@ class Command(msgspec.Struct, frozen=True):
     call: Callable[[Mapping[str, Any]], str]
 
 
+class Stopping(Protocol):
+    """Says, output by output, when a case of a live sweep needs no more calls."""
+
+    def add(self, line: bytes) -> str | None:
+        """Take in a line of outputs.jsonl; the case that is decided by it and was not before, else None."""
+
+    def decided(self, case: str) -> bool:
+        """Whether the case is decided as things stand; calls that were in flight may have opened it again."""
+
+
 class Evaluator(ABC, Generic[P, S]):
     """One evaluation; subclass it, and register an instance under the entry-point group ``evalq.evaluators``."""
 
@@ -170,18 +182,42 @@ class Evaluator(ABC, Generic[P, S]):
     """What its command's arguments are called, there and in a suite file."""
     options: ClassVar[tuple[Option, ...]] = ()
     commands: ClassVar[tuple[Command, ...]] = ()
+    asks: ClassVar[str] = ""
+    """The option by which a target is named that shall be asked, "target" or "judge"; empty: it asks nobody."""
+    repeats: ClassVar[bool] = False
+    """Whether each of its prompts may be asked many times."""
     demo_records: ClassVar[int] = 1_000
     """How many records of `sample` the demo evaluates."""
     metrics: ClassVar[tuple[Metric, ...]] = ()
     """What of its report is watched over time: gauges that an exporter shows of each suite's newest run."""
     panels: ClassVar[tuple[Panel, ...]] = ()
     """How those are looked at; dashboards are generated from them."""
+    follows: ClassVar[bool] = False
+    """Whether its command has ``--follow``: its record is a whole JSONL input, so that `evaluate` gives no lines."""
     Params: type[P]
     State: type[S]
 
     def request(self, asked: Request) -> Request:
         """Complete what the user asked for, say from a configuration file it names. Raises ConfigError, UsageError."""
         return asked
+
+    def prompts(self, asked: Request) -> Iterator[Prompt]:
+        """What a target is asked, a prompt for each case, each case once. Raises ConfigError, UsageError, InputError.
+
+        Asked and answered before the evaluation: see `answered`.
+        """
+        raise NotImplementedError(f"{self.name} asks {self.asks} and has no prompts()")
+
+    def answered(self, asked: Request, outputs: Path, folder: Path) -> Request:
+        """The request that evaluates recorded answers, ``outputs`` (JSONL of `evalcore.calls.Output.line`).
+
+        What it has to write goes into ``folder``. Evaluating the same file later must give the same report.
+        """
+        raise NotImplementedError(f"{self.name} asks {self.asks} and has no answered()")
+
+    def stopping(self, asked: Request) -> Stopping | None:
+        """What tells when cases of a sweep are decided; None where there is no such rule."""
+        return None
 
     def gather(self, name: str, data: bytes) -> bytes:
         """A file of a folder that is one input, as the one line of the input that stands for it (no newline in it).

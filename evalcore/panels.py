@@ -23,7 +23,8 @@ class Plot(msgspec.Struct, frozen=True):
     """What a panel draws: a metric, one series for each value of the labels in ``by``, the others put together.
 
     ``where`` holds the series to (label, value) pairs. ``legend`` names a series, with ``{label}`` for a label's value.
-    ``recent`` draws the values of the last runs (`Metric.recent`) instead of the newest.
+    ``recent`` draws the values of the last runs (`Metric.recent`) instead of the newest. ``beside`` is a metric whose
+    label sets are shown as not applicable where ``metric`` has no value for them.
     """
 
     metric: str
@@ -32,13 +33,15 @@ class Plot(msgspec.Struct, frozen=True):
     where: tuple[tuple[str, str], ...] = ()
     legend: str = ""
     recent: bool = False
+    beside: str = ""
 
 
 class Panel(msgspec.Struct, frozen=True):
     """One panel. ``kind``: stat (a number), gauge (one on its range), bars, lines (over time), table, status (words).
 
     ``thresholds`` begin with the one from None and rise; ``range`` is where values lie. ``overview`` panels are shown
-    on the first page as well as on the evaluator's own. ``width`` is in columns of 24.
+    on the first page as well as on the evaluator's own. ``width`` is in columns of 24. ``words`` (number, text) puts a
+    state into other words than the report's, where those would mislead under the panel's title.
     """
 
     title: str
@@ -50,6 +53,7 @@ class Panel(msgspec.Struct, frozen=True):
     range: tuple[float, float] | None = None
     overview: bool = False
     width: int = 8
+    words: tuple[tuple[float, str], ...] = ()
 
 
 def panel_faults(evaluator: str, metrics: Iterable[Metric], panels: Iterable[Panel]) -> Iterator[str]:
@@ -82,10 +86,18 @@ def _faults(panel: Panel, declared: dict[str, Metric]) -> Iterator[str]:
         if metric is None:
             yield f"no metric {plot.metric}"
             continue
-        unknown = {*plot.by, *(name for name, _ in plot.where)} - {*metric.labels, "suite", "target"}
+        unknown = {*plot.by, *(name for name, _ in plot.where)} - _labels(metric)
         if unknown:
             yield f"{plot.metric} has no label {', '.join(sorted(unknown))}"
+        if plot.beside and not {*plot.by, *(name for name, _ in plot.where)} <= _labels(declared.get(plot.beside)):
+            yield f"{plot.beside} is not there, or lacks the labels of {plot.metric}"
+        if {number for number, _ in panel.words} - {number for _, number in metric.states}:
+            yield f"words for numbers that are no state of {plot.metric}"
         if plot.recent and not metric.recent:
             yield f"{plot.metric} is not kept for the last runs"
         if metric.unit != panel.unit:
             yield f"its unit is {panel.unit}, that of {plot.metric} is {metric.unit}"
+
+
+def _labels(metric: Metric | None) -> set[str]:
+    return {*metric.labels, "suite", "target"} if metric else set()

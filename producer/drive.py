@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
 
@@ -23,6 +24,7 @@ from producer.patience import patiently
 from producer.planner import Planner
 from producer.remember import tags_of, target_of
 from producer.standing import Standing, Watcher
+from workers import tracing
 from workers.broker import Broker
 from workers.ledger import Ledger
 from workers.reading import CHANGED, pack
@@ -70,6 +72,13 @@ class Driver:
         Raises InputError, InputChanged, Divergent, Paused and Incomplete (cancelled) elsewhere, InfrastructureError,
         BrokerUnreachable when the server stays away for PATIENCE_SECONDS.
         """
+        with self._traced():
+            self._drive(watch)
+
+    def _traced(self) -> AbstractContextManager[object]:
+        return tracing.run_span(self._job.run, begun=self._job.folder.info()["epoch"] > 0)
+
+    def _drive(self, watch: Watcher) -> None:
         patiently(self._establish)
         while not self._finished():
             if not patiently(self._step):
@@ -86,11 +95,12 @@ class Driver:
 
         Raises UsageError when they cannot read the input, and it is too much to be left in the ledger.
         """
-        patiently(self._establish)
-        while not self._sealed:
-            patiently(lambda: self._plan(ahead=1 << 62))
-        patiently(self._publish)
-        patiently(self._hand_over)
+        with self._traced():
+            patiently(self._establish)
+            while not self._sealed:
+                patiently(lambda: self._plan(ahead=1 << 62))
+            patiently(self._publish)
+            patiently(self._hand_over)
 
     def detach(self) -> None:
         """Leave the run to the workers, with what finalising it needs."""
@@ -162,7 +172,9 @@ class Driver:
             return False
         if len(job.manifest.chunks) - self._collector.next > (ahead or 2 * self._settings.window):
             return False
-        chunks = list(islice(self._chunks, PLAN_STEP))
+        with tracing.span("plan", job.run, first=len(job.manifest.chunks)) as span:
+            chunks = list(islice(self._chunks, PLAN_STEP))
+            span.set_attribute("evalq.chunks", len(chunks))
         if chunks:
             job.manifest.extend(chunks)
         elif self._planner.seal is not None:

@@ -7,7 +7,6 @@ or not, the pipe closes and the guard ends its process and removes its folder.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 import redis
 
 from evalcore.errors import InfrastructureError
+from workers.beside import environment
 from workers.settings import Settings
 
 __all__ = ["embedded_server", "local_workers", "server_program"]
@@ -53,18 +53,14 @@ def local_workers(
 
     ``evaluators`` are loaded before they fork.
     """
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("EVALQ_")}
-    environment |= {
-        f"EVALQ_{name.upper()}": str(value)
-        for name, value in settings.model_dump(mode="json", exclude={"roots", "concurrency"}).items()
-        if value != ""
-    }
     command = [sys.executable, "-m", "producer.cli", "worker", "--concurrency", str(count)]
     for root in roots:
         command += ["--root", str(root)]
     for name in evaluators:
         command += ["--preload", name]
-    with _guarded(command, Path(tempfile.mkdtemp(prefix="evalq-", dir=_short_tmp())), environment):
+    with _guarded(
+        command, Path(tempfile.mkdtemp(prefix="evalq-", dir=_short_tmp())), environment(settings, "concurrency")
+    ):
         yield
 
 

@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import TypeVar
@@ -23,12 +23,14 @@ from evalcore.canonical import Json, canonical_json
 from evalcore.errors import UsageError, WireError
 from evalcore.plan import Chunk, Header, Seal, to_wire
 
-__all__ = ["RETRYING", "Manifest", "RunFolder", "whole_or_nothing", "write_atomic"]
+__all__ = ["FOLLOWS", "RECORDS", "RETRYING", "Manifest", "RunFolder", "whole_or_nothing", "write_atomic"]
 
 MANIFEST = "manifest.jsonl"
 JOURNAL = "parts.journal"
 KEPT = "parts.kept"
 RETRYING = "retrying"
+FOLLOWS = "follows"
+"""The key of run.json under which a run that follows a log names it."""
 RECORDS = "records.jsonl"
 
 
@@ -132,9 +134,9 @@ class RunFolder:
         """One of the run's final files, whole or not at all."""
         write_atomic(self.path / name, data)
 
-    def drop_working_files(self) -> None:
+    def drop_working_files(self, *, but: Container[str] = ()) -> None:
         """Remove what only an unfinished run needs."""
-        for name in (MANIFEST, JOURNAL, KEPT, "run.lock"):
+        for name in (name for name in (MANIFEST, JOURNAL, KEPT, "run.lock") if name not in but):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.spool, ignore_errors=True)
 

@@ -22,9 +22,9 @@ from evalcore.records.cut import Cutter
 from evalcore.records.inputs import Source, discover, format_suffixes, read_columns
 from evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalcore.version import code_version
-from producer.folder import Manifest, RunFolder
+from producer.folder import FOLLOWS, Manifest, RunFolder
 
-__all__ = ["Asked", "Job", "RunExistsError"]
+__all__ = ["Asked", "Job", "RunExistsError", "new_path"]
 
 
 class RunExistsError(Exception):
@@ -82,8 +82,11 @@ class Job:
         return [Path(root) for root in self.folder.info()["roots"]]
 
     @classmethod
-    def start(cls, evaluator: Evaluator[Any, Any], request: Request, asked: Asked) -> Job:
-        """A new run: inputs found and unpacked, columns checked, header and run.json written.
+    def start(
+        cls, evaluator: Evaluator[Any, Any], request: Request, asked: Asked, folder: RunFolder | None = None
+    ) -> Job:
+        """A new run: inputs found and unpacked, columns checked, header and run.json written; in ``folder``, where a
+        sweep recorded its inputs, under the id that it has there.
 
         Raises InputError, ConfigError, UsageError or StorageError, and leaves no folder behind then; RunExistsError
         for --once.
@@ -93,8 +96,12 @@ class Job:
         if not request.inputs:
             raise InputError("no input given: name files, folders, globs or - for standard input")
         sources = discover(request.inputs, format_suffixes(evaluator.format), evaluator.gathers)
-        run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
-        folder = RunFolder.create(_new_path(asked, evaluator.name, run))
+        given = folder
+        if folder is None:
+            run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
+            folder = RunFolder.create(new_path(asked, evaluator.name, run))
+        else:
+            run = folder.info()["run"]
         try:
             sources = [
                 _absolute(spool(source, folder.spool, evaluator.gather, asked.unpack_bytes)) for source in sources
@@ -104,7 +111,7 @@ class Job:
                 run=run,
                 evaluator=evaluator.name,
                 state="open",
-                epoch=0,
+                epoch=0 if given is None else given.info()["epoch"],
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
                 tags=asked.tags,
                 suite=asked.suite,
@@ -115,16 +122,23 @@ class Job:
             manifest = Manifest(folder)
             manifest.start(header)
         except OSError as error:
-            folder.discard()
+            if given is None:
+                folder.discard()
             raise _unusable(error, folder, sources) from error
         except BaseException:
-            folder.discard()
+            if given is None:
+                folder.discard()
             raise
         return cls(header, folder, sources, request, manifest)
 
     @classmethod
     def load(cls, folder: RunFolder) -> Job:
-        """The run begun in ``folder``. Raises ConfigError when this code is not the one it was begun with."""
+        """The run begun in ``folder``.
+
+        Raises ConfigError when this code is not the one it was begun with, UsageError for a run that follows a log.
+        """
+        if FOLLOWS in folder.info():
+            raise UsageError(f"{folder.path}: this run follows a log; go on with the command that began it")
         manifest = Manifest(folder)
         header = manifest.load()
         if header.code_version != code_version():
@@ -137,7 +151,7 @@ class Job:
         return cls(header, folder, sources, msgspec.convert(info["request"], Request), manifest)
 
 
-def _new_path(asked: Asked, evaluator: str, run: str) -> Path:
+def new_path(asked: Asked, evaluator: str, run: str) -> Path:
     """Where the run's folder goes. Raises RunExistsError where this very run has one already."""
     path, number = asked.out or Path("evalq-runs") / run, 1
     if asked.under is not None:

@@ -13,12 +13,12 @@ import yaml
 
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import StorageError, UsageError
-from evalcore.evaluator import Evaluator
+from evalcore.evaluator import Evaluator, Request
 from evalcore.report.markdown import visible
 from producer.folder import RunFolder, whole_or_nothing, write_atomic
 from producer.job import Job
 
-__all__ = ["FORMATS", "check_output", "render", "write_final", "write_output"]
+__all__ = ["FORMATS", "check_output", "render", "write_final", "write_output", "write_report"]
 
 FORMATS = ("markdown", "json", "yaml", "none")
 _ROWS_AT_ONCE = 20_000
@@ -38,18 +38,23 @@ def render(fmt: str, evaluator: Evaluator[Any, Any], report: Mapping[str, Json],
 
 def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) -> None:
     """All final files of the run folder; report.json is the last but run.json."""
-    folder, options = job.folder, job.request.options
+    folder = job.folder
     folder.write("manifest.json", job.manifest.document(job.header))
-    document = job.evaluator.document(report, folder.info()["started"])
-    folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
-    folder.write("report.md", render("markdown", job.evaluator, report, options).encode())
-    for export in job.evaluator.exports(report, job.request):
-        export.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(export.path, export.text.encode())
-    folder.write("report.json", canonical_json(report) + b"\n")
+    write_report(folder, job.evaluator, job.request, report)
     folder.note(state="done", retry=None, **facts)
     if not report["records"]["dead"]:
         folder.drop_working_files()
+
+
+def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json]) -> None:
+    """The report in all its forms, and the further files that were asked for; report.json is the last."""
+    document = evaluator.document(report, folder.info()["started"])
+    folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
+    folder.write("report.md", render("markdown", evaluator, report, request.options).encode())
+    for export in evaluator.exports(report, request):
+        export.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(export.path, export.text.encode())
+    folder.write("report.json", canonical_json(report) + b"\n")
 
 
 def check_output(path: Path) -> None:

@@ -87,7 +87,9 @@ class Reporter:
 
 def _line(standing: Standing, seconds: float, unit: str) -> str:
     rate = standing.records / seconds if seconds > 0 else 0.0
-    line = f"{standing.records:,} {unit}, {rate:,.0f}/s"
+    line = f"{standing.records:,} {standing.unit or unit}, {rate:,.0f}/s"
+    if standing.note:
+        line += f", {standing.note}"
     progress = standing.progress
     if progress is not None:
         told = {"published again": progress.reconciled, "duplicates": progress.duplicates, "dead": progress.dead}
@@ -96,7 +98,9 @@ def _line(standing: Standing, seconds: float, unit: str) -> str:
 
 
 def _facts(standing: Standing) -> Mapping[str, Any]:
+    stage = {"unit": standing.unit} if standing.unit else {}
     return {
+        **stage,
         "records": standing.records,
         "done_bytes": standing.done_bytes,
         "total_bytes": standing.total_bytes,

@@ -12,6 +12,7 @@ from evalcore.errors import Incomplete
 from producer.folder import RunFolder
 
 if TYPE_CHECKING:
+    from workers.calls import Calls
     from workers.ledger import Ledger
 
 __all__ = ["prune"]
@@ -19,27 +20,36 @@ __all__ = ["prune"]
 ENDED = ("done", "cancelled", "failed")
 
 
-def prune(runs: Path, ledger: Ledger | None, days: float, *, dry_run: bool) -> Iterator[str]:
+def prune(
+    runs: Path, ledger: Ledger | None, calls: Calls | None, days: float, *, everyone: bool, dry_run: bool
+) -> Iterator[str]:
     """Remove ended runs older than ``days``; yields a line a run. Runs that could go on are never touched.
 
-    A folder's age is that of its run.json; the ledger's runs have none of their own, so those whose folder is
-    removed here go, and ended ones without a folder here when ``days`` is 0.
+    A folder's age is that of its run.json. The ledger forgets the runs whose folders go, and with ``everyone`` all
+    that ended and have no folder here: the ledger knows no age, and they may be another person's.
     """
     before = time.time() - days * 86_400
-    removed = []
+    here, removed = set(), set()
     for path in sorted(path.parent for path in runs.glob("*/run.json")):
         info = RunFolder(path).info()
+        here.add(info["run"])
         if info["state"] in ENDED and (path / "run.json").stat().st_mtime <= before:
-            removed.append(info["run"])
+            removed.add(info["run"])
             if not dry_run:
                 shutil.rmtree(path)
+                if calls is not None:
+                    calls.erase(info["run"])
             yield f"{info['run']}: {path}"
-    for run in ledger.runs() if ledger is not None else ():
+    if ledger is None:
+        return
+    for run in ledger.runs():
+        if run not in removed and (run in here or not everyone):
+            continue
         try:
-            ended = ledger is not None and ledger.look(run).progress.state in ENDED
+            ended = ledger.look(run).progress.state in ENDED
         except Incomplete:
             continue
-        if ended and (run in removed or not days):
-            if not dry_run and ledger is not None:
+        if ended:
+            if not dry_run:
                 ledger.forget(run)
             yield f"{run}: in the ledger"

@@ -49,7 +49,7 @@ def _entry(job: Job, report: dict[str, Json], seconds: float) -> Entry:
 
 def target_of(job: Job) -> str:
     """The agent that its live calls go to; empty for recorded outputs."""
-    return str(job.request.options.get("target") or "")
+    return str(job.folder.info().get("target") or "")
 
 
 def tags_of(job: Job) -> dict[str, str]:

@@ -7,18 +7,26 @@ from evalcore.partial import decode
 from producer.folder import RETRYING, RunFolder
 from producer.job import Job
 from producer.journal import Kept, answers
+from producer.live.sweep import Sweep
 
 __all__ = ["begin_retry"]
 
 
-def begin_retry(folder: RunFolder) -> Job:
-    """Make a finished run one that goes on, without the answers of chunks that have dead records.
+def begin_retry(folder: RunFolder) -> None:
+    """Make a finished run one that goes on, without the outputs of failed calls and the answers of chunks that have
+    dead records.
 
-    May be repeated after a crash. Raises UsageError for a run that is not done or has no dead records.
+    May be repeated after a crash. Raises UsageError for a run that is not done or has neither.
     """
     info = folder.info()
     if info["state"] not in ("done", RETRYING):
         raise UsageError(f"{folder.path}: this run is {info['state']}; go on with it: evalq resume {folder.path}")
+    if Sweep.is_in(folder):
+        sweep = Sweep.load(folder)
+        sweep.recorded.drop(sweep.recorded.failed())
+        folder.drop_working_files(but=("run.lock",))
+        folder.note(state="stopped")
+        return
     if not folder.report()["records"]["dead"]:
         raise UsageError(f"{folder.path}: every record of this run has its answer; there is nothing to retry")
     job = Job.load(folder)
@@ -28,4 +36,3 @@ def begin_retry(folder: RunFolder) -> Job:
     folder.note(retry=dead)
     Kept.set_aside(folder, {int(seq) for seq in dead})
     folder.note(state=RETRYING)
-    return job

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalcore.canonical import Json
-from evalcore.errors import InputError, Interrupted, NothingEvaluated, Paused, StorageError, UsageError
+from evalcore.errors import ConfigError, InputError, Interrupted, NothingEvaluated, Paused, StorageError, UsageError
 from evalcore.plan import Seal
 from producer.collect import Collector
 from producer.job import Job
@@ -24,9 +24,13 @@ from workers.settings import Settings
 
 if TYPE_CHECKING:
     from producer.drive import Driver
+    from producer.live.sweep import Sweep
 
-__all__ = ["Place", "carry_out", "launch", "shared_place"]
+__all__ = ["Place", "carry_out", "carry_out_here", "launch", "shared_place"]
 
+
+CALLS_HERE = 50
+"""Live calls in flight of a command that calls by itself, unless it is told how many."""
 
 PATIENT_LOOKS = 5
 """Looks without a worker before the user is told."""
@@ -42,10 +46,10 @@ class Place(msgspec.Struct, frozen=True):
     inline: bool = False
     workers: int | None = None
 
-    def resume(self, job: Job) -> str:
-        """The command that goes on with ``job`` at the same place."""
+    def resume(self, run: Job | Sweep) -> str:
+        """The command that goes on with ``run`` at the same place."""
         broker = " --broker URL" if self.settings.broker else ""
-        return f"evalq resume {job.folder.path}{broker}" + (" --inline" if self.inline else "")
+        return f"evalq resume {run.folder.path}{broker}" + (" --inline" if self.inline else "")
 
 
 def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
@@ -59,12 +63,13 @@ def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
             if not mine:
                 how = "see it with: evalq watch"
                 raise UsageError(f"{job.folder.path}: another evalq process is driving this run; {how}")
-            return _carry_out(job, place, reporter)
+            return carry_out_here(job, place, reporter, place)
     except OSError as error:
         raise StorageError.of(error, job.folder.path, f"go on with: {place.resume(job)}") from error
 
 
-def _carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
+def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> dict[str, Json]:
+    """`carry_out` for whoever holds the folder already; ``asked`` is the place a user would name to go on with it."""
     began = time.monotonic()
     collector = Collector(job)
     reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
@@ -84,7 +89,7 @@ def _carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
         raise
     except (KeyboardInterrupt, Paused) as error:
         _leave(job, collector, "paused" if isinstance(error, Paused) else "interrupted")
-        raise Interrupted(place.resume(job)) from None
+        raise Interrupted(asked.resume(job)) from None
     except BaseException:
         _leave(job, collector, "stopped")
         raise
@@ -100,10 +105,11 @@ def _leave(job: Job, collector: Collector, state: str) -> None:
 
 
 @contextlib.contextmanager
-def shared_place(place: Place, roots: Sequence[Path], *evaluators: str) -> Iterator[Place]:
+def shared_place(place: Place, roots: Sequence[Path], *evaluators: str, calls: bool = False) -> Iterator[Place]:
     """``place`` for several jobs in turn: what would be started for each of them is started once.
 
-    Local workers load ``evaluators`` before they divide into processes.
+    Local workers load ``evaluators`` before they divide into processes. With ``calls``, live calls are made too: by the
+    fleet, or here where there is none or the settings have calls and a targets file.
     """
     from producer.embedded import embedded_server, local_workers
 
@@ -112,12 +118,16 @@ def shared_place(place: Place, roots: Sequence[Path], *evaluators: str) -> Itera
         return
     with contextlib.ExitStack() as stack:
         settings, count = place.settings, place.workers
+        here = calls and bool(settings.calls or not settings.broker)
+        if here and not settings.targets:
+            raise ConfigError("calling from here needs a targets file: --targets FILE (or --broker URL of a fleet)")
+        settings = settings.model_copy(update={"calls": (settings.calls or CALLS_HERE) if here else 0})
         if not settings.broker:
             settings = settings.model_copy(update={"broker": stack.enter_context(embedded_server()), "ledger": ""})
             count = count or os.cpu_count() or 1
-        if count:
-            stack.enter_context(local_workers(settings, count, roots, evaluators))
-        yield Place(settings)
+        if count or here:
+            stack.enter_context(local_workers(settings, count or 0, roots, evaluators))
+        yield Place(settings.model_copy(update={"calls": 0}))
 
 
 def launch(job: Job, place: Place) -> None:

@@ -16,8 +16,11 @@ __all__ = ["Standing", "Watcher"]
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How far a job is: records and bytes collected, bytes in all, and the ledger's counters and
-    the fleet where there is one."""
+    """How far a job is: records and bytes collected, bytes in all, and the ledger's counters and the fleet where
+    there is one.
+
+    ``note`` is more for a person, ``unit`` what is counted where that is not the job's records.
+    """
 
     records: int
     done_bytes: int
@@ -25,6 +28,8 @@ class Standing(msgspec.Struct, frozen=True):
     progress: Progress | None = None
     workers: int | None = None
     fleet: Fleet | None = None
+    note: str = ""
+    unit: str = ""
 
 
 Watcher = Callable[[Standing], None]

@@ -8,9 +8,15 @@
       - evaluator: vs
         golden: golden.yaml
         outputs: [recorded.jsonl]
+      - evaluator: vs
+        golden: golden.yaml
+        target: research-coordinator
+        repeat: 50
 
 Beside ``evaluator`` a run has its inputs (under the name its evaluator gives them), ``params``, ``chunk_size``,
-``limit``, ``output`` (files as with -o) and any of the evaluator's options by name. Paths are relative to the file.
+``limit``, ``output`` (files as with -o) and any of the evaluator's options by name; where the evaluator can ask a
+target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``max_cost`` and ``cache``. Paths are
+relative to the file.
 """
 
 from __future__ import annotations
@@ -26,10 +32,13 @@ from evalcore import registry
 from evalcore.errors import ConfigError
 from evalcore.evaluator import Evaluator, Option, Request
 from evalcore.params import load_mapping, merged, validate
+from producer.live.asked import WHEN_DECIDED, Live
 
 __all__ = ["PlannedRun", "load_suite", "option_params"]
 
 _COMMON = ("evaluator", "params", "chunk_size", "limit", "output")
+_LIVE: dict[str, tuple[type, ...]] = {"max_calls": (int,), "max_cost": (int, float), "cache": (str,)}
+_REPEATED: dict[str, tuple[type, ...]] = {"repeat": (int,), "stop": (str,)}
 
 
 class PlannedRun(msgspec.Struct):
@@ -40,6 +49,7 @@ class PlannedRun(msgspec.Struct):
     chunk_size: int | None
     limit: int | None
     outputs: list[Path]
+    live: Live | None = None
 
 
 def load_suite(path: str | Path) -> tuple[str, list[PlannedRun]]:
@@ -74,7 +84,8 @@ def _run(path: str | Path, key: str, run: Any) -> PlannedRun:
         raise ConfigError(f"{path}: {key}.evaluator: the name of an evaluator is needed")
     evaluator = registry.get(run["evaluator"])
     options = {option.name: option for option in evaluator.options}
-    known = {*_COMMON, evaluator.positional, *options}
+    live = {evaluator.asks: (str,), **_LIVE, **(_REPEATED if evaluator.repeats else {})} if evaluator.asks else {}
+    known = {*_COMMON, evaluator.positional, *options, *live}
     unknown = [name for name in run if name not in known]
     if unknown:
         raise ConfigError(f"{path}: {key}.{unknown[0]}: unknown key (known here: {', '.join(sorted(known))})")
@@ -88,15 +99,46 @@ def _run(path: str | Path, key: str, run: Any) -> PlannedRun:
         for item in _strings(path, f"{key}.{evaluator.positional}", run.get(evaluator.positional, []))
     ]
     request = Request(inputs, option_params(evaluator.options, given, params), given)
-    completed = evaluator.request(request)
-    validate(evaluator.Params, completed.params, f"{path}: {key}.params")
+    asked = _live(path, key, evaluator, {name: run[name] for name in live if name in run}, live, base)
+    if asked is None:
+        completed = evaluator.request(request)
+        validate(evaluator.Params, completed.params, f"{path}: {key}.params")
+    else:
+        next(iter(evaluator.prompts(request)), None)
     return PlannedRun(
         evaluator,
         request,
         _count(path, f"{key}.chunk_size", run.get("chunk_size")),
         _count(path, f"{key}.limit", run.get("limit")),
         [base / name for name in _strings(path, f"{key}.output", run.get("output", []))],
+        asked,
     )
+
+
+def _live(
+    path: str | Path,
+    key: str,
+    evaluator: Evaluator[Any, Any],
+    given: dict[str, Any],
+    kinds: Mapping[str, tuple[type, ...]],
+    base: Path,
+) -> Live | None:
+    """What a run asks a target for; None where it asks none. Raises ConfigError for a value of another kind."""
+    for name, value in given.items():
+        wrong = not isinstance(value, kinds[name]) or isinstance(value, bool)
+        if wrong or (not isinstance(value, str) and value <= 0):
+            wanted = "text" if str in kinds[name] else "a number above 0"
+            raise ConfigError(f"{path}: {key}.{name}: {wanted} is needed, got {value!r}")
+    target = given.pop(evaluator.asks, None)
+    if target is None:
+        if given:
+            raise ConfigError(f"{path}: {key}.{min(given)}: goes with {evaluator.asks} only")
+        return None
+    if given.get("stop") not in (None, WHEN_DECIDED):
+        raise ConfigError(f"{path}: {key}.stop: {WHEN_DECIDED} is needed, got {given['stop']!r}")
+    if "cache" in given:
+        given["cache"] = _beside(base, given["cache"])
+    return Live(target=target, **given)
 
 
 def _value(path: str | Path, key: str, option: Option, value: Any, base: Path) -> Any:

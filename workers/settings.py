@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ class Settings(BaseSettings):
 
     broker: str = Field(default="", description="Broker URL: redis://, rediss://, unix:// or amqp://; empty: embedded")
     ledger: str = Field(default="", description="Ledger URL (Redis or Valkey); empty: the broker's")
-    concurrency: int = Field(default=0, ge=0, le=1024, description="Pool processes of a worker; 0: one a core")
+    concurrency: int | None = Field(
+        default=None, ge=0, le=1024, description="Pool processes of a worker; 0: none; not given: one a core"
+    )
+    calls: int = Field(default=0, ge=0, le=10_000, description="Live calls in flight of a worker; 0: it makes none")
     roots: tuple[Path, ...] = Field(default=(), description="Folders workers may read; empty: the current one")
     window: int = Field(default=64, ge=1, le=100_000, description="Messages of one run in flight")
     lease_seconds: float = Field(default=5.0, gt=0.1, le=600, description="How long a silent worker keeps a chunk")
@@ -45,6 +49,11 @@ class Settings(BaseSettings):
     )
     targets: str = Field(default="", description="Targets file: the agents that live calls may go to")
     connect_seconds: float = Field(default=4.0, gt=0, le=60, description="Wait for a server before giving up")
+
+    @property
+    def processes(self) -> int:
+        """Pool processes of a worker on this machine."""
+        return (os.cpu_count() or 1) if self.concurrency is None else self.concurrency
 
     @property
     def ledger_url(self) -> str:

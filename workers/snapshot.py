@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -193,8 +194,15 @@ def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[0::2], flat[1::2], strict=True))
 
 
+_WHOLE = re.compile(rb"-?[0-9]{1,18}").fullmatch
+"""A counter as the scripts keep it; what else somebody put there counts nothing."""
+
+
 def _counts(flat: Sequence[Any]) -> dict[str, int]:
-    return {name.decode(): int(value) for name, value in zip(flat[0::2], flat[1::2], strict=True)}
+    pairs = zip(flat[0::2], flat[1::2], strict=True)
+    return {
+        name.decode(errors="replace"): int(value) for name, value in pairs if isinstance(value, int) or _WHOLE(value)
+    }
 
 
 @cache

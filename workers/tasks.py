@@ -22,7 +22,7 @@ from evalcore.evaluator import Batch, Evaluator, Outcome, Params
 from evalcore.params import validate
 from evalcore.partial import encode
 from evalcore.plan import Chunk, Header
-from workers import reading
+from workers import reading, tracing
 from workers.isolation import DEATHS, LOSSES, Isolation, Limits
 from workers.ledger import Lease, Ledger
 from workers.settings import Settings
@@ -52,8 +52,15 @@ class Worker:
         Raises redis.RedisError when the ledger is lost: the message is then delivered again, or the chunk
         published again.
         """
+        with tracing.span("chunk", run, seq=seq, epoch=epoch) as span:
+            became = self._evaluate(run, seq, epoch)
+            span.set_attribute("evalq.outcome", became)
+            return became
+
+    def _evaluate(self, run: str, seq: int, epoch: int) -> str:
         try:
-            lease = self._claim(run, seq, epoch)
+            with tracing.span("claim", run, seq=seq):
+                lease = self._claim(run, seq, epoch)
             _check(lease, run, seq)
         except WireError as error:  # what stands in the ledger is not what a producer wrote there
             log.warning("chunk %s of run %s: %s", seq, run, error)
@@ -82,10 +89,11 @@ class Worker:
         try:
             evaluator = registry.get(header.evaluator)
             params = _params(header.evaluator, msgspec.json.encode(header.params))
-            outcome = None if _suspicious(lease) else self._whole(evaluator, params, batch)
-            if outcome is None:
-                outcome = self._by_pieces(evaluator, params, batch, header.run, chunk.seq)
-            answer, dead = encode(outcome), outcome.tally.dead
+            with tracing.span("evaluate", header.run, seq=chunk.seq, evaluator=header.evaluator, records=chunk.records):
+                outcome = None if _suspicious(lease) else self._whole(evaluator, params, batch)
+                if outcome is None:
+                    outcome = self._by_pieces(evaluator, params, batch, header.run, chunk.seq)
+                answer, dead = encode(outcome), outcome.tally.dead
         except redis.RedisError:
             raise
         except Exception as error:  # a bug in an evaluator must end the run with a reason, not circle in the queue
@@ -98,7 +106,8 @@ class Worker:
         took = {"queue_wait": lease.waited, "chunk_duration": done - began}
         if self._committed_in is not None:  # a commit can only tell how long the one before it took
             took["commit_duration"] = self._committed_in
-        became = self._ledger.commit(header, chunk, epoch, answer, dead, took)
+        with tracing.span("commit", header.run, seq=chunk.seq):
+            became = self._ledger.commit(header, chunk, epoch, answer, dead, took)
         self._committed_in = time.monotonic() - done
         return became
 

@@ -245,6 +245,15 @@ def purity(subject: Subject, example: Example, rng: Random, rounds: int) -> Iter
         yield f"evaluate() calls {name}"
 
 
+def follows(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """An evaluator whose inputs can be followed reads JSONL, and writes no record line before its input ends."""
+    given = subject.evaluate(example.whole()).lines
+    if subject.evaluator.follows and given:
+        yield "it follows, and evaluate() gives record lines"
+    if subject.evaluator.follows and subject.evaluator.format != "jsonl":
+        yield f"it follows {subject.evaluator.format}, where only lines can be followed"
+
+
 def garbage(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """Broken records end as faults or errors, never as an exception, and keep the properties of the report."""
     for wild in itertools.islice(itertools.cycle((False, True)), rounds):
@@ -293,6 +302,7 @@ PROPERTIES: dict[str, Property] = {
         lines,
         dead,
         purity,
+        follows,
         garbage,
     )
 }

@@ -15,7 +15,7 @@ SUMMARIES = {
     "retry": "Try again what has no result in a finished run (the latest, if none is named).",
     "cancel": "End a run for good.",
     "report": "Show or write the report of a finished run (the latest, if none is named) again.",
-    "prune": "Remove runs that ended long ago: folders in ./evalq-runs and, with --broker, what the ledger holds.",
+    "prune": "Remove runs that ended long ago: folders in ./evalq-runs and, with --broker, their part of the ledger.",
     "worker": "Serve a broker's queues.",
     "exporter": "Show a ledger and its fleet as Prometheus metrics.",
     "targets": "The agents that live calls may go to, as the targets file names them.",

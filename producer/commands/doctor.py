@@ -14,6 +14,7 @@ from evalcore.errors import EvalqError
 from evalcore.version import __version__, code_version
 from producer.commands import SUMMARIES
 from producer.commands import options as shared
+from producer.commands.heartbeat import worker_heard
 from producer.diagnosis import Finding, diagnose
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def _deployment(settings: Settings) -> Iterator[Finding]:
 
 def _doctor(**given: Any) -> int:
     settings = shared.settings_from(given)
+    if given["worker"]:
+        return worker_heard(settings)
     findings = list(_here())
     findings += _deployment(settings) if settings.broker else _embedded()
     for kind, text in findings:
@@ -75,7 +78,14 @@ _command = click.Command(
     "doctor",
     callback=_doctor,
     help=SUMMARIES["doctor"],
-    params=[option for option in shared.place_options() if option.name in ("broker", "ledger", "settings")],
+    params=[
+        *[option for option in shared.place_options() if option.name in ("broker", "ledger", "settings")],
+        click.Option(
+            ["--worker"],
+            is_flag=True,
+            help="Only whether the ledger hears a worker of this host: 0 yes, 1 no, 3 it cannot be asked.",
+        ),
+    ],
 )
 
 COMMANDS = {"doctor": _command}

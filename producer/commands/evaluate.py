@@ -20,13 +20,16 @@ def start_command(name: str) -> click.Command:
     """The command of the evaluator registered as ``name``."""
     evaluator = registry.get(name)
     common = [*shared.run_options(), *shared.place_options(), *shared.output_options()]
+    if evaluator.follows:
+        common = [*shared.follow_options(), *common]
     own = [shared.click_option(option) for option in evaluator.options]
     inputs = click.Argument(["inputs"], nargs=-1, metavar=f"{evaluator.positional.upper()}...")
 
-    def call(**given: Any) -> None:
-        _start(evaluator, given)
+    def call(**given: Any) -> int:
+        return _start(evaluator, given)
 
     params: list[click.Parameter] = [inputs, *own, *shared.without(common, evaluator.options)]
+    params[1:1] = shared.live_options(evaluator)
     return click.Command(name, callback=call, params=params, help=evaluator.summary)
 
 
@@ -40,8 +43,8 @@ def extra_command(command: Command) -> click.Command:
     return click.Command(command.name, callback=call, params=params, help=command.help)
 
 
-def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> None:
-    from producer.job import Asked, Job, RunExistsError
+def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
+    from producer.job import Job, RunExistsError
     from producer.outputs import check_output
     from producer.session import Place, carry_out, launch
 
@@ -50,29 +53,30 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> None:
         check_output(path)
     reporter = reporter_for(evaluator.unit, given)
     request = Request(list(given["inputs"]), shared.params_from(given.get("params"), evaluator.options, own), own)
+    if given.get("follow"):
+        return _follow(evaluator, request, given, reporter)
+    for name in ("every", "passes", "verify"):
+        if given.get(name):
+            raise UsageError(f"--{name} goes with --follow")
     place = Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
-    asked = Asked(
-        out=given.get("out"),
-        chunk_size=given["chunk_size"],
-        limit=given["limit"],
-        suite=given["suite"],
-        priority=given["priority"],
-        tags=shared.tags_from(given["tags"]),
-        once=given["once"] or "",
-        unpack_bytes=place.settings.unpack_bytes,
-    )
+    asked = _asked(given, place.settings.unpack_bytes)
     if given["detach"] and not place.settings.broker:
         raise UsageError("--detach needs --broker: an embedded server ends with this command")
+    if given.get("target"):
+        from producer.commands.live import start_live  # that module shows runs by this one's means
+
+        start_live(evaluator, request, asked, place, reporter, given)
+        return 0
     try:
         job = Job.start(evaluator, request, asked)
         if given["dry_run"]:
             _dry_run(job, reporter)
-            return
+            return 0
         reporter.event("launch", run=job.run, folder=str(job.folder.path))
         if given["detach"]:
             launch(job, place)
             click.echo(job.run)
-            return
+            return 0
         report = carry_out(job, place, reporter)
         show(job.folder, evaluator, report, own, given)
         reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
@@ -82,6 +86,32 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> None:
         from producer.commands.runs import follow  # that module shows runs by this one's means
 
         follow(earlier.path, given)
+    except EvalqError as error:
+        reporter.event("error", message=str(error), exit_code=error.exit_code)
+        raise
+    return 0
+
+
+def _asked(given: dict[str, Any], unpack_bytes: int) -> Any:
+    from producer.job import Asked
+
+    return Asked(
+        out=given.get("out"),
+        chunk_size=given["chunk_size"],
+        limit=given["limit"],
+        suite=given["suite"],
+        priority=given["priority"],
+        tags=shared.tags_from(given["tags"]),
+        once=given["once"] or "",
+        unpack_bytes=unpack_bytes,
+    )
+
+
+def _follow(evaluator: Evaluator[Any, Any], request: Request, given: dict[str, Any], reporter: Any) -> int:
+    from producer.commands.follow import follow_log
+
+    try:
+        return follow_log(evaluator, request, given, reporter)
     except EvalqError as error:
         reporter.event("error", message=str(error), exit_code=error.exit_code)
         raise

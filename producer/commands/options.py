@@ -9,11 +9,22 @@ from typing import Any
 import click
 
 from evalcore.errors import ConfigError, UsageError
-from evalcore.evaluator import Option
+from evalcore.evaluator import Evaluator, Option
 from evalcore.params import load_mapping
 from producer.suite import option_params
 
-__all__ = ["click_option", "output_options", "params_from", "place_options", "settings_from", "tags_from", "without"]
+__all__ = [
+    "calling_options",
+    "click_option",
+    "follow_options",
+    "live_options",
+    "output_options",
+    "params_from",
+    "place_options",
+    "settings_from",
+    "tags_from",
+    "without",
+]
 
 
 def _option(*flags: str, **attrs: Any) -> click.Option:
@@ -32,6 +43,46 @@ def place_options() -> list[click.Option]:
     ]
 
 
+def calling_options() -> list[click.Option]:
+    """Making live calls from here, and how many."""
+    return [
+        _option("--targets", type=click.Path(dir_okay=False), metavar="FILE",
+                help="Call from here, by this targets file; without it, the fleet's --calls workers do."),
+        _option("--calls", type=click.IntRange(1, 10_000), help="Live calls in flight from here [50]."),
+        _option("--max-calls", type=click.IntRange(1), metavar="N", help="Stop after so many calls, retries included."),
+        _option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="COST",
+                help="Stop when the priced tokens of all calls cost so much."),
+    ]  # fmt: skip
+
+
+def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
+    """What a live sweep of ``evaluator`` is; none for one that asks nobody."""
+    if not evaluator.asks:
+        return []
+    options = [
+        click.Option(
+            [f"--{evaluator.asks}", "target"],
+            envvar=f"EVALQ_{evaluator.asks.upper()}",
+            metavar="NAME",
+            help="Call this target of the workers' targets file, and evaluate what it answers.",
+        )
+    ]
+    if evaluator.repeats:
+        options += [
+            _option("--repeat", type=click.IntRange(1, 1_000_000), default=1, show_default=True,
+                    help="Calls of each case."),
+            _option("--stop", type=click.Choice(["when-decided"]),
+                    help="Call a case no more once its verdict is certain, however often one looks."),
+        ]  # fmt: skip
+    cache = _option(
+        "--cache",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Take outputs of the same prompts and settings from this file, and keep new ones there.",
+    )
+    return [*options, cache, *calling_options()]
+
+
 def output_options() -> list[click.Option]:
     """What to tell and what to write."""
     return [
@@ -42,7 +93,7 @@ def output_options() -> list[click.Option]:
         _option("--json", "json_lines", is_flag=True, help="Standard output carries JSON lines only."),
         _option("--no-progress", is_flag=True, help="No progress bar."),
         _option("--allow-dead", type=click.IntRange(0), default=0, metavar="N",
-                help="Exit 0 with at most N records that have no result because they killed their process."),
+                help="Exit 0 with at most N records without a result: they killed their process, or no answer came."),
         _option("-q", "--quiet", is_flag=True, help="Nothing on standard error but errors."),
         _option("-v", "--verbose", is_flag=True, help="What happened, in more detail."),
     ]  # fmt: skip
@@ -64,6 +115,18 @@ def run_options() -> list[click.Option]:
         _option("--detach", is_flag=True, help="Publish, print the run id and leave (needs --broker)."),
         _option("--dry-run", is_flag=True, help="Read and plan only: say what would be evaluated."),
     ]  # fmt: skip
+
+
+def follow_options() -> list[click.Option]:
+    """How to follow a log that grows."""
+    return [
+        _option(
+            "--follow", is_flag=True, help="Go on as the log grows: read what is new, report the whole. See --every."
+        ),
+        _option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds between looks [5]."),
+        _option("--passes", type=click.IntRange(1), metavar="N", help="End after N looks: 1 for cron [no end]."),
+        _option("--verify", is_flag=True, help="First read again all that was read, to see that it is the same."),
+    ]
 
 
 def without(options: Iterable[click.Option], taken: Iterable[Option]) -> list[click.Option]:
@@ -108,4 +171,5 @@ def settings_from(given: dict[str, Any]) -> Any:
 
     if given.get("inline") and given.get("broker"):
         raise ConfigError("--inline uses no broker: leave --broker (or EVALQ_BROKER) away")
-    return load_settings(given.get("settings"), broker=given.get("broker"), ledger=given.get("ledger"))
+    named = {name: given.get(name) for name in ("broker", "ledger", "targets", "calls")}
+    return load_settings(given.get("settings"), **named)

@@ -58,6 +58,19 @@ def _ledger(given: dict[str, Any]) -> Any:
     return Ledger(connect(settings.ledger_url, settings), settings) if settings.broker else None
 
 
+def _close(given: dict[str, Any], run: str, state: str, reason: str) -> str | None:
+    """Close a run on the servers, in its calls and in its evaluation; the state it is in then, None without servers."""
+    from workers.calls import Calls
+
+    ledger = _ledger(given)
+    if ledger is None:
+        return None
+    calls = Calls(ledger.client, shared.settings_from(given))
+    calling = calls.close(run, state, reason)
+    found = ledger.close(run, state, reason)
+    return str(calling if found == "gone" else found)
+
+
 def _row(info: dict[str, Json]) -> str:
     progress = info.get("progress") or {}
     records = progress.get("records", "")
@@ -78,6 +91,18 @@ def _list(**given: Any) -> None:
         click.echo(f"{run:<28} {progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks")
 
 
+def _sweep(given: dict[str, Any], run: str) -> dict[str, Json] | None:
+    """How a run's live calls stand in the ledger; None where it knows of none."""
+    import msgspec
+
+    from workers.calls import Calls
+
+    ledger = _ledger(given)
+    look = Calls(ledger.client, shared.settings_from(given)).look(run) if ledger is not None else None
+    facts: dict[str, Json] | None = None if look is None else msgspec.to_builtins(look)
+    return facts
+
+
 def _watch_for(given: dict[str, Any]) -> Watch | None:
     """What looks at the servers that are named, where any is."""
     from workers.watch import Watch
@@ -96,6 +121,9 @@ def _status(run: str | None, **given: Any) -> None:
     folder = _find(run)
     info = folder.info()
     header = ledger.header(info["run"]) if ledger is not None else None
+    look = _sweep(given, info["run"])
+    if look is not None:
+        info |= {"calls": look}
     if header is not None:
         import msgspec
 
@@ -112,6 +140,8 @@ def _status(run: str | None, **given: Any) -> None:
     click.echo(f"run       {info['run']}\nstate     {info['state']}\nfolder    {folder.path}")
     for key, value in (info.get("progress") or {}).items():
         click.echo(f"{key:<9} {value}")
+    for key, value in (info.get("calls") or {}).items():
+        click.echo(f"calls {key:<9} {value}")
     for key in ("suspect", "leases", "workers", "waiting", "seconds"):
         if key in info:
             click.echo(f"{key:<9} {info[key]}")
@@ -120,12 +150,23 @@ def _status(run: str | None, **given: Any) -> None:
 
 
 def _resume(run: str | None, **given: Any) -> None:
-    from producer.job import Job
-
     folder = _find(run)
     if folder.info()["state"] == "done":
         raise UsageError(f"{folder.path}: this run is done; see it with: evalq report {folder.path}")
-    _go_on(Job.load(folder), given)
+    _begun(folder, given)
+
+
+def _begun(folder: RunFolder, given: dict[str, Any]) -> None:
+    """Go on with a run, in its calls or in its evaluation."""
+    from producer.job import Job
+    from producer.live.sweep import Sweep
+
+    if Sweep.in_calls(folder):
+        from producer.commands.live import go_on_live
+
+        go_on_live(folder, given)
+    else:
+        _go_on(Job.load(folder), given)
 
 
 def _go_on(job: Job, given: dict[str, Any]) -> None:
@@ -151,8 +192,8 @@ def _retry(run: str | None, errors: bool, **given: Any) -> None:
     with folder.driving() as free:
         if not free:
             raise UsageError(f"{folder.path}: another evalq process is driving this run")
-        job = begin_retry(folder)
-    _go_on(job, given)
+        begin_retry(folder)
+    _begun(folder, given)
 
 
 def follow(path: Path, given: dict[str, Any]) -> None:
@@ -198,10 +239,10 @@ def _report(run: str | None, **given: Any) -> None:
 
 def _pause(run: str | None, **given: Any) -> None:
     folder = _find(run)
-    run_id, ledger = folder.info()["run"], _ledger(given)
-    if ledger is None:
+    run_id = folder.info()["run"]
+    state = _close(given, run_id, "paused", "by evalq pause")
+    if state is None:
         raise UsageError("pausing needs --broker; a run on an embedded server is paused by Ctrl-C")
-    state = ledger.close(run_id, "paused", "by evalq pause")
     if state != "paused":
         raise UsageError(f"{run_id} cannot be paused: it is {state}")
     with folder.driving() as free:
@@ -210,23 +251,29 @@ def _pause(run: str | None, **given: Any) -> None:
     click.echo(f"{run_id}: paused; go on with: evalq resume {folder.path} --broker URL", err=True)
 
 
-def _prune(older_than: float, dry_run: bool, **given: Any) -> None:
+def _prune(older_than: float, everyone: bool, dry_run: bool, **given: Any) -> None:
     from producer.prune import prune
+    from workers.calls import Calls
 
-    for line in prune(RUNS, _ledger(given), older_than, dry_run=dry_run):
+    ledger = _ledger(given)
+    calls = Calls(ledger.client, shared.settings_from(given)) if ledger is not None else None
+    if everyone and (ledger is None or older_than):
+        raise UsageError(
+            "--all is about a ledger, which does not know when its runs ended: --all --older-than 0 --broker URL"
+        )
+    for line in prune(RUNS, ledger, calls, older_than, everyone=everyone, dry_run=dry_run):
         click.echo(line)
 
 
 def _cancel(run: str, **given: Any) -> None:
     folder = _find(run)
     info = folder.info()
-    ledger = _ledger(given)
-    if ledger is not None:
-        state = ledger.close(info["run"], "cancelled", "by evalq cancel")
+    state = _close(given, info["run"], "cancelled", "by evalq cancel")
+    if state is not None:
         click.echo(f"{info['run']}: {state}", err=True)
     with folder.driving() as free:
         if not free:
-            if ledger is None:
+            if state is None:
                 raise UsageError(f"{folder.path}: being driven by another process; end that one, or give --broker")
             return
         if info["state"] == "done":
@@ -237,7 +284,7 @@ def _cancel(run: str, **given: Any) -> None:
 _run = click.Argument(["run"], required=False)
 _json = click.Option(["--json", "as_json"], is_flag=True, help="As JSON.")
 _errors = click.Option(
-    ["--errors"], is_flag=True, help="Records that have no result because they killed their process."
+    ["--errors"], is_flag=True, help="Records that killed their process, and calls without an output."
 )
 _older = click.Option(
     ["--older-than"],
@@ -247,8 +294,14 @@ _older = click.Option(
     metavar="DAYS",
     help="Only runs that ended so many days ago.",
 )
+_everyone = click.Option(
+    ["--all", "everyone"],
+    is_flag=True,
+    help="Also what the ledger holds of ended runs without a folder here, whoever began them (with --older-than 0).",
+)
 _dry = click.Option(["--dry-run"], is_flag=True, help="Say what would be removed.")
 _where = shared.place_options()
+_calling = shared.calling_options()
 _servers = [option for option in _where if option.name in ("broker", "ledger", "settings")]
 _what = shared.output_options()
 _shown = [option for option in _what if option.name in ("fmt", "outputs")]
@@ -258,12 +311,12 @@ COMMANDS = {
     for command in (
         _command("list", _list, _json, *_servers),
         _command("status", _status, _run, _json, *_servers),
-        _command("watch", _watch, _run, *_where, *_what),
-        _command("resume", _resume, _run, *_where, *_what),
+        _command("watch", _watch, _run, *_where, *_calling, *_what),
+        _command("resume", _resume, _run, *_where, *_calling, *_what),
         _command("pause", _pause, _run, *_servers),
-        _command("retry", _retry, _run, _errors, *_where, *_what),
+        _command("retry", _retry, _run, _errors, *_where, *_calling, *_what),
         _command("cancel", _cancel, click.Argument(["run"]), *_servers),
         _command("report", _report, _run, *_servers, *_shown),
-        _command("prune", _prune, _older, _dry, *_servers),
+        _command("prune", _prune, _older, _everyone, _dry, *_servers),
     )
 }

@@ -12,6 +12,7 @@ from evalcore.errors import EvalqError, Interrupted, UsageError
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
 from producer.commands.evaluate import refuse_dead, reporter_for
+from producer.live.asked import Live
 from producer.outputs import check_output, render, write_output
 from producer.suite import PlannedRun, load_suite
 
@@ -35,7 +36,7 @@ def _suite(config: str, **given: Any) -> int:
     reports: list[Json] = []
     worst = 0
     roots = [Path.cwd(), Path(config).resolve().parent]
-    with shared_place(place, roots) as common:
+    with shared_place(place, roots, calls=any(run.live for run in runs)) as common:
         for run in runs:
             try:
                 reports.append(_one(run, name, common, reporter, given))
@@ -72,6 +73,8 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
         unpack_bytes=place.settings.unpack_bytes,
     )
     try:
+        if run.live is not None:
+            return _sweep(run, run.live, asked, place, reporter, given)
         job = Job.start(run.evaluator, run.request, asked)
     except RunExistsError as earlier:
         return _earlier(earlier.path, place, reporter, given["detach"])
@@ -81,6 +84,12 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
         click.echo(job.run)
         return None
     report = carry_out(job, place, reporter)
+    _show(run, job, report, reporter, given)
+    return report
+
+
+def _show(run: PlannedRun, job: Any, report: dict[str, Json], reporter: Any, given: dict[str, Any]) -> None:
+    """A finished run of the suite: its files, its report, its end."""
     for path in run.outputs:
         write_output(path, job.folder, run.evaluator, run.request.options)
     if given["fmt"] in ("markdown", "yaml") and not given["json_lines"]:
@@ -88,6 +97,23 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
     reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
     reporter.say(f"run {job.run}: {job.folder.path}")
     refuse_dead(job.folder, report, given)
+
+
+def _sweep(run: PlannedRun, live: Live, asked: Any, place: Any, reporter: Any, given: dict[str, Any]) -> Json:
+    """A live sweep of the suite; returns its report, None where it is left to the fleet."""
+    from producer.commands.live import refuse_unanswered
+    from producer.live.session import carry_out_sweep, launch_sweep
+    from producer.live.sweep import Sweep
+
+    sweep = Sweep.start(run.evaluator, run.request, live, asked)
+    reporter.event("launch", run=sweep.run, folder=str(sweep.folder.path))
+    if given["detach"]:
+        launch_sweep(sweep, place)
+        click.echo(sweep.run)
+        return None
+    job, report = carry_out_sweep(sweep, place, reporter)
+    _show(run, job, report, reporter, given)
+    refuse_unanswered(sweep, given["allow_dead"])
     return report
 
 
@@ -95,17 +121,23 @@ def _earlier(path: Path, place: Any, reporter: Any, detach: bool) -> Json:
     """A run that the same --once key began before: its report, after going on with it where it is not done."""
     from producer.folder import RunFolder
     from producer.job import Job
+    from producer.live.session import carry_out_sweep
+    from producer.live.sweep import Sweep
     from producer.session import carry_out
 
     folder = RunFolder(path)
     reporter.say(f"run {folder.info()['run']}: begun before, in {path}")
     if folder.info()["state"] == "done":
         return folder.report()
-    return None if detach else carry_out(Job.load(folder), place, reporter)
+    if detach:
+        return None
+    if Sweep.in_calls(folder):
+        return carry_out_sweep(Sweep.load(folder), place, reporter)[1]
+    return carry_out(Job.load(folder), place, reporter)
 
 
 _skipped = {"params", "chunk_size", "limit", "suite", "dry_run", "outputs"}
-_options = [*shared.run_options(), *shared.place_options(), *shared.output_options()]
+_options = [*shared.run_options(), *shared.place_options(), *shared.calling_options()[:2], *shared.output_options()]
 COMMANDS = {
     "run": click.Command(
         "run",

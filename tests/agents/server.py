@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import random
 import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,16 @@ __all__ = ["Agent", "running_agent"]
 
 
 class Agent:
-    """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are."""
+    """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are.
+
+    After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order.
+    """
 
     def __init__(self) -> None:
         self.latency = 0.0
         self.per_second = 0
+        self.quota = 0
+        self.answer: Callable[[str], str] | None = None
         self.retry_after = ""
         self.requests: list[dict[str, Any]] = []
         self.log: list[tuple[float, int]] = []
@@ -70,6 +76,9 @@ class Agent:
             self.log.append((time.time(), 429))
             told = {"retry-after": self.retry_after} if self.retry_after else {}
             return await _reply(writer, 429, {"error": {"message": "slow down"}}, told)
+        if self.quota and self.calls.total() >= self.quota:
+            self.log.append((time.time(), 402))
+            return await _reply(writer, 402, {"error": {"message": "insufficient quota"}})
         prompt = data["messages"][-1]["content"] if isinstance(data, dict) and "messages" in data else ""
         system = data["messages"][0]["content"] if prompt and len(data["messages"]) > 1 else None
         self.calls[prompt] += 1
@@ -78,9 +87,11 @@ class Agent:
             order = json.loads(prompt)
         except ValueError:
             order = None
-        if isinstance(order, dict) and self.calls[prompt] <= order.get("times", 1 << 30):
+        if isinstance(order, dict) and "do" in order and self.calls[prompt] <= order.get("times", 1 << 30):
             return await self._obey(order, headers, writer)
         self.log.append((time.time(), 200))
+        if self.answer is not None:
+            return await _reply(writer, 200, completion(self.answer(prompt)))
         return await _reply(
             writer, 200, completion(json.dumps({"echo": prompt, "system": system, "n": self.calls[prompt]}))
         )
@@ -107,9 +118,58 @@ class Agent:
             return False
         if kind == "raw":
             return await _reply(writer, order.get("status", 200), order["body"], order.get("headers"))
+        if kind == "agent":
+            return await _reply(writer, 200, completion(vs_answer(order, self.calls[prompt_of(order)])))
         if kind == "leak":  # a server that repeats what it was sent, key and all
             return await _reply(writer, order.get("status", 200), completion(json.dumps(headers)))
-        return await _reply(writer, 200, completion(**{k: v for k, v in order.items() if k not in ("do", "times")}))
+        return await _reply(writer, 200, completion(**{key: order[key] for key in _SAID if key in order}))
+
+
+_SAID = ("content", "finish_reason", "refusal", "tokens")
+
+
+def prompt_of(order: dict[str, Any]) -> str:
+    """The prompt that commands ``order``, as a golden set's input is sent."""
+    return json.dumps(order, ensure_ascii=False, separators=(",", ":"))
+
+
+def vs_answer(order: dict[str, Any], n: int) -> str:
+    """The n-th answer of a well-behaved agent that gives its commonest option with probability ``share``."""
+    rng = random.Random(f"{prompt_of(order)} {n}")
+    share = order.get("share", 0.5)
+    option = "the usual" if rng.random() < share else f"another {rng.randrange(order.get('others', 6))}"
+    output = {
+        "agent_id": order["agent"],
+        "vs_level": order["level"],
+        "execution_timestamp": "2026-03-02T09:10:00Z",
+        "vs_metadata": {
+            "phase_executed": [0, 1, 2, 3, 4, 5],
+            "modal_identified": ["a", "b", "c"],
+            "t_scores": [
+                {"option": o, "score": s, "rationale": "r"} for o, s in ((option, 0.3), ("x", 0.65), ("y", 0.9))
+            ],
+            "final_selection": {"option": option, "t_score": 0.3, "justification": "fits"},
+        },
+        "content": {"summary": "s", "main_output": {}, "confidence": 0.7},
+        "self_critique": {
+            "strengths": ["a", "b"],
+            "weaknesses": ["a", "b"],
+            "improvement_suggestions": ["a"],
+            "alternative_perspectives": ["a"],
+        },
+        "provenance": {"sources": ["s"], "reasoning_trace": ["r"], "assumptions": []},
+    }
+    text = json.dumps(output)
+    return f"Here it is:\n```json\n{text}\n```\nDone." if order.get("fenced") else text
+
+
+def write_golden(path: Path, cases: dict[str, dict[str, Any]]) -> Path:
+    """A golden set of ``cases`` {id: order of its prompt}; {} is an agent with a share of .5."""
+    agent = "02-theoretical-framework-architect"
+    told = {"do": "agent", "agent": agent, "level": "FULL"}
+    tests = [{"id": case, "agent": agent, "input": {**told, **order, "case": case}} for case, order in cases.items()]
+    path.write_text(json.dumps({"test_cases": {"full_vs_tests": tests}}))
+    return path
 
 
 def completion(

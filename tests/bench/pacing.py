@@ -48,17 +48,17 @@ def main() -> None:
 
 def _follow(processes: int) -> None:
     """The limit is 50 for 40 s, 25 for 40 s, 50 again for 60 s."""
-    with _server() as (url, folder), running_server(folder) as pace:
-        _control(url, latency=LATENCY, per_second=50)
+    with serving() as (url, folder), running_server(folder) as pace:
+        control(url, latency=LATENCY, per_second=50)
         began = time.time()
         fleet = [_caller(url, pace.url, folder, in_flight=50, seconds=140) for _ in range(processes)]
         marks = [(0, 50), (40, 25), (80, 50), (140, 0)]
         for at, limit in marks[1:-1]:
             _rest(began + at)
-            _control(url, per_second=limit)
+            control(url, per_second=limit)
         for process in fleet:
             process.wait()
-        log = _control(url)["log"]
+        log = control(url)["log"]
     for (start, limit), (end, _) in pairwise(marks):
         for low, high in ((start, start + 10), (start + 10, start + 20), (start + 20, end)):
             _row(processes, limit, [(at - began, status) for at, status in log], low, high)
@@ -74,11 +74,11 @@ def _row(processes: int, limit: int, log: Sequence[tuple[float, int]], low: floa
 
 def _many(calls: int) -> None:
     """All calls by two processes with 100 in flight each, against 500 ms of latency and no limit."""
-    with _server() as (url, folder), running_server(folder) as pace:
-        _control(url, latency=0.5)
+    with serving() as (url, folder), running_server(folder) as pace:
+        control(url, latency=0.5)
         fleet = [_caller(url, pace.url, folder, in_flight=100, calls=calls // 2) for _ in range(2)]
         found = [json.loads(process.communicate()[0]) for process in fleet]
-        log = _control(url)
+        log = control(url)
     seconds = max(at for at, _ in log["log"]) - min(one["began"] for one in found)
     answered = sum(one["answered"] for one in found)
     print("\n| calls | answered | seconds | calls/s | of the ideal 400/s | MB a process | CPU s a process |")
@@ -89,7 +89,7 @@ def _many(calls: int) -> None:
 
 
 @contextmanager
-def _server() -> Iterator[tuple[str, Path]]:
+def serving() -> Iterator[tuple[str, Path]]:
     with tempfile.TemporaryDirectory(prefix="evalq-bench-") as name:
         folder = Path(name)
         port = folder / "port"
@@ -110,7 +110,7 @@ def _caller(url: str, pace: str, folder: Path, **plan: float) -> subprocess.Pope
     return subprocess.Popen([sys.executable, "-m", "tests.bench.pacing", "--caller", order], stdout=subprocess.PIPE)
 
 
-def _control(url: str, **values: float) -> Any:
+def control(url: str, **values: float) -> Any:
     request = Request(url.removesuffix("/v1") + "/control", json.dumps(values).encode())  # noqa: S310 - loopback
     with urlopen(request) as reply:  # noqa: S310 - loopback
         return json.load(reply)

@@ -311,3 +311,9 @@ class BuriesTheDead(Summing):
     def dead(self, record: Batch, params: SumParams, reason: str) -> Outcome[Any]:
         """Nothing at all."""
         return Outcome(SumState(), Tally())
+
+
+class FollowsRecords(Summing):
+    """Says that its inputs can be followed, and has a line for every record."""
+
+    follows = True

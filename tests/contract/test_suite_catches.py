@@ -98,6 +98,7 @@ def _number(text: str) -> float | str:
         (specimens.TellsTwoStories, {"markdown"}),
         (specimens.ShowsWhatIsNotThere, {"declarations"}),
         (specimens.BuriesTheDead, {"dead"}),
+        (specimens.FollowsRecords, {"follows"}),
     ],
 )
 def test_each_broken_promise_is_caught_by_its_property(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 import redis
 
 from producer.embedded import server_program
+from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
 from tests.integration.harness import EVALQ, Server, clean_environment, evalq, info, same_answer, wait_until
 from tests.integration.scraping import running_exporter
@@ -62,12 +64,18 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
     guarded.client.acl_log_reset()
     blind = tmp_path / "blind"
     blind.mkdir()
+    targets = tmp_path / "targets.yaml"
+    targets.write_text(json.dumps({"targets": {"cat": {"kind": "command", "argv": ["cat"]}}}))
     worker = subprocess.Popen(
-        [*EVALQ, "worker", "--concurrency", "1"],
+        [*EVALQ, "worker", "--concurrency", "1", "--calls", "5", "--targets", str(targets)],
         cwd=blind,
         env=clean_environment(EVALQ_BROKER=guarded.url_of("worker")),
     )
     try:
+        golden = write_golden(tmp_path / "golden.json", {"A": {}, "B": {}})
+        live = ("vs", golden, "--target", "cat", "--repeat", "3", "--stop", "when-decided", "--cache", tmp_path / "c")
+        done = evalq(*live, "--out", tmp_path / "live", cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
+        assert done.returncode == 0, done.stderr
         args = ("planagent", "rows.csv", "--chunk-size", "250", "--out", tmp_path / "run", "--format", "none")
         done = evalq(*args, cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
         assert done.returncode == 0, done.stderr
@@ -139,7 +147,7 @@ def test_scripts_reach_no_further_than_their_user(guarded: GuardedServer) -> Non
         "return redis.call('FLUSHALL')",
         "return redis.call('KEYS', '*')",
     ):
-        with pytest.raises(redis.exceptions.ResponseError, match=r"permission|ACL|can't run"):
+        with pytest.raises(redis.exceptions.ResponseError, match=r"permission|ACL|can't run|can't access"):
             client.evalsha(client.script_load(body), 0)
     assert guarded.client.get("other") == b"kept"
 

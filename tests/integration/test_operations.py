@@ -229,6 +229,34 @@ def test_prune_removes_ended_runs_and_no_others(server: Server, fleet: Fleet, da
     assert server.client.keys(f"*{kept}*")
 
 
+def test_prune_leaves_other_peoples_runs_in_the_ledger(
+    server: Server, fleet: Fleet, data: Path, tmp_path: Path
+) -> None:
+    """Runs without a folder here are forgotten only when --all says so, and then no run that could go on."""
+    fleet.add()
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    for person in (theirs, mine):
+        person.mkdir()
+        args = ("planagent", data / "small.csv", "--broker", server.url, "--format", "none", "--out", "evalq-runs/a")
+        assert evalq(*args, cwd=person).returncode == 0
+    producer = _start(server, data, theirs / "evalq-runs/b")
+    wait_until(lambda: committed(server, theirs / "evalq-runs/b") > 0, "it goes")
+    assert evalq("pause", "evalq-runs/b", "--broker", server.url, cwd=theirs).returncode == 0
+    producer.communicate(timeout=30)
+    ended, other, paused = (
+        info(path)["run"] for path in (theirs / "evalq-runs/a", mine / "evalq-runs/a", theirs / "evalq-runs/b")
+    )
+    command = ("prune", "--older-than", "0", "--broker", server.url)
+    assert evalq(*command, cwd=mine).stdout.splitlines() == [f"{other}: evalq-runs/a", f"{other}: in the ledger"]
+    assert server.client.keys(f"*{ended}*")
+    for wrong in (("prune", "--all", "--older-than", "0"), ("prune", "--all", "--broker", server.url)):
+        refused = evalq(*wrong, cwd=mine)
+        assert (refused.returncode, "--all --older-than 0 --broker URL" in refused.stderr) == (2, True)
+    assert evalq(*command, "--all", cwd=mine).stdout.splitlines() == [f"{ended}: in the ledger"]
+    assert not server.client.keys(f"*{ended}*")
+    assert server.client.keys(f"*{paused}*")
+
+
 def test_a_detached_run_gets_the_input_its_workers_lack(server: Server, data: Path, calm: Calm, tmp_path: Path) -> None:
     """Workers without the file: its bytes are left with the ledger, all of them, before the producer leaves."""
     (tmp_path / "elsewhere").mkdir()

@@ -95,9 +95,16 @@ FAMILIES: tuple[Family, ...] = (
         "outcome",
         group="runs",
     ),
-    _counter("calls", "Live calls of agents: called, recorded, failed, repaid.", "target", "outcome", group="calls"),
+    _counter(
+        "calls",
+        "Live calls: answered, failed, repaid (a second answer to one call).",
+        "target",
+        "outcome",
+        group="calls",
+    ),
     _counter("call_failures", "Live calls that failed, by the kind of failure.", "target", "kind", group="calls"),
     _counter("call_tokens", "Tokens of live calls, by what they were for.", "target", "kind", group="calls"),
+    _counter("call_cost", "What live calls cost, in the currency of the targets file.", "target", group="calls"),
     _histogram("call", "Live calls of agents, from request to answer.", "target", "calls"),
     _gauge(
         "ledger_up", "1 when the ledger answered this scrape; the rest is missing where it did not.", group="server"

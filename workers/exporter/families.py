@@ -20,7 +20,7 @@ Histogram = tuple[tuple[str, ...], list[tuple[str, float]], float | None]
 
 _STATES = ("open", "done", "paused", "failed", "cancelled")
 _BOUNDS = (*(f"{bound:g}" for bound in SECONDS), "+Inf")
-_BY_KIND = ("failed", "tokens", "seconds")
+_BY_KIND = ("failed", "tokens", "seconds", "cost")
 
 
 def folded(rows: list[Series], most: int, together: Literal["sum", "mean", "max"] = "sum") -> tuple[list[Series], int]:
@@ -112,6 +112,12 @@ def _calls(snapshot: Snapshot) -> list[Series]:
     return sorted(rows.items())
 
 
+def _call_cost(snapshot: Snapshot) -> list[Series]:
+    """What live calls cost, which is kept as "cost <target>" in millionths."""
+    found = ((field.partition(" ")[2], value) for field, value in _starting(snapshot.calls, "cost"))
+    return sorted(((target,), value / 1_000_000) for target, value in found)
+
+
 def _histogram(name: str, of: Literal["totals", "calls"] = "totals") -> Callable[[Snapshot], list[Histogram]]:
     """A histogram kept as "<name> <label> <upper bound>" and "<name> <label> sum" in microseconds."""
 
@@ -176,6 +182,7 @@ SERIES: dict[str, Callable[[Snapshot], list[Series]]] = {
     "evalq_calls_total": _calls,
     "evalq_call_failures_total": _calls_by_kind("failed"),
     "evalq_call_tokens_total": _calls_by_kind("tokens"),
+    "evalq_call_cost_total": _call_cost,
     "evalq_ledger_memory_bytes": lambda s: _one(s.server.memory),
     "evalq_ledger_memory_limit_bytes": lambda s: _one(s.server.memory_limit),
     "evalq_ledger_may_evict": lambda s: _one(s.server.may_evict),

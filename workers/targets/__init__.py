@@ -4,7 +4,7 @@
 """
 
 from workers.targets.answers import KINDS, Answer, Call, Failure, FailureKind
-from workers.targets.caller import Caller, call_paced, limits_of
+from workers.targets.caller import Caller, Tries, attempt, call_paced, limits_of
 from workers.targets.config import NamedTarget, Target, load_targets
 
 __all__ = [
@@ -16,6 +16,8 @@ __all__ = [
     "FailureKind",
     "NamedTarget",
     "Target",
+    "Tries",
+    "attempt",
     "call_paced",
     "limits_of",
     "load_targets",

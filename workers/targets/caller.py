@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
@@ -20,7 +20,7 @@ from workers.targets.answers import Answer, Call, Failure
 from workers.targets.config import CommandTarget, HttpTarget, NamedTarget, OpenAiTarget, PythonTarget, RetryRule, Target
 from workers.targets.extract import NoJson, extract
 
-__all__ = ["Caller", "call_paced", "limits_of"]
+__all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
 
 _SECRET_AT_LEAST = 6
 """A shorter value is not looked for in texts: it would be found everywhere."""
@@ -93,36 +93,64 @@ def limits_of(named: NamedTarget) -> Limits:
     return Limits(target.requests_per_minute, target.tokens_per_minute, target.max_concurrency, target.tokens_per_call)
 
 
+async def attempt(
+    caller: Caller, pacer: Pacer, call: Call, wanted: Callable[[], bool] = lambda: True
+) -> Answer | Failure | None:
+    """One call when the fleet's pace allows it; None, and no call, where it is not ``wanted`` any more by then.
+
+    Raises BrokerUnreachable when the server that paces is lost.
+    """
+    grant = await pacer.acquire()
+    result: Answer | Failure | None = None
+    try:
+        if wanted():
+            result = await caller.call(call)
+    finally:
+        failure = result if isinstance(result, Failure) else None
+        pacer.settle(
+            grant,
+            refused=failure is not None and failure.kind == "rate_limit",
+            served=result is not None and (failure is None or failure.kind in ("refused", "bad_output")),
+            retry_after_seconds=failure.retry_after_seconds if failure else None,
+            spent=result is not None and result.limits.spent,
+            tokens=result.tokens if result is not None else None,
+        )
+    return result
+
+
+class Tries:
+    """How often one call was tried, and whether its target's policy has it tried again."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._before: dict[str, int] = {}
+
+    def wait(self, result: Answer | Failure) -> float | None:
+        """Seconds until the next try; None when ``result`` stands."""
+        if not isinstance(result, Failure):
+            return None
+        rule, before = self._target.rule(result.kind), self._before.get(result.kind, 0)
+        if before >= rule.times:
+            return None
+        self._before[result.kind] = before + 1
+        return _wait(rule, before, result.retry_after_seconds)
+
+
 async def call_paced(caller: Caller, pacer: Pacer, call: Call) -> list[Answer | Failure]:
     """A call through the fleet's pacing, tried again as the target's policy says; every attempt, the last one counts.
 
     Raises BrokerUnreachable when the server that paces is lost.
     """
     attempts: list[Answer | Failure] = []
-    tried: dict[str, int] = {}
+    tries = Tries(caller.named.target)
     while True:
-        grant = await pacer.acquire()
-        result: Answer | Failure | None = None
-        try:
-            result = await caller.call(call)
-        finally:
-            failure = result if isinstance(result, Failure) else None
-            pacer.settle(
-                grant,
-                refused=failure is not None and failure.kind == "rate_limit",
-                served=result is not None and (failure is None or failure.kind in ("refused", "bad_output")),
-                retry_after_seconds=failure.retry_after_seconds if failure else None,
-                spent=result is not None and result.limits.spent,
-                tokens=result.tokens if result is not None else None,
-            )
+        result = await attempt(caller, pacer, call)
+        assert result is not None  # it is always wanted
         attempts.append(result)
-        if not isinstance(result, Failure):
+        wait = tries.wait(result)
+        if wait is None:
             return attempts
-        rule, before = caller.named.target.rule(result.kind), tried.get(result.kind, 0)
-        if before >= rule.times:
-            return attempts
-        tried[result.kind] = before + 1
-        await asyncio.sleep(_wait(rule, before, result.retry_after_seconds))
+        await asyncio.sleep(wait)
 
 
 def _wait(rule: RetryRule, before: int, told: float | None) -> float:

@@ -9,7 +9,7 @@ import msgspec
 
 from evalcore.records.objects import deeper_than
 
-__all__ = ["NoJson", "extract"]
+__all__ = ["NoJson", "extract", "json_text"]
 
 _FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
 _MAX_DEPTH = 200
@@ -24,18 +24,27 @@ def extract(text: str) -> Any:
 
     A bare value in prose is not looked for: which brace begins the answer would be a guess.
     """
+    return _found(text)[1]
+
+
+def json_text(text: str) -> str:
+    """The part of ``text`` that `extract` decodes, without white space around it. Raises NoJson."""
+    return _found(text)[0]
+
+
+def _found(text: str) -> tuple[str, Any]:
     stripped = text.strip()
     if not stripped:
         raise NoJson("the answer is empty")
     try:
-        return _decode(stripped)
+        return stripped, _decode(stripped)
     except NoJson as error:
         fault = error
-    found: list[Any] = []
+    found: list[tuple[str, Any]] = []
     for kind, block in _FENCE.findall(text):
         if kind.lower() in ("", "json", "jsonc", "json5"):
             try:
-                found.append(_decode(block))
+                found.append((block.strip(), _decode(block)))
             except NoJson as error:
                 fault = NoJson(f"in the fenced block: {error}")
     if len(found) == 1:

@@ -5,12 +5,13 @@ Only the sections ``experiment`` and ``evaluation`` are read; the others belong 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from evalcore.errors import UsageError
+from evalcore.errors import InputError, UsageError
 from evalcore.evaluator import Params, Request
 from evalcore.evaluators.cooperation.params import Rules
 from evalcore.params import load_mapping, merged, validate
@@ -75,7 +76,7 @@ def completed(asked: Request) -> Request:
     """``asked`` with the log, rules, dry-run flag and metrics file that its configuration and its options name.
 
     Rules: the configuration's ``evaluation``, then the params, then ``--rules``, each over the last, key by key.
-    In the answer's options ``out`` is the file for metrics.json, or None. Raises ConfigError, UsageError, InputError.
+    In the answer's options ``out`` is the file for metrics.json, or None. Raises ConfigError, UsageError.
     """
     options = asked.options
     experiment = load_experiment(options["config"]) if options.get("config") else None
@@ -91,9 +92,15 @@ def completed(asked: Request) -> Request:
     if options.get("rules"):
         params = merged(params, {"rules": _rules_file(options["rules"])})
     out = options.get("out") or (str(experiment.metrics) if experiment else None)
-    if out and len(discover(inputs, format_suffixes("jsonl"))) > 1:
+    if out and _several(inputs):
         raise UsageError(f"{out} takes the metrics of one log, but there are several: evaluate them one by one")
     return Request(inputs, params, {**options, "out": out})
+
+
+def _several(inputs: list[str]) -> bool:
+    with suppress(InputError):  # a log that is not there yet can be followed; else it is missed where it is read
+        return len(discover(inputs, format_suffixes("jsonl"))) > 1
+    return len(inputs) > 1
 
 
 def _inputs(asked: Request, experiment: Experiment | None) -> list[str]:

@@ -51,6 +51,7 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
     demo_records = 200_000
     metrics = METRICS
     panels = PANELS
+    follows = True
     Params = CooperationParams
     State = CooperationState
 

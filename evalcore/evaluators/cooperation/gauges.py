@@ -34,7 +34,7 @@ METRICS = (
     Metric(
         "evalq_cooperation_gini",
         "Inequality of contributions: 0 all gave the same, 1 one gave all.",
-        "share",
+        "points",
         _LOG + "gini_coefficient",
         ("input",),
         recent=10,

@@ -38,7 +38,7 @@ PANELS = (
     Panel(
         "Inequality over time",
         "Gini coefficient of contributions, by log: 0 all gave the same, 1 one gave all.",
-        "share",
+        "points",
         "lines",
         (Plot("evalq_cooperation_gini", ("suite", "input"), legend="{suite} {input}"),),
         range=(0, 1),
@@ -47,7 +47,7 @@ PANELS = (
     Panel(
         "Inequality of the last 10 runs",
         "Gini coefficient of contributions, the newest run at 1.",
-        "share",
+        "points",
         "bars",
         (Plot("evalq_cooperation_gini", ("suite",), recent=True, legend="{suite}"),),
         range=(0, 1),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from evalcore.calls import Prompt
 from evalcore.canonical import Json
 from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
 from evalcore.evaluators.planagent.answer import shortened
 from evalcore.evaluators.planagent.gauges import METRICS
+from evalcore.evaluators.planagent.judging import judged, prompts
 from evalcore.evaluators.planagent.kernel import COLUMNS, evaluate_batch
 from evalcore.evaluators.planagent.markdown import LANGUAGES, render
 from evalcore.evaluators.planagent.panels import PANELS
@@ -36,6 +38,7 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
     format: ClassVar[Format] = "csv"
     columns: ClassVar[tuple[str, ...]] = COLUMNS
     unit: ClassVar[str] = "rows"
+    asks: ClassVar[str] = "judge"
     demo_records: ClassVar[int] = 50_000
     options: ClassVar[tuple[Option, ...]] = (
         Option(("--lang",), "Language of the Markdown report.", choices=LANGUAGES),
@@ -62,6 +65,14 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
     panels = PANELS
     Params = PlanParams
     State = PlanState
+
+    def prompts(self, asked: Request) -> Iterator[Prompt]:
+        """The evaluation prompt of the seed's section 5, once a row."""
+        return prompts(asked)
+
+    def answered(self, asked: Request, outputs: Path, folder: Path) -> Request:
+        """The rows with the judge's scores in their LLM columns."""
+        return judged(asked, outputs, folder)
 
     def evaluate(self, batch: Batch, params: PlanParams) -> Outcome[PlanState]:
         """Score the rows of one chunk."""

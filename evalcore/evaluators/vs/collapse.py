@@ -19,6 +19,9 @@ from evalcore.evaluators.vs.options import fuzzy_distinct, normalized_counts
 from evalcore.evaluators.vs.params import CollapseRule
 from evalcore.evaluators.vs.stats import (
     ALPHA,
+    FIXED_RUNS,
+    SEQUENCE,
+    ShareRule,
     chao1,
     chao_wang_jost_bits,
     collision_interval,
@@ -26,10 +29,7 @@ from evalcore.evaluators.vs.stats import (
     coverage,
     hill,
     holm,
-    mode_share_interval,
-    mode_share_p_value,
     runs_to_decide,
-    verdict,
 )
 from evalcore.stats import shannon_bits
 
@@ -92,8 +92,16 @@ def specified(counts: Mapping[Any, int], rule: CollapseRule, errors: int = 0) ->
     )
 
 
-def robust_block(options: Mapping[str, int], rule: CollapseRule) -> dict[str, Json]:
-    """``distinct`` to ``runs_to_decide`` of a mode_collapse entry; all but ``distinct`` of normalised options."""
+def share_rule(planned: int) -> ShareRule:
+    """How a case is judged: by the confidence sequence where it could stop early (``planned`` calls), else as fixed."""
+    return SEQUENCE if planned else FIXED_RUNS
+
+
+def robust_block(options: Mapping[str, int], rule: CollapseRule, planned: int = 0) -> dict[str, Json]:
+    """``distinct`` to ``runs_to_decide`` of a mode_collapse entry; all but ``distinct`` of normalised options.
+
+    Where the case could stop early, ``planned`` calls being the most, share, verdict and runs to decide allow for it.
+    """
     normal = normalized_counts(options)
     counts = sorted(normal.values(), reverse=True)
     distinct = {
@@ -104,7 +112,8 @@ def robust_block(options: Mapping[str, int], rule: CollapseRule) -> dict[str, Js
     if not counts:
         return {"distinct": distinct, **_NOTHING}
     n = sum(counts)
-    low, high = mode_share_interval(counts[0], n)
+    judged = share_rule(planned)
+    low, high = judged.interval(counts[0], n)
     agreement = collision_probability(counts)
     collision_low, collision_high = (None, None) if agreement is None else collision_interval(agreement, n)
     return {
@@ -115,8 +124,8 @@ def robust_block(options: Mapping[str, int], rule: CollapseRule) -> dict[str, Js
         "entropy_bits": {"plugin": shannon_bits(counts), "chao_wang_jost": chao_wang_jost_bits(counts)},
         "coverage": coverage(counts),
         "chao1": chao1(counts),
-        "verdict": verdict(low, high, rule.collapse_share),
-        "runs_to_decide": runs_to_decide(counts[0], n, rule.collapse_share),
+        "verdict": judged.verdict(counts[0], n, rule.collapse_share),
+        "runs_to_decide": runs_to_decide(counts[0], n, rule.collapse_share, judged.decided),
     }
 
 
@@ -135,12 +144,20 @@ _NOTHING: dict[str, Json] = {
 
 @dataclass(frozen=True)
 class CaseCounts:
-    """How often a case's commonest normalised option came, of how many runs with an option, and its verdict."""
+    """How often a case's commonest normalised option came, of how many runs with an option, and its verdict.
+
+    ``planned`` as in `robust_block`.
+    """
 
     case: str
     mode: int
     runs: int
     verdict: str
+    planned: int = 0
+
+    def p_value(self, share: float) -> float:
+        """Against "no option has a probability above ``share``"."""
+        return share_rule(self.planned).p_value(self.mode, self.runs, share)
 
 
 def collapse_nowhere(cases: Iterable[CaseCounts], rule: CollapseRule) -> dict[str, Json]:
@@ -152,7 +169,7 @@ def collapse_nowhere(cases: Iterable[CaseCounts], rule: CollapseRule) -> dict[st
     """
     known = list(cases)
     tested = [case for case in known if case.runs]
-    adjusted = holm([mode_share_p_value(case.mode, case.runs, rule.collapse_share) for case in tested])
+    adjusted = holm([case.p_value(rule.collapse_share) for case in tested])
     collapsed: list[Json] = [
         {"case": case.case, "p": p} for case, p in zip(tested, adjusted, strict=True) if p <= ALPHA
     ]

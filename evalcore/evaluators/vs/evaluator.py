@@ -8,11 +8,12 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from evalcore.calls import Prompt
 from evalcore.canonical import Json
 from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
 from evalcore.evaluators.vs.findings import REMEDIES
 from evalcore.evaluators.vs.gauges import METRICS
-from evalcore.evaluators.vs.inputs import complete, output_line
+from evalcore.evaluators.vs.inputs import complete, output_line, prompts, stopping
 from evalcore.evaluators.vs.judge import Judgement, judge_for
 from evalcore.evaluators.vs.markdown import dashboard
 from evalcore.evaluators.vs.naming import shorten
@@ -21,6 +22,7 @@ from evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalcore.evaluators.vs.sample import sample_request
 from evalcore.evaluators.vs.section import results_document, vs_section
 from evalcore.evaluators.vs.state import Gatherer, VsState
+from evalcore.evaluators.vs.stopping import Stopping
 from evalcore.records.span import BOM
 from evalcore.tally import LISTED, Faults, Tally
 
@@ -56,11 +58,13 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     """Holds recorded outputs of agents against a golden set, and repeated ones against mode collapse."""
 
     name = "vs"
-    version = "1"
+    version = "2"
     summary = "Test agents' outputs against a golden set of verbalized-sampling cases, and find mode collapse."
     gathers = (".json",)
     unit = "outputs"
     positional = "golden"
+    asks = "target"
+    repeats = True
     demo_records = 1_500
     options = (
         Option(
@@ -82,6 +86,18 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     def request(self, asked: Request) -> Request:
         """Read the golden set and the registry into params; the recorded outputs become the inputs."""
         return complete(asked)
+
+    def prompts(self, asked: Request) -> Iterator[Prompt]:
+        """The input of each selected case."""
+        return prompts(asked)
+
+    def answered(self, asked: Request, outputs: Path, folder: Path) -> Request:
+        """As with --outputs."""
+        return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
+
+    def stopping(self, asked: Request) -> Stopping:
+        """A case is decided when the confidence sequence of its mode share has a verdict."""
+        return stopping(asked)
 
     def gather(self, name: str, data: bytes) -> bytes:
         """One recorded output from a file of its own."""

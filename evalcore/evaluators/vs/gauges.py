@@ -23,7 +23,7 @@ METRICS = (
     Metric(
         "evalq_vs_diversity",
         "Evenness of the options chosen, mean over cases; 1 is all equally often, 0 is only one.",
-        "share",
+        "points",
         "diversity",
         recent=10,
     ),
@@ -48,7 +48,7 @@ METRICS = (
     Metric(
         "evalq_vs_level_t_score_diversity",
         "Spread of T-scores, mean over a level's tests; none where it has none.",
-        "share",
+        "points",
         _LEVELS + "avg_t_score_diversity",
         ("level",),
     ),
@@ -78,7 +78,7 @@ METRICS = (
     Metric(
         "evalq_vs_case_diversity",
         "Evenness of the options chosen for a case.",
-        "share",
+        "points",
         _CASES + "diversity_score",
         ("agent", "case"),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from evalcore.evaluators.vs.naming import join, kind_of, shorten
 from evalcore.evaluators.vs.params import Level
 from evalcore.params import load_mapping
 
-__all__ = ["load_golden"]
+__all__ = ["load_golden", "load_inputs"]
 
 _KEYS = ("id", "agent", "input", "expected")
 _COMPARISON = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
@@ -36,6 +36,24 @@ def load_golden(path: str | Path, agents: Sequence[Agent], levels: Sequence[Leve
     if reader.faults:
         raise ConfigError("\n  ".join([f"{path}: the golden set is not valid", *reader.faults]))
     return cases
+
+
+def load_inputs(path: str | Path, wanted: Collection[str]) -> dict[str, str]:
+    """{case: what its agent is asked} for ``wanted`` cases of a golden set that `load_golden` takes: text as it is,
+    other data as JSON. Raises ConfigError for those without an input.
+    """
+    texts, faults = {}, []
+    for group, entries in load_mapping(path)["test_cases"].items():
+        for index, entry in enumerate(entries or []):
+            if entry["id"] not in wanted:
+                continue
+            value = entry.get("input")
+            if value is None or value == "":
+                faults.append(f"{join(join(join('test_cases', group), index), 'input')}: missing; a target is asked it")
+            texts[entry["id"]] = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if faults:
+        raise ConfigError("\n  ".join([f"{path}: cases without an input cannot be called", *faults]))
+    return texts
 
 
 class _Reader:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
+from evalcore.calls import Prompt
 from evalcore.errors import UsageError
 from evalcore.evaluator import Request
 from evalcore.evaluators.vs.agents import load_agents
 from evalcore.evaluators.vs.decoding import Malformed, decode
-from evalcore.evaluators.vs.golden import load_golden
+from evalcore.evaluators.vs.golden import load_golden, load_inputs
 from evalcore.evaluators.vs.params import VsParams
+from evalcore.evaluators.vs.stopping import Stopping
 from evalcore.params import validate
 
-__all__ = ["complete", "output_line"]
+__all__ = ["complete", "output_line", "prompts", "stopping"]
 
-_USE = "evalq vs GOLDEN --outputs FILE.jsonl|FOLDER"
+_USE = "evalq vs GOLDEN --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 _NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.json")
 
 
@@ -26,10 +30,32 @@ def complete(asked: Request) -> Request:
     outputs = [str(path) for path in options.get("outputs") or ()]
     if not outputs and asked.params.get("cases"):
         return asked  # params that hold a golden set already: the inputs are recorded outputs
+    if not outputs:
+        raise UsageError(f"vs needs recorded outputs or a target: {_USE}")
+    return Request(inputs=outputs, params=_selected(asked)[0], options=options)
+
+
+def prompts(asked: Request) -> Iterator[Prompt]:
+    """A prompt for each selected case of the golden set: its input, as text. Raises UsageError, ConfigError."""
+    if asked.options.get("outputs"):
+        raise UsageError("--outputs are evaluated, a --target is called: give one of them")
+    params = _selected(asked)[1]
+    cases = params.selected()
+    texts = load_inputs(asked.inputs[0], {case.id for case in cases})
+    for case in cases:
+        yield Prompt(case.id, case.agent, texts[case.id])
+
+
+def stopping(asked: Request) -> Stopping:
+    """What tells which cases of the golden set are decided. Raises UsageError, ConfigError."""
+    return Stopping(_selected(asked)[1])
+
+
+def _selected(asked: Request) -> tuple[dict[str, Any], VsParams]:
+    """Params with the golden set, plain and validated. Raises UsageError, ConfigError."""
+    options = asked.options
     if len(asked.inputs) != 1:
         raise UsageError(f"vs takes one golden set, not {len(asked.inputs)} files: {_USE}")
-    if not outputs:
-        raise UsageError(f"vs needs recorded outputs: {_USE}")
     if options.get("all") and (options.get("agent") or options.get("level")):
         raise UsageError("--all goes with neither --agent nor --level")
     params = dict(asked.params)
@@ -40,9 +66,10 @@ def complete(asked: Request) -> Request:
     params["cases"] = load_golden(asked.inputs[0], base.agents, base.levels)
     params["agent"] = _agent(options.get("agent") or params.get("agent") or "", base)
     params["level"] = options.get("level") or params.get("level") or ""
-    if not validate(VsParams, params, str(asked.inputs[0])).selected():
+    whole = validate(VsParams, params, str(asked.inputs[0]))
+    if not whole.selected():
         raise UsageError(f"{asked.inputs[0]} holds no case of --agent {params['agent']!r} --level {params['level']!r}")
-    return Request(inputs=outputs, params=params, options=options)
+    return params, whole
 
 
 def _agent(asked: str, params: VsParams) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -21,9 +20,10 @@ from evalcore.evaluators.vs.findings import (
     provenance_finding,
     t_score_finding,
 )
-from evalcore.evaluators.vs.naming import kind_of, shorten
+from evalcore.evaluators.vs.naming import found, kind_of, shorten
 from evalcore.evaluators.vs.options import identity
 from evalcore.evaluators.vs.params import Case, Level, VsParams
+from evalcore.evaluators.vs.stoprule import stop_of
 from evalcore.evaluators.vs.validators import (
     CritiqueResult,
     PhaseResult,
@@ -38,6 +38,7 @@ from evalcore.evaluators.vs.validators import (
 __all__ = ["Judge", "Judgement", "Plan", "Scores", "judge_for"]
 
 _MOST_REPEATS = 2**53
+_KEYS = ("case", "repeat", "output", "stop", "stop.rule", "stop.of")
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -62,7 +63,8 @@ class Scores(msgspec.Struct, frozen=True):
 class Judgement(msgspec.Struct, frozen=True):
     """One line tested. ``status`` is PASSED, FAILED, ERROR or SKIPPED; ``plan`` is None when its case is not known.
 
-    ``scores`` are there for PASSED and FAILED; ``option`` is what was recommended, None where nothing readable was.
+    ``scores`` are there for PASSED and FAILED; ``option`` is what was recommended, None where nothing readable was;
+    ``planned`` how many calls its case was to get where it could stop early, else 0.
     """
 
     status: str
@@ -72,6 +74,7 @@ class Judgement(msgspec.Struct, frozen=True):
     repeat: int | None = None
     scores: Scores | None = None
     option: str | None = None
+    planned: int = 0
 
 
 class Judge:
@@ -99,28 +102,30 @@ class Judge:
         plan, repeat, problem = self._addressed(record)
         if plan is not None and plan.skipped:
             return Judgement("SKIPPED", plan=plan, repeat=repeat)
-        unclear = [path for path in repeated if path in ("case", "repeat", "output")]
+        planned, misplanned = stop_of(record)
+        unclear = [path for path in repeated if path in _KEYS]
         if unclear and not problem:
             problem = f"{unclear[0]}: the key is given more than once"
+        problem = problem or misplanned
         if plan is None or problem:
             return _error(problem, plan, repeat)
         output = record.get("output")
         if not isinstance(output, dict):
-            return _error(_no_output(record), plan, repeat)
+            return _error(_no_output(record), plan, repeat, planned)
         inside = [path.removeprefix("output.") for path in repeated if path.startswith("output.")]
-        return self._judged(output, plan, repeat, inside)
+        return msgspec.structs.replace(self._judged(output, plan, repeat, inside), planned=planned)
 
     def _addressed(self, record: dict[str, Any]) -> tuple[Plan | None, int | None, str]:
         """Which case and repeat a line is of, and what is wrong with the address."""
         case, repeat = record.get("case"), record.get("repeat")
         whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
         if not isinstance(case, str):
-            return None, None, f"case: {_found(record, 'case')} where the id of a case is wanted"
+            return None, None, f"case: {found(record, 'case')} where the id of a case is wanted"
         plan = self._plans.get(case)
         if plan is None:
             return None, repeat if whole else None, f"case: {shorten(case)!r} is not in the golden set"
         if not whole:
-            return plan, None, f"repeat: {_found(record, 'repeat')} where a whole number from 0 is wanted"
+            return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
         return plan, repeat, ""
 
     def _judged(self, output: dict[str, Any], plan: Plan, repeat: int | None, repeated: list[str]) -> Judgement:
@@ -174,22 +179,16 @@ def judge_for(params: VsParams) -> Judge:
     return Judge(params)
 
 
-def _error(reason: str, plan: Plan | None = None, repeat: int | None = None) -> Judgement:
-    return Judgement("ERROR", (Finding("output", "No readable output", reason),), plan=plan, repeat=repeat)
-
-
-def _found(record: dict[str, Any], key: str) -> str:
-    value = record.get(key)
-    if key not in record:
-        return "missing"
-    return shorten(json.dumps(value), 40) if isinstance(value, int | float) else kind_of(value)
+def _error(reason: str, plan: Plan | None = None, repeat: int | None = None, planned: int = 0) -> Judgement:
+    finding = Finding("output", "No readable output", reason)
+    return Judgement("ERROR", (finding,), plan=plan, repeat=repeat, planned=planned)
 
 
 def _no_output(record: dict[str, Any]) -> str:
     """Why a line has no output to test; a recorder may have left its reason under ``error``."""
     if isinstance(record.get("error"), str):
         return f"no output: {shorten(record['error'], 200)}"
-    return f"output: {_found(record, 'output')} where an object is wanted"
+    return f"output: {found(record, 'output')} where an object is wanted"
 
 
 def _option(output: dict[str, Any]) -> str | None:

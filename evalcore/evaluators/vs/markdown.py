@@ -42,6 +42,7 @@ def dashboard(report: Mapping[str, Json]) -> str:
         _tiles(report),
         _issues(results),
         _collapse(results),
+        _stopping(results),
         table(_COLUMNS, [_case(entry) for entry in results["mode_collapse"]]),
         _NOTES,
         _faults(report),
@@ -96,6 +97,19 @@ def _collapse(results: Mapping[str, Json]) -> str:
         f"Collapse nowhere: {answer}, over {nowhere['cases']} cases, {error}",
     ]
     return "\n\n".join(lines)
+
+
+def _stopping(results: Mapping[str, Json]) -> str:
+    """What stopping early saved; nothing where no case could."""
+    stopping = results.get("stopping")
+    if stopping is None:
+        return ""
+    calls = f"{stopping['calls_made']:,} of {stopping['calls_planned']:,} calls made, {stopping['calls_saved']:,} saved"
+    return (
+        f"Stopping {stopping['rule']}: {stopping['decided']} of {stopping['cases']} cases decided, "
+        f"{stopping['undecided']} undecided; {calls}. Shares and verdicts of these cases come from a "
+        f"{stopping['interval']}: error at most {stopping['alpha']:.1%} on either side, however often it was looked at"
+    )
 
 
 def _case(entry: Mapping[str, Json]) -> tuple[object, ...]:

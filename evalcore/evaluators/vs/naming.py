@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["join", "kind_of", "shorten"]
+import json
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["found", "join", "kind_of", "shorten"]
 
 _KINDS = {
     str: "a string",
@@ -18,6 +22,14 @@ _KINDS = {
 def kind_of(value: object) -> str:
     """What ``value`` is in the words of JSON, such as "a string" or "null"."""
     return _KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+def found(record: Mapping[str, Any], key: str) -> str:
+    """What ``record`` has under ``key``: a number or boolean as written, the kind of anything else, or "missing"."""
+    if key not in record:
+        return "missing"
+    value = record[key]
+    return shorten(json.dumps(value), 40) if isinstance(value, int | float) else kind_of(value)
 
 
 def join(path: str, key: str | int) -> str:

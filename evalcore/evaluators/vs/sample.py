@@ -16,6 +16,7 @@ from evalcore.evaluator import Request
 from evalcore.evaluators.vs.agents import default_agents
 from evalcore.evaluators.vs.golden import load_golden
 from evalcore.evaluators.vs.params import LEVELS, Case, Expectation, Level, VsParams
+from evalcore.evaluators.vs.stoprule import stop_mark
 from evalcore.params import validate
 
 __all__ = ["GOLDEN", "conformance_files", "conformance_params", "sample_cases", "sample_request", "write_outputs"]
@@ -62,8 +63,11 @@ def sample_request(folder: Path, records: int, seed: int) -> Request:
 
 
 def conformance_files(folder: Path, seed: int) -> list[Path]:
-    """Two files of recorded outputs in ``folder``: a calm one, and one with repeated, blank and broken lines."""
-    calm, rough = folder / "calm.jsonl", folder / "rough.jsonl"
+    """Three files of recorded outputs in ``folder``.
+
+    A calm one, one with repeated, blank and broken lines, and one of a sweep that could stop, with broken marks of it.
+    """
+    calm, rough, stopped = (folder / f"{name}.jsonl" for name in ("calm", "rough", "stopped"))
     with calm.open("wb") as stream:
         write_outputs(stream, sample_cases(), repeats=3, seed=seed)
     with rough.open("wb") as stream:
@@ -77,14 +81,27 @@ def conformance_files(folder: Path, seed: int) -> list[Path]:
         stream.write(b'{"case": "FULL-03", "repeat": 9, "output": {"agent_id": "\xff"}}\n')
         write_outputs(stream, sample_cases()[10:14], repeats=2, seed=seed + 2)
         stream.write(b'{"case": "LIGHT-01", "repeat": 7, "output": {"agent_id": 1, "agent_id": 2}}')
-    return [calm, rough]
+    with stopped.open("wb") as stream:
+        write_outputs(stream, sample_cases()[:6], repeats=20, seed=seed + 3, planned=50)
+        stream.write(
+            b'{"case": "FULL-07", "repeat": 0, "error": "timeout", "stop": {"rule": "when-decided", "of": 9}}\n'
+        )
+        stream.write(b'{"case": "FULL-08", "repeat": 0, "output": {}, "stop": {"rule": "soon", "of": 9}}\n')
+        stream.write(b'{"case": "FULL-08", "repeat": 1, "output": {}, "stop": {"rule": "when-decided", "of": 0}}\n')
+        write_outputs(stream, sample_cases()[5:7], repeats=2, seed=seed + 4)
+    return [calm, rough, stopped]
 
 
-def write_outputs(stream: BinaryIO, golden: Sequence[Case], repeats: int, seed: int) -> None:
-    """Write one line a repeat and case to ``stream``, repeat by repeat. Every fifth case collapses."""
+def write_outputs(stream: BinaryIO, golden: Sequence[Case], repeats: int, seed: int, planned: int = 0) -> None:
+    """Write one line a repeat and case to ``stream``, repeat by repeat. Every fifth case collapses.
+
+    With ``planned`` calls of each case the lines are of a sweep that could stop.
+    """
     level_of = {agent.id: agent.level for agent in default_agents()}
     levels = {level.name: level for level in LEVELS}
     makers = [_Maker(case, levels[level_of[case.agent]], index, seed) for index, case in enumerate(golden)]
+    for maker in makers:
+        maker.mark = {"stop": stop_mark(planned)} if planned else {}
     for repeat in range(repeats):
         stream.writelines(maker.line(repeat) + b"\n" for maker in makers)
 
@@ -100,16 +117,16 @@ class _Maker:
         self._collapses = index % _COLLAPSED_EVERY == 0
         self._narrow = case.agent.startswith("07-")
         self._careless = 0.3 if index % 7 == 3 else 0.04
+        self.mark: dict[str, Any] = {}
 
     def line(self, repeat: int) -> bytes:
         """The recorded line of one repeat."""
         record: dict[str, Any] = {"case": self._case.id, "repeat": repeat}
         if self._random.random() < _LOST:
-            return msgspec.json.encode(
-                record | self._random.choice([{"error": "timeout"}, {"output": "I cannot help."}])
-            )
+            lost = self._random.choice([{"error": "timeout"}, {"output": "I cannot help."}])
+            return msgspec.json.encode(record | lost | self.mark)
         record["output"] = self._output()
-        return msgspec.json.encode(record)
+        return msgspec.json.encode(record | self.mark)
 
     def _output(self) -> dict[str, Any]:
         level = self._level

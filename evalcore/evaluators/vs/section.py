@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evalcore.canonical import Json
 from evalcore.evaluator import InputResult
-from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
+from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, share_rule, specified
 from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
 from evalcore.evaluators.vs.params import Case, Level, VsParams
 from evalcore.evaluators.vs.state import CaseState, VsState
+from evalcore.evaluators.vs.stats import ALPHA
+from evalcore.evaluators.vs.stoprule import WHEN_DECIDED
 from evalcore.stats import ExactSum
 
 __all__ = ["results_document", "vs_section"]
@@ -43,6 +45,7 @@ def vs_section(results: Sequence[InputResult[VsState]], params: VsParams) -> dic
         "diversity": ExactSum.of(scores).mean(len(scores)) if scores else None,
         "collapse_nowhere": collapse_nowhere(_counts(collapse), params.collapse),
         "mode_collapse": collapse,
+        **_stopping(collapse),
     }
 
 
@@ -169,6 +172,7 @@ def _worst(counted: CaseState) -> tuple[str, str]:
 
 def _collapse_entry(case: Case, counted: CaseState, params: VsParams) -> dict[str, Json]:
     report = specified(counted.options, params.collapse)
+    stop = {"stop": {"rule": WHEN_DECIDED, "of": counted.planned, "interval": share_rule(counted.planned).name}}
     return {
         "agent": case.agent,
         "case": case.id,
@@ -180,11 +184,41 @@ def _collapse_entry(case: Case, counted: CaseState, params: VsParams) -> dict[st
         "runs": {"total": counted.runs, "valid": report.total_runs, "errors": counted.runs - report.total_runs},
         "passes": counted.passed,
         "of": counted.tests,
-        **robust_block(counted.options, params.collapse),
+        **robust_block(counted.options, params.collapse, counted.planned),
+        **(stop if counted.planned else {}),
     }
 
 
 def _counts(collapse: Sequence[Mapping[str, Json]]) -> Iterator[CaseCounts]:
     for entry in collapse:
         share, runs = entry["mode_share"]["value"], entry["runs"]["valid"]
-        yield CaseCounts(entry["case"], round(share * runs) if runs else 0, runs, entry["verdict"])
+        planned = entry["stop"]["of"] if "stop" in entry else 0
+        yield CaseCounts(entry["case"], round(share * runs) if runs else 0, runs, entry["verdict"], planned)
+
+
+def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
+    """``stopping``: what stopping early came to, over the cases that could; nothing where none could.
+
+    Calls made are lines of any kind. Saved are those that decided cases did not take: what an undecided one lacks is
+    still to be called. What a case took beyond its plan, say after errors, takes nothing from what the others saved.
+    """
+    cases = [entry for entry in collapse if "stop" in entry]
+    if not cases:
+        return {}
+    calls = [
+        (entry["stop"]["of"], entry["runs"]["total"], entry["verdict"] in ("collapsed", "diverse")) for entry in cases
+    ]
+    decided = sum(settled for _, _, settled in calls)
+    return {
+        "stopping": {
+            "rule": WHEN_DECIDED,
+            "interval": cases[0]["stop"]["interval"],
+            "alpha": ALPHA,
+            "cases": len(cases),
+            "decided": decided,
+            "undecided": len(cases) - decided,
+            "calls_planned": sum(planned for planned, _, _ in calls),
+            "calls_made": sum(made for _, made, _ in calls),
+            "calls_saved": sum(max(0, planned - made) for planned, made, settled in calls if settled),
+        }
+    }

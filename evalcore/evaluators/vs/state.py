@@ -20,6 +20,7 @@ class CaseState(msgspec.Struct):
     """One case: tests by status, sums of its metrics, its options and issues as counted, and the repeats seen.
 
     Hits are counts of checks that held; only spreads need a sum of floats. Dicts stay in the order of first sight.
+    ``planned`` is how many calls the case was to get if it could stop early, the most that any line says; else 0.
     """
 
     passed: int = 0
@@ -34,6 +35,7 @@ class CaseState(msgspec.Struct):
     options: dict[str, int] = {}
     issues: dict[str, dict[str, int]] = {}
     seen: dict[int, int] = {}
+    planned: int = 0
 
     @property
     def tests(self) -> int:
@@ -56,6 +58,7 @@ class CaseState(msgspec.Struct):
         self.provenance_hits += later.provenance_hits
         self.spreads += later.spreads
         self.spread.merge(later.spread)
+        self.planned = max(self.planned, later.planned)
         _add_counts(self.options, later.options)
         for check, kinds in later.issues.items():
             _add_counts(self.issues.setdefault(check, {}), kinds)
@@ -125,6 +128,7 @@ class Gatherer:
         if plan is None or test.status == "SKIPPED":
             return
         case = self.state.cases.setdefault(plan.case.id, CaseState())
+        case.planned = max(case.planned, test.planned)
         if test.scores is None or test.repeat is None:
             case.errors += 1
             return

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.errors import ConfigError, EvalqError, InputError, UsageError
+from evalcore.errors import ConfigError, EvalqError, UsageError
 from evalcore.evaluator import Request
 from evalcore.evaluators.cooperation import CooperationParams, evaluator
 from evalcore.params import validate
@@ -170,12 +170,19 @@ def test_a_request_for_no_log_two_logs_or_one_file_for_many_is_refused(config: P
         (UsageError, "one log", lambda: asked(a, b, out="m.json")),
         (UsageError, "one log", lambda: asked(a, b, config=str(config))),
         (UsageError, "one log", lambda: asked(str(tmp_path), out="m.json")),
-        (InputError, "no such file", lambda: asked(config=str(config), log=str(tmp_path / "none.jsonl"))),
         (ConfigError, "cannot be read", lambda: asked(a, config=str(tmp_path / "none.yaml"))),
     ]
     for error, part, ask in refused:
         with pytest.raises(error, match=part):
             ask()
+
+
+def test_a_log_that_is_not_there_yet_can_be_asked_for(config: Path, tmp_path: Path) -> None:
+    """Who follows it waits for it; who runs it misses it when it is read."""
+    missing = str(tmp_path / "none.jsonl")
+    assert asked(config=str(config), log=missing).inputs == [missing]
+    with pytest.raises(UsageError, match="one log"):
+        asked(missing, missing, out="m.json")
 
 
 def test_every_option_is_declared_once() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.evaluators.vs import VsParams, evaluator
+from evalcore.evaluators.vs.stoprule import stop_mark
 from evalcore.inline import Evaluation, evaluate_files
 from evalcore.params import validate
 
@@ -82,6 +83,11 @@ def line(case: str, repeat: int, output: Json) -> bytes:
 def runs_of(case: str, options: Iterable[str]) -> list[bytes]:
     """One line a repeat of good outputs that select ``options``."""
     return [line(case, repeat, good_output(option)) for repeat, option in enumerate(options)]
+
+
+def marked(data: bytes, stop: Json = None) -> bytes:
+    """The line ``data`` as of a sweep that could stop, of a hundred calls unless ``stop`` says otherwise."""
+    return json.dumps(json.loads(data) | {"stop": stop_mark(100) if stop is None else stop}).encode()
 
 
 def make_params(**changes: Json) -> VsParams:

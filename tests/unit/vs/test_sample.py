@@ -53,11 +53,18 @@ def test_the_evaluators_sample_is_a_request_of_its_own(tmp_path: Path) -> None:
 
 
 def test_conformance_files_hold_what_is_hard(tmp_path: Path) -> None:
-    """One file is calm, one has repeated, blank, unknown and broken lines and no newline at its end."""
-    calm, rough = conformance_files(tmp_path, 3)
+    """One file is calm, one has repeated, blank, unknown and broken lines, one is of a sweep that could stop."""
+    calm, rough, stopped = conformance_files(tmp_path, 3)
     found = evaluate_files(evaluator, [calm, rough], conformance_params())
     reasons = " ".join(fault["reason"] for fault in found.report["faults"])
     for reason in ("came before", "not in the golden set", "not UTF-8", "repeat: -1", "the line is a list"):
         assert reason in reasons
     assert b"\n  \n" in rough.read_bytes()
     assert not rough.read_bytes().endswith(b"\n")
+    found = evaluate_files(evaluator, [stopped], conformance_params())
+    reasons = " ".join(fault["reason"] for fault in found.report["faults"])
+    for reason in ("came before", "stop.rule: 'soon'", "stop.of: 0", "timeout"):
+        assert reason in reasons
+    stopping = found.report["results"]["stopping"]
+    assert 0 < stopping["decided"] < stopping["cases"] == 7
+    assert 0 < stopping["calls_saved"] < stopping["calls_planned"]

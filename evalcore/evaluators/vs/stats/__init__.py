@@ -1,7 +1,8 @@
 """Statistics of repeated answers to one question: how concentrated, how diverse, and how sure of it.
 
 `special` holds the functions behind them (incomplete beta, Student's t), `intervals` the two intervals,
-`diversity` the point estimates, `decide` the verdict, the runs still needed, and the correction over many cases.
+`diversity` the point estimates, `decide` the verdict, the runs still needed, and the correction over many cases;
+`sequence` bounds that may be looked at after every run, `rules` the choice between them and the fixed number of runs.
 """
 
 from evalcore.evaluators.vs.stats.decide import Verdict, holm, runs_to_decide, verdict
@@ -20,10 +21,15 @@ from evalcore.evaluators.vs.stats.intervals import (
     mode_share_interval,
     mode_share_p_value,
 )
+from evalcore.evaluators.vs.stats.rules import FIXED_RUNS, SEQUENCE, ShareRule
+from evalcore.evaluators.vs.stats.sequence import mode_share_sequence, sequence_p_value, sequence_verdict
 from evalcore.evaluators.vs.stats.special import at_least, at_most, beta_cdf, student_t
 
 __all__ = [
     "ALPHA",
+    "FIXED_RUNS",
+    "SEQUENCE",
+    "ShareRule",
     "Verdict",
     "at_least",
     "at_most",
@@ -39,7 +45,10 @@ __all__ = [
     "miller_madow_bits",
     "mode_share_interval",
     "mode_share_p_value",
+    "mode_share_sequence",
     "runs_to_decide",
+    "sequence_p_value",
+    "sequence_verdict",
     "student_t",
     "verdict",
 ]

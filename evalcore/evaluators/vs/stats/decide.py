@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from evalcore.evaluators.vs.stats.intervals import ALPHA, mode_share_p_value
@@ -28,8 +28,10 @@ def decided(m: int, n: int, share: float, alpha: float = ALPHA) -> bool:
     return mode_share_p_value(m, n, share) < alpha or at_most(m, n, share) < alpha
 
 
-def runs_to_decide(m: int, n: int, share: float) -> int | None:
+def runs_to_decide(m: int, n: int, share: float, settled: Callable[[int, int, float], bool] = decided) -> int | None:
     """Further runs after which the verdict is expected, if the mode keeps its share of ``m`` in ``n``.
+
+    ``settled`` says of (m, n, share) whether there is one.
 
     0 when decided. None when MOST_RUNS would not do, as where the share seen is the threshold itself. Found by doubling
     and halving over whole runs; as counts are whole, a slightly smaller number may do too.
@@ -38,9 +40,9 @@ def runs_to_decide(m: int, n: int, share: float) -> int | None:
     def enough(total: int) -> bool:
         # Rounded towards the threshold, so that rounding alone never decides.
         toward = m * total // n if m > share * n else -(-m * total // n)
-        return decided(toward, total, share)
+        return settled(toward, total, share)
 
-    if decided(m, n, share):
+    if settled(m, n, share):
         return 0
     short, long = n, n + 1
     while not enough(long):

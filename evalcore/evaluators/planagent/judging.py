@@ -1,0 +1,127 @@
+"""Asking a language model for each row's score: a prompt a row, and the rows again with its scores in their columns."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+
+from evalcore.calls import Prompt
+from evalcore.errors import InputError, UsageError
+from evalcore.evaluator import Batch, Request
+from evalcore.evaluators.planagent.kernel import COLUMNS
+from evalcore.evaluators.planagent.prompt import judge_prompt
+from evalcore.evaluators.planagent.texts import LANGUAGES
+from evalcore.records.cut import Cutter
+from evalcore.records.inputs import Source, discover, format_suffixes, read_columns
+from evalcore.records.span import read_span
+from evalcore.records.spool import spool
+
+__all__ = ["judged", "prompts"]
+
+JUDGED = "judged"
+FAILED = "failed"
+_SHOWN = ("Query ID", "방/반복", "질의", "기대결과", "카테고리", "오류", "Raw JSON")
+_Row = tuple[int, list[str]]
+
+
+def prompts(asked: Request) -> Iterator[Prompt]:
+    """The evaluation prompt with one row, for every row. Raises InputError for rows that cannot be read, UsageError."""
+    text = judge_prompt(str(asked.options.get("lang") or LANGUAGES[0]))
+    for source, columns, rows in _inputs(asked):
+        for line, row in rows:
+            fields = dict(zip(columns, row, strict=True))
+            shown = msgspec.json.encode({name: fields[name] for name in _SHOWN}).decode()
+            yield Prompt(f"{source.name}:{line}", "plan_agent", f"{text}\n{shown}\n")
+
+
+def judged(asked: Request, outputs: Path, folder: Path) -> Request:
+    """Copies of the inputs in ``folder`` whose LLM columns hold the recorded answers, and the request that reads them.
+
+    Lines keep their numbers. A row without an answer has an empty score: it is no pair in the agreement.
+    """
+    answers = _answers(outputs)
+    copies = []
+    for source, columns, rows in _inputs(asked):
+        places = [columns.index(name) for name in ("LLM 상태", "LLM 점수", "LLM 코멘트")]
+        copy = folder / source.name.removesuffix(".gz").removesuffix(".zst")
+        with copy.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow(columns)
+            written = _Lines(out, columns)
+            for line, row in rows:
+                for place, value in zip(places, answers.get(f"{source.name}:{line}", (FAILED, "", "")), strict=True):
+                    row[place] = value
+                written.pad(line)
+                writer.writerow(row)
+                written.add(row)
+        copies.append(str(copy))
+    return Request(copies, asked.params, asked.options)
+
+
+class _Lines:
+    """Where a copy is, in lines: blank ones are put in where the original had some."""
+
+    def __init__(self, out: TextIO, header: tuple[str, ...]) -> None:
+        self._out = out
+        self._next = 1
+        self.add(list(header))
+
+    def add(self, row: list[str]) -> None:
+        """A row was written."""
+        self._next += 1 + sum(field.count("\n") for field in row)
+
+    def pad(self, line: int) -> None:
+        """Blank lines up to ``line``."""
+        self._out.write("\n" * max(0, line - self._next))
+        self._next = max(self._next, line)
+
+
+def _answers(outputs: Path) -> dict[str, tuple[str, str, str]]:
+    """{row: (state, score, comment)} as the columns hold them."""
+    found = {}
+    with outputs.open("rb") as stream:
+        for line in stream:
+            record = msgspec.json.decode(line)
+            output = record.get("output")
+            if "error" in record:
+                found[record["case"]] = (FAILED, "", str(record["error"])[:200])
+            elif isinstance(output, dict):
+                score = output.get("score")
+                text = f"{score:g}" if type(score) in (int, float) else msgspec.json.encode(score).decode()
+                found[record["case"]] = (JUDGED, text, str(output.get("comment") or ""))
+            else:
+                found[record["case"]] = (JUDGED, msgspec.json.encode(output).decode()[:80], "")
+    return found
+
+
+def _inputs(asked: Request) -> Iterator[tuple[Source, tuple[str, ...], Iterator[_Row]]]:
+    """Each input with its columns and its rows. Raises InputError, UsageError."""
+    if "-" in asked.inputs:
+        raise UsageError("--judge reads its input twice: give a file, not standard input")
+    sources = discover(asked.inputs, format_suffixes("csv"))
+    with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
+        for source in sources:
+            spooled = spool(source, Path(scratch))
+            with open(spooled.path, "rb") as stream:
+                cutter = Cutter(stream, "csv", source.name)
+                header = cutter.header()
+                columns = read_columns(header, source.name, COLUMNS)
+                yield source, columns, _rows(cutter, spooled, columns)
+
+
+def _rows(cutter: Cutter, source: Source, columns: tuple[str, ...]) -> Iterator[_Row]:
+    faults: list[tuple[str, str]] = []
+
+    def fault(line: int, reason: str) -> None:
+        faults.append((f"{source.name}:{line}", reason))
+
+    for span in cutter.spans():
+        batch = Batch(source.name, span.first_line, read_span(source.path, span), columns)
+        yield from batch.rows(fault)
+        if faults:
+            raise InputError(f"{len(faults)} row(s) cannot be read, so none is judged", faults)

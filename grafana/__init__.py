@@ -1,0 +1,1 @@
+"""The Grafana dashboards: made from what evaluators and the exporter declare (`generate.py`)."""

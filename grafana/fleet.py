@@ -1,0 +1,178 @@
+"""Fleet and queue: is work done, by whom, and what stands in its way?"""
+
+from __future__ import annotations
+
+from grafana.layout import Row, even
+from grafana.overview import FLEET, NONE_IS_GOOD
+from grafana.pace import quantiles, rate
+from grafana.page import Page
+from grafana.server import CALLS, SERVER, SERVER_LINES
+from grafana.view import COUNT, PER_SECOND, SECONDS, Query, View
+
+__all__ = ["page"]
+
+
+WORK = (
+    View(
+        "Chunks of open runs",
+        "Planned ones are not in a queue yet, published ones wait for a worker, leased ones are computed.",
+        COUNT,
+        "lines",
+        (Query("evalq_chunks", "{{state}}"),),
+        stacked=True,
+        width=12,
+    ),
+    View(
+        "Records committed",
+        "Answers a second, by evaluator, each record once.",
+        PER_SECOND,
+        "lines",
+        (Query(rate("evalq_records_committed_total", "evaluator"), "{{evaluator}}"),),
+        stacked=True,
+        width=12,
+    ),
+    View(
+        "Chunks committed and planned",
+        "Chunks a second that got an answer; and records a second that were planned, by suite.",
+        PER_SECOND,
+        "lines",
+        (
+            Query(rate("evalq_chunks_committed_total", "suite"), "{{suite}}: chunks"),
+            Query(rate("evalq_records_submitted_total", "suite"), "{{suite}}: records planned"),
+        ),
+    ),
+    View(
+        "Oldest chunk's wait over time",
+        "Since the oldest chunk without an answer was first published.",
+        SECONDS,
+        "lines",
+        (Query("evalq_oldest_pending_age_seconds", "oldest"),),
+    ),
+    View(
+        "Time to finish",
+        "What is left of open runs at the pace of the last five minutes; nothing where nothing is left or done.",
+        SECONDS,
+        "lines",
+        (Query("evalq:drain:seconds", "to finish"),),
+    ),
+)
+
+QUEUES = (
+    View(
+        "Messages in queues",
+        "Messages that nobody took yet, by queue. A queue's name holds the version of evalq that it is for.",
+        COUNT,
+        "lines",
+        (Query("evalq_queue_messages", "{{queue}}"),),
+    ),
+    View(
+        "Workers by queue",
+        "Living workers that serve a queue. A queue with messages and no worker waits forever.",
+        COUNT,
+        "lines",
+        (Query("evalq_queue_workers", "{{queue}}"),),
+    ),
+    View(
+        "Workers",
+        "With a heartbeat; at work or with nothing to take; stuck beside work.",
+        COUNT,
+        "lines",
+        (
+            Query("evalq_workers_alive", "alive"),
+            Query("evalq_workers_consuming", "at work"),
+            Query("evalq_workers_stuck", "stuck"),
+        ),
+    ),
+    View(
+        "Computed right now",
+        "Chunks under a lease, messages taken and not finished, and processes that could compute.",
+        COUNT,
+        "lines",
+        (
+            Query("evalq_leases", "leases"),
+            Query("evalq_unacked_messages", "messages taken"),
+            Query("evalq_pool_processes", "processes"),
+        ),
+        width=12,
+    ),
+    View(
+        "Wait in the queue",
+        "From a chunk's first publication to the lease it was committed under.",
+        SECONDS,
+        "lines",
+        quantiles("evalq_queue_wait_seconds", "evaluator"),
+        width=12,
+    ),
+    View(
+        "Evaluation of a chunk",
+        "How long a worker computed a chunk that was committed.",
+        SECONDS,
+        "lines",
+        quantiles("evalq_chunk_duration_seconds", "evaluator"),
+        width=12,
+    ),
+    View(
+        "Commit",
+        "A commit's round trip to the ledger, as the worker saw it.",
+        SECONDS,
+        "lines",
+        quantiles("evalq_commit_duration_seconds", "evaluator"),
+        width=12,
+    ),
+)
+
+
+def _in_range(title: str, text: str, metric: str) -> View:
+    """How often something happened in the time that the page shows, from the counter's own values."""
+    last, first = f"sum by (suite) ({metric})", f"sum by (suite) ({metric} offset $__range)"
+    query = Query(f"(({last} - {first}) or {last}) > 0", "{{suite}}")
+    return View(title, text, COUNT, "bars", (query,), NONE_IS_GOOD, none="none", width=6)
+
+
+TROUBLE = (
+    _in_range(
+        "Dead letters",
+        "Records that killed their process and have no result, in the time shown, by suite.",
+        "evalq_records_dead_total",
+    ),
+    _in_range(
+        "Divergent answers",
+        "Second answers that differed from the first; each fails its run.",
+        "evalq_divergent_commits_total",
+    ),
+    View(
+        "Published again",
+        "Chunks an hour whose message was lost or whose lease died. A killed worker shows here, and nothing is lost.",
+        COUNT,
+        "lines",
+        (Query("sum by (reason) (increase(evalq_chunks_reconciled_total[1h]))", "{{reason}}"),),
+        width=6,
+    ),
+    View(
+        "Answers that came twice",
+        "The same answer again, an hour, by suite: it changes nothing, but it was paid for twice.",
+        COUNT,
+        "lines",
+        (Query("sum by (suite) (increase(evalq_duplicates_discarded_total[1h]))", "{{suite}}"),),
+        width=6,
+    ),
+)
+
+
+def page() -> Page:
+    """The page."""
+    return Page(
+        "fleet",
+        "evalq: fleet and queue",
+        "Whether the fleet keeps up, and what stands in its way.",
+        (
+            Row("Now", even(FLEET)),
+            Row("Work", WORK),
+            Row("Queues and workers", QUEUES),
+            Row("Trouble", TROUBLE),
+            Row("Live calls of agents", CALLS),
+            Row("The ledger's server and the exporter", (*even(SERVER), *SERVER_LINES)),
+        ),
+        since="now-1h",
+        refresh="10s",
+    )

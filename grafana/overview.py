@@ -1,0 +1,98 @@
+"""The first page: do agents still behave, and does the fleet keep up?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from evalcore.evaluator import Evaluator
+from evalcore.panels import Threshold
+from grafana.evaluators import RUN_CHOICE, at_a_glance
+from grafana.layout import Row, even
+from grafana.page import Page, uid
+from grafana.view import COUNT, EITHER, SECONDS, Query, View
+
+__all__ = ["FLEET", "NONE_IS_GOOD", "page"]
+
+_OWN_ROW = 4
+"""An evaluator with as many panels here has a row of its own."""
+
+NONE_IS_GOOD = (Threshold(None, "good"), Threshold(1, "bad"))
+FEW_IS_BAD = (Threshold(None, "bad"), Threshold(1, "good"))
+AGE = (Threshold(None, "good"), Threshold(300, "doubtful"), Threshold(1800, "bad"))
+
+ANSWERS = View(
+    "Ledger answers",
+    "Whether the exporter is scraped and reaches the ledger. Where not, every number on these pages is old.",
+    EITHER,
+    "status",
+    (Query('min(evalq_ledger_up) * min(up{job="evalq"}) or vector(0)'),),
+    FEW_IS_BAD,
+    words=((0, "no"), (1, "yes")),
+    height=4,
+)
+WORKERS = View(
+    "Workers at work",
+    "Living workers that took a chunk lately, or have nothing to take.",
+    COUNT,
+    "stat",
+    (Query("evalq_workers_consuming"),),
+    FEW_IS_BAD,
+    height=4,
+)
+STUCK = View(
+    "Workers stuck",
+    "Living workers that take nothing though their queue holds work.",
+    COUNT,
+    "stat",
+    (Query("evalq_workers_stuck"),),
+    NONE_IS_GOOD,
+    height=4,
+)
+UNFINISHED = View(
+    "Chunks to do",
+    "Chunks of open runs without an answer yet.",
+    COUNT,
+    "stat",
+    (Query("evalq:chunks_outstanding:sum"),),
+    height=4,
+)
+OLDEST = View(
+    "Oldest chunk waits",
+    "Since the oldest chunk without an answer was first published.",
+    SECONDS,
+    "stat",
+    (Query("evalq_oldest_pending_age_seconds"),),
+    AGE,
+    height=4,
+    none="nothing waits",
+)
+ALERTS = View(
+    "Alerts that fire",
+    "What Prometheus' rules of evalq say now; each has a section in docs/runbooks.md.",
+    COUNT,
+    "stat",
+    (Query('count(ALERTS{alertname=~"Evalq.*",alertstate="firing"}) or vector(0)'),),
+    NONE_IS_GOOD,
+    height=4,
+)
+
+FLEET = (ALERTS, ANSWERS, WORKERS, STUCK, UNFINISHED, OLDEST)
+"""What stands first on the overview and on the fleet's page."""
+
+
+def page(evaluators: Sequence[Evaluator[Any, Any]]) -> Page:
+    """The fleet in one line, evaluators with much to show in a row each, the others side by side."""
+    shown = {each.name: at_a_glance(each, uid(each.name)) for each in evaluators}
+    wide = [Row(name, views) for name, views in shown.items() if len(views) >= _OWN_ROW]
+    narrow = [view for views in shown.values() if len(views) < _OWN_ROW for view in views]
+    fleet = even([replace(view, link=uid("fleet")) for view in FLEET])
+    return Page(
+        "overview",
+        "evalq: overview",
+        "Whether agents still behave, and whether the fleet keeps up.",
+        (Row("The fleet", fleet), *wide, Row("Other evaluations", even(narrow))),
+        RUN_CHOICE,
+    )

@@ -1,0 +1,58 @@
+"""A panel before it is drawn: what it asks Prometheus, and how the answer reads."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from evalcore.panels import Threshold
+
+__all__ = ["BYTES", "COUNT", "EITHER", "PER_SECOND", "SECONDS", "SHARE", "WHEN", "Query", "Unit", "View"]
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """Grafana's name of a unit, and the digits behind the point (None: as Grafana likes)."""
+
+    name: str
+    digits: int | None = None
+
+
+SHARE = Unit("percentunit", 1)
+COUNT = Unit("locale", 0)
+SECONDS = Unit("s")
+BYTES = Unit("bytes")
+WHEN = Unit("dateTimeFromNow")
+PER_SECOND = Unit("suffix: /s", 1)
+EITHER = Unit("bool_yes_no")
+
+
+class Query(msgspec.Struct, frozen=True):
+    """One expression. ``legend`` names its series (``{{label}}``) or its column; a column may have a ``unit``."""
+
+    expr: str
+    legend: str = ""
+    unit: Unit | None = None
+
+
+class View(msgspec.Struct, frozen=True):
+    """One panel. ``kind`` as in `evalcore.panels.Panel`, and ``recent``: bars of the last runs, oldest first.
+
+    ``words`` puts numbers into words. ``link`` is the page that tells more; ``by_suite`` hands it the suite clicked on.
+    ``stacked`` puts lines on top of each other. ``none`` stands where there is no value.
+    """
+
+    title: str
+    description: str
+    unit: Unit
+    kind: Literal["stat", "gauge", "bars", "recent", "lines", "table", "status"]
+    queries: tuple[Query, ...]
+    thresholds: tuple[Threshold, ...] = ()
+    range: tuple[float, float] | None = None
+    words: tuple[tuple[float, str], ...] = ()
+    width: int = 8
+    height: int = 8
+    link: str = ""
+    by_suite: bool = False
+    stacked: bool = False
+    none: str = "N/A"

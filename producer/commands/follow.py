@@ -1,0 +1,145 @@
+"""`--follow`: evaluate a log again and again while it grows, reading only what is new."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from evalcore.errors import InputError, Interrupted, NothingEvaluated, StorageError, UsageError
+from evalcore.evaluator import Evaluator, Request
+from evalcore.report.markdown import visible
+from producer.commands import options as shared
+from producer.commands.evaluate import show
+from producer.follow.run import FollowRun, Pass, begin
+from producer.outputs import write_output
+from producer.progress import Reporter
+
+__all__ = ["follow_log"]
+
+EVERY_SECONDS = 5.0
+_AGAIN = "the same command again"
+_QUEUE_OPTIONS = ("broker", "ledger", "workers", "detach", "once", "limit", "chunk_size", "dry_run")
+
+
+class _Stop:
+    """The signal that asked to end; noticed between two blocks of the log, and at once while waiting."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._read, self._write = os.pipe()
+
+    def __call__(self) -> bool:
+        return bool(self.signal)
+
+    def wait(self, seconds: float) -> None:
+        """Until then, or until a signal."""
+        select.select([self._read], [], [], seconds)
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """A signal is noted in the block; a second one interrupts at once."""
+        before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.signal:
+            raise KeyboardInterrupt
+        self.signal = number
+        os.write(self._write, b"!")
+
+
+def follow_log(evaluator: Evaluator[Any, Any], request: Request, given: dict[str, Any], reporter: Reporter) -> int:
+    """Follow until the passes asked for are over or a signal comes: 0, also after SIGTERM.
+
+    Raises Interrupted after Ctrl-C (130), NothingEvaluated where there is no report after the last pass, what a run
+    of the whole log would raise, and UsageError for options that --follow cannot keep.
+    """
+    _refuse(given)
+    facts = {"suite": given["suite"], "tags": shared.tags_from(given["tags"])}
+    folder, params, request = begin(evaluator, request, given["out"], facts)
+    stop = _Stop()
+    try:
+        with folder.driving() as mine, stop.listening():
+            if not mine:
+                raise UsageError(f"{folder.path}: another evalq process is following this log")
+            run = FollowRun(folder, evaluator, params, request, stop)
+            reporter.event("launch", run=folder.info()["run"], folder=str(folder.path))
+            folder.note(state="following")
+            try:
+                last = _follow(run, stop, given, reporter)
+            finally:
+                if run.found:
+                    with contextlib.suppress(OSError):
+                        folder.note(state="stopped")
+                else:
+                    folder.discard()
+    except OSError as error:
+        raise StorageError.of(error, folder.path, f"go on with {_AGAIN}") from error
+    if stop.signal == signal.SIGINT:
+        raise Interrupted(_AGAIN)
+    if stop.signal:
+        reporter.say(f"ended by SIGTERM at byte {last.position:,}, all of it kept; go on with {_AGAIN}")
+        return 0
+    if last.report is None:
+        raise NothingEvaluated(f"nothing was evaluated: no records in {request.inputs[0]}")
+    show(folder, evaluator, last.report, request.options, {**given, "outputs": ()})
+    reporter.event("done", run=folder.info()["run"], folder=str(folder.path), records=last.report["records"])
+    reporter.say(f"run {folder.info()['run']}: {folder.path}")
+    return 0
+
+
+def _follow(run: FollowRun, stop: _Stop, given: dict[str, Any], reporter: Reporter) -> Pass:
+    """One pass after another; the last one's findings."""
+    log, every, most = run.request.inputs[0], given["every"] or EVERY_SECONDS, given["passes"]
+    if run.begun_anew:
+        reporter.say(f"{run.folder.path}: begun by other code, so {log} is read from its beginning")
+    if given["verify"]:
+        run.verify()
+    waited, number = False, 0
+    while True:
+        began, number = time.monotonic(), number + 1
+        last = run.run_pass()
+        _passed(run, last, number, given, reporter)
+        if not run.found and number == most:
+            raise InputError("no input", [(log, "no such file")])
+        if stop() or number == most:
+            return last
+        if not run.found and not waited:
+            reporter.say(visible(f"waiting: {log} is not there yet"))
+            waited = True
+        # A log that has to be sorted takes long, and would otherwise be sorted without a pause.
+        took = time.monotonic() - began
+        stop.wait(max(every - took, took))
+        if stop():
+            return last
+
+
+def _passed(run: FollowRun, found: Pass, number: int, given: dict[str, Any], reporter: Reporter) -> None:
+    """What is done at the end of every pass: telling of it, and the files asked for with -o."""
+    facts = {key: getattr(found, key) for key in ("lines", "bytes", "read", "again", "position", "waiting")}
+    reporter.event("pass", number=number, **facts)
+    if found.report is not None and (found.lines or number == 1):
+        for path in given["outputs"]:
+            write_output(path, run.folder, run.evaluator, run.request.options)
+    if found.lines or given["passes"]:
+        again = f", {found.again:,} bytes read again" if found.again else ""
+        waiting = f", {found.waiting:,} bytes of an unfinished line wait" if found.waiting else ""
+        reporter.say(f"{found.lines:,} new lines up to byte {found.position:,}{again}{waiting}")
+
+
+def _refuse(given: dict[str, Any]) -> None:
+    named = [name for name in _QUEUE_OPTIONS if given.get(name)]
+    if named:
+        flag = "--" + named[0].replace("_", "-")
+        variable = f"EVALQ_{named[0].upper()}"
+        raise UsageError(f"--follow computes in this process, all of the log: leave {flag} (or {variable}) away")

@@ -1,0 +1,279 @@
+"""Reading on in a log that grows, file by file, and folding its new lines into what is kept of the old ones."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from evalcore.errors import InputChanged, InputError
+from evalcore.evaluator import Batch, Evaluator, Params, State
+from evalcore.partial import decode, encode
+from evalcore.records.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
+from producer.follow.checkpoint import Checkpoint
+from producer.follow.rotation import find, find_copy, locate, rotated_later, stat
+from producer.follow.running import RunningSha256
+from producer.follow.segment import Segment, opened
+from producer.follow.whole import Whole
+
+__all__ = ["Follower"]
+
+KEEP_BLOCKS = 16
+"""Blocks that are evaluated before they are kept, so that a long catching-up goes on where it was killed."""
+SETTLING_SECONDS = (0.05, 0.2, 0.5)
+"""Pauses before a file that cannot be found is missed."""
+
+
+class Follower:
+    """One log that grows. ``read_on`` evaluates what is new, ``state`` and ``kept`` are what all of it adds up to.
+
+    ``name`` is what the log is called in reports and faults, ``stop`` says whether to end after the block at hand.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator[Any, Any],
+        params: Params,
+        name: str,
+        kept: Checkpoint,
+        folder: Path,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._evaluator, self._params, self._name, self._folder, self._stop = evaluator, params, name, folder, stop
+        self._log = Path(os.path.realpath(kept.given))
+        self._stream: BinaryIO | None = None
+        self._blocks = 0
+        self._unkept = False
+        self.kept = kept
+        self.state: State = evaluator.State.from_wire(bytes(kept.state))
+        self.read_bytes = 0
+        """Bytes read on from the log's files."""
+        self.again_bytes = 0
+        """Bytes read a second time: for a sort, or to see that they are the same."""
+        hashing = RunningSha256.resume(kept.hashing, kept.sha256) if kept.position else RunningSha256()
+        self._hash = hashing or self.verify()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of the last line, which has no end yet."""
+        return len(self.kept.carry)
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was evaluated."""
+        return self._hash.hexdigest()
+
+    @property
+    def found(self) -> bool:
+        """Whether there is, or was, a log at all."""
+        return bool(self.kept.segments)
+
+    def read_on(self) -> bool:
+        """Evaluate all whole lines behind those known; whether there were any. They are kept unless one is at fault.
+
+        Raises InputChanged where the bytes already read are not what they were, or where some that came behind them
+        cannot be had; InputError for a file that cannot be read, or a line that is too long.
+        """
+        before = self.kept.position
+        for pause in (*SETTLING_SECONDS, None):
+            try:
+                self._follow()
+                break
+            except InputChanged:
+                if pause is None:
+                    raise
+                time.sleep(pause)  # a rotation moves one file after another, and may be at it
+        self._keep()
+        return self.kept.position > before
+
+    def _follow(self) -> None:
+        """To the end of the log, through all files that it was rotated away to."""
+        self._log = Path(os.path.realpath(self.kept.given))
+        if self._stream is None and not self._open():
+            return
+        while True:
+            # Looked for before reading on, so that nothing written before the next file was begun is missed.
+            following = self._next()
+            self._read()
+            if following is None or self._stop():
+                return
+            self._enter(*following)
+
+    def _keep(self) -> None:
+        """Make safe what is new, unless there is a fault in it that no report can stand."""
+        if self._unkept and not self.kept.tally.fatal.total:
+            if self.kept.sha256 != (found := self._hash.hexdigest()):
+                self.kept.mark(found)
+            self.kept.hashing = self._hash.state()
+            self.kept.state = msgspec.Raw(self.state.to_wire())
+            self.kept.store(self._folder)
+            self._unkept = False
+
+    def reopen(self) -> BinaryIO:
+        """All that was evaluated, as one stream. Raises InputChanged where a part of it is gone."""
+        files = [(self._path_of(segment), segment.length) for segment in self.kept.segments]
+        return io.BufferedReader(Whole(files, self.kept.position, self._count_again), BLOCK_BYTES)
+
+    def verify(self) -> RunningSha256:
+        """Read again all that was read, mark by mark. Raises InputChanged that names the lines that are others."""
+        running, line, at = RunningSha256(), 1, 0
+        with self.reopen() as stream:
+            for mark in self.kept.marks:
+                while data := stream.read(min(BLOCK_BYTES, mark.position - at)):
+                    running.update(data)
+                    at += len(data)
+                if running.hexdigest() != mark.sha256:
+                    lines = f"not the bytes that were read: the change is in lines {line} to {mark.line - 1}"
+                    raise InputChanged("the log changed behind its reader", [(f"{self._name}:{line}", lines)])
+                line = mark.line
+        return running
+
+    @property
+    def _current(self) -> Segment:
+        return self.kept.segments[-1]
+
+    def _open(self) -> bool:
+        """Open the file to read on in; False where there is no log yet."""
+        if not self.kept.segments:
+            stream = opened(self._log)
+            if stream is not None:
+                self._enter(stream, self._log)
+            return stream is not None
+        path = find(self._log, self._current)
+        stream = opened(path) if path else None
+        if path is not None and stream is not None:
+            self._go_on(stream, path)
+            return True
+        if self._taken_over() or self._copied():
+            return True
+        if not self._log.exists():
+            return False
+        raise self._lost(f"what was read of it, {self._current.length:,} bytes, is in no file beside it")
+
+    def _next(self) -> tuple[BinaryIO, Path] | None:
+        """The file to read behind the current one, once there is something in it; None while there is none.
+
+        Whoever writes the log has done with a file when there is something in the next.
+        """
+        assert self._stream is not None
+        if self._unlinked() and self._current.length and self._taken_over():
+            return None
+        different = self._current.difference(self._stream)
+        if different is not None or self._unlinked():
+            copied = self._copied()
+            if different is not None and not copied:
+                raise self._altered(different)
+        elif self._current.is_file(stat(self._log)):
+            return None
+        here = find(self._log, self._current)
+        later = rotated_later(self._log, here) if here else None
+        stream = opened(later or self._log)
+        if stream is None:
+            return None
+        # Had the names moved on before it was opened, the current file would have another by now.
+        if (later is None and not os.fstat(stream.fileno()).st_size) or find(self._log, self._current) != here:
+            stream.close()
+            return None
+        return stream, later or self._log
+
+    def _unlinked(self) -> bool:
+        return self._stream is not None and os.fstat(self._stream.fileno()).st_nlink == 0
+
+    def _taken_over(self) -> bool:
+        """Whether another file of the log's name holds all that was read (as rsync leaves it); if so, go on in it."""
+        stream = opened(self._log)
+        if stream is None or self._current.difference(stream) is not None:
+            return False
+        self._go_on(stream, self._log)
+        return True
+
+    def _copied(self) -> bool:
+        """Whether the log was copied away and emptied; if so, go on in the copy."""
+        copy = find_copy(self._log, self._current)
+        if copy is None:
+            return False
+        self._go_on(copy[1], copy[0])
+        return True
+
+    def _go_on(self, stream: BinaryIO, path: Path) -> None:
+        """Read the current segment on from ``stream``."""
+        self._switch(stream)
+        self._current.become(stream, path)
+
+    def _enter(self, stream: BinaryIO, path: Path) -> None:
+        self._switch(stream)
+        self.kept.segments.append(Segment.of(stream, path, self.kept.line))
+
+    def _switch(self, stream: BinaryIO) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream, self._unkept = stream, True
+
+    def _read(self) -> None:
+        """To the end of the file at hand."""
+        assert self._stream is not None
+        file, kept = self._stream.fileno(), self.kept
+        while not self._stop() and (block := os.pread(file, BLOCK_BYTES, self._current.length)):
+            self._current.take(block)
+            self.read_bytes += len(block)
+            self._unkept = True
+            cut = block.rfind(b"\n") + 1
+            whole, kept.carry = (kept.carry + block[:cut], block[cut:]) if cut else (b"", kept.carry + block)
+            if whole:
+                self._evaluate(whole)
+            if len(kept.carry) > MAX_RECORD_BYTES:
+                reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a newline missing?"
+                raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{kept.line}", reason)])
+
+    def _evaluate(self, data: bytes) -> None:
+        """The next whole lines."""
+        kept = self.kept
+        batch = Batch(self._name, kept.line, data if kept.position else data.removeprefix(BOM))
+        # By way of the wire, as a worker's answer comes, and as it is kept.
+        outcome = decode(encode(self._evaluator.evaluate(batch, self._params)), self._evaluator)
+        if outcome.lines:
+            raise TypeError(f"{self._evaluator.name} gives lines for its records: it cannot be followed")
+        self.state.merge(outcome.state)
+        kept.tally.merge(outcome.tally)
+        self._hash.update(data)
+        kept.position += len(data)
+        kept.line += data.count(b"\n")
+        self._blocks += 1
+        if self._blocks % KEEP_BLOCKS == 0:
+            self._keep()
+
+    def _count_again(self, count: int) -> None:
+        self.again_bytes += count
+
+    def _path_of(self, segment: Segment) -> Path:
+        path = locate(self._log, segment)
+        if path is None:
+            reason = f"{segment.path} is gone, and all of the log must be read again (to sort it, or to verify it)"
+            raise InputChanged("a part of the log cannot be had", [(f"{self._name}:{segment.first_line}", reason)])
+        if segment is not self._current and path.stat().st_size > segment.length:
+            where = f"{self._name}:{segment.first_line}"
+            raise InputChanged("the log changed behind its reader", [(where, f"{path} grew after the next was begun")])
+        return path
+
+    def _altered(self, byte: int) -> InputChanged:
+        current = self._current
+        where = f"{self._name}:{current.line_of(byte, self.kept.line)}"
+        size = os.fstat(self._stream.fileno()).st_size if self._stream else 0
+        if size < current.length:
+            return self._lost(
+                f"it was cut to {size:,} bytes, where {current.length:,} were read, and no copy is beside it"
+            )
+        reason = f"byte {byte:,} of {current.path} is not the one that was read, and no copy of what was is beside it"
+        return InputChanged(
+            "the log changed behind its reader", [(where, f"{reason}; begin anew in another --run-dir")]
+        )
+
+    def _lost(self, reason: str) -> InputChanged:
+        where = f"{self._name}:{self.kept.line}"
+        more = "whether lines came behind it that nobody read cannot be known: begin anew in another --run-dir"
+        return InputChanged("the log was replaced", [(where, f"{reason}; {more}")])

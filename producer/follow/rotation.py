@@ -1,0 +1,112 @@
+"""Where a log's bytes went when it was rotated: renamed or copied beside itself, by number or by date."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from evalcore.errors import InputChanged
+from producer.follow.segment import Segment, opened
+
+__all__ = ["find", "find_copy", "locate", "rotated_later", "stat"]
+
+_NUMBER = re.compile(r"\.([0-9]{1,4})")
+_DATE = re.compile(r"[.-]([0-9]{4}[0-9TZ:_.-]{2,})")
+_PACKED = (".gz", ".zst", ".bz2", ".xz")
+
+
+def find(log: Path, segment: Segment) -> Path | None:
+    """Where the very file of ``segment`` is now: as the log, where it was seen, or beside either under any name."""
+    known = Path(segment.path)
+    near = dict.fromkeys((log, known))
+    beside = (entry for folder in dict.fromkeys(path.parent for path in near) for entry in _files(folder))
+    return next((path for path in (*near, *beside) if segment.is_file(stat(path))), None)
+
+
+def find_copy(log: Path, segment: Segment) -> tuple[Path, BinaryIO] | None:
+    """A file that rotation made beside the log and that holds what was read of ``segment``; None where there is none.
+
+    Nothing can be told by nothing: where nothing was read there is no copy.
+    """
+    for path in sorted(path for path in _files(log.parent) if segment.length and _suffix(log, path, _NUMBER, _DATE)):
+        stream = opened(path)
+        if stream is not None and segment.difference(stream) is None:
+            return path, stream
+        if stream is not None:
+            stream.close()
+    return None
+
+
+def locate(log: Path, segment: Segment) -> Path | None:
+    """A file that holds what was read of ``segment``: the very file, or a copy that rotation made of it."""
+    path = find(log, segment)
+    stream = opened(path) if path else None
+    if stream is not None:
+        with stream:
+            if segment.difference(stream) is None:
+                return path
+    copy = find_copy(log, segment)
+    if copy is None:
+        return None
+    copy[1].close()
+    return copy[0]
+
+
+def rotated_later(log: Path, path: Path) -> Path | None:
+    """The file that the log was next rotated away to after ``path``; None where the log itself comes next.
+
+    Raises InputChanged when it is not there any more, or packed.
+    """
+    if number := _suffix(log, path, _NUMBER):
+        lowest = 0 if _numbered(log, 0).exists() else 1
+        later = [_numbered(log, int(number) - 1)] if int(number) > lowest else []
+    elif date := _suffix(log, path, _DATE):
+        plain_last = sorted(_files(log.parent), key=lambda other: other.suffix not in _PACKED)
+        dates = {own: other for other in plain_last if (own := _unpacked(_suffix(log, other, _DATE))) > date}
+        later = [dates[min(dates)]] if dates else []
+    else:
+        later = []
+    for found in later:
+        if not found.is_file() or found.suffix in _PACKED:
+            reason = (
+                "rotated away after the last pass, and packed or removed before it was read: keep rotated files plain "
+                "for a while (logrotate: delaycompress), or begin anew in another --run-dir"
+            )
+            raise InputChanged("a part of the log cannot be had", [(str(found), reason)])
+        return found
+    return None
+
+
+def _numbered(log: Path, number: int) -> Path:
+    return log.with_name(f"{log.name}.{number}")
+
+
+def _suffix(log: Path, path: Path, *kinds: re.Pattern[str]) -> str:
+    """The number or date that ``path`` has behind the log's name, with the ending of its packing; else empty."""
+    if path.parent != log.parent or not path.name.startswith(log.name):
+        return ""
+    rest = path.name[len(log.name) :]
+    matches = (kind.fullmatch(_unpacked(rest)) for kind in kinds)
+    return next((match[1] + rest[match.end() :] for match in matches if match), "")
+
+
+def _unpacked(name: str) -> str:
+    return next((name.removesuffix(ending) for ending in _PACKED if name.endswith(ending)), name)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        return (Path(entry.path) for entry in list(os.scandir(folder)) if entry.is_file())
+    except OSError:
+        return iter(())
+
+
+def stat(path: Path) -> os.stat_result | None:
+    """What the system says of the file at ``path``; None where there is none to be seen."""
+    try:
+        return path.stat()
+    except OSError:
+        return None

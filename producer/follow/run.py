@@ -1,0 +1,201 @@
+"""A run that follows a log: its folder, and a report in it after every pass that found something."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from evalcore.canonical import Json, canonical_json, digest
+from evalcore.errors import ConfigError, NothingEvaluated, UsageError
+from evalcore.evaluator import Evaluator, Outcome, Params, Request
+from evalcore.fold import Fold, InputSummary
+from evalcore.params import validate
+from evalcore.records.inputs import PACKED
+from evalcore.version import code_version
+from producer.folder import FOLLOWS, RECORDS, RunFolder
+from producer.follow.checkpoint import Checkpoint
+from producer.follow.follower import Follower
+from producer.follow.rotation import find
+from producer.outputs import write_report
+
+__all__ = ["FollowRun", "Pass", "begin"]
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """What one look at the log found.
+
+    ``lines`` new lines of ``bytes`` bytes, ``read`` bytes taken from the disk for them (those of an unfinished line
+    too) and ``again`` for a second time (to sort or to verify). The log is evaluated up to ``position``; behind it
+    ``waiting`` bytes have no newline yet. ``report`` is None until something could be evaluated.
+    """
+
+    lines: int
+    bytes: int
+    read: int
+    again: int
+    position: int
+    waiting: int
+    report: dict[str, Json] | None = None
+
+
+class FollowRun:
+    """One log followed into one run folder, which the caller has claimed (`RunFolder.driving`)."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        evaluator: Evaluator[Any, Any],
+        params: Params,
+        request: Request,
+        stop: Callable[[], bool],
+    ) -> None:
+        self.folder = folder
+        self.request = request
+        self.evaluator = evaluator
+        self._params = params
+        (self._given,) = request.inputs
+        self._name = Path(self._given).name
+        self._report: dict[str, Json] | None = None
+        self._first = True
+        for left in folder.path.glob("scratch-*"):  # of a process that was killed
+            shutil.rmtree(left)
+        kept, self.begun_anew = self._kept()
+        self._follower = Follower(evaluator, params, self._name, kept, folder.path, stop)
+
+    @property
+    def found(self) -> bool:
+        """Whether there is, or was, a log at all."""
+        return self._follower.found
+
+    def verify(self) -> None:
+        """Read again all that was read. Raises InputChanged that names the lines that are others."""
+        self._follower.verify()
+
+    def run_pass(self) -> Pass:
+        """Evaluate what is new and write the report of the whole; one that is there already is left alone.
+
+        Raises InputError as an evaluation of the whole would, and InputChanged where the whole cannot be had.
+        """
+        follower = self._follower
+        position, line = follower.kept.position, follower.kept.line
+        read, again = follower.read_bytes, follower.again_bytes
+        if follower.read_on():
+            self._report = self._written()
+        elif self._first:
+            # A killed process may have kept more than it reported.
+            self._report = self.folder.report() if self._reported() else self._written()
+        self._first = False
+        kept = follower.kept
+        return Pass(
+            kept.line - line,
+            kept.position - position,
+            follower.read_bytes - read,
+            follower.again_bytes - again,
+            kept.position,
+            follower.waiting,
+            self._report,
+        )
+
+    def _kept(self) -> tuple[Checkpoint, bool]:
+        """Where to go on from, and whether that is the log's beginning because the code is another."""
+        fresh = Checkpoint(
+            self.evaluator.name,
+            self.evaluator.version,
+            code_version(),
+            self._params.model_dump(mode="json"),
+            self._given,
+        )
+        kept = Checkpoint.load(self.folder.path)
+        if kept is None:
+            return fresh, False
+        if not kept.same_question(fresh):
+            raise UsageError(f"{self.folder.path}: this run follows another log, or with other parameters")
+        if kept.same_code(fresh):
+            return kept, False
+        log = Path(os.path.realpath(self._given))
+        if len(kept.segments) > 1 or (kept.segments and find(log, kept.segments[0]) != log):
+            raise ConfigError(
+                f"{self.folder.path}: the log was rotated since evalq code {kept.code_version} began to follow it, and "
+                f"this is {code_version()}; answers of different code are never mixed: begin anew in another --run-dir"
+            )
+        return fresh, True
+
+    def _reported(self) -> bool:
+        """Whether the folder has the report of just what was kept."""
+        progress = self.folder.info().get("progress") or {}
+        return self.folder.reported and progress.get("bytes") == self._follower.kept.position
+
+    def _written(self) -> dict[str, Json] | None:
+        follower = self._follower
+        fold = Fold(self.evaluator, self._params, 1)
+        # A copy, since finishing may change it.
+        state = self.evaluator.State.from_wire(follower.state.to_wire())
+        fold.add(0, Outcome(state, follower.kept.tally))
+        summary = InputSummary(self._name, self._given, follower.sha256)
+        try:
+            with TemporaryDirectory(prefix="scratch-", dir=self.folder.path) as scratch:
+                found, lines = fold.finish([summary], lambda _: follower.reopen(), Path(scratch))
+        except NothingEvaluated:
+            return None
+        # By way of its canonical form, as the report of any run.
+        report: dict[str, Json] = json.loads(canonical_json(found))
+        self.folder.write(RECORDS, b"".join(line + b"\n" for line in lines))
+        write_report(self.folder, self.evaluator, self.request, report)
+        self.folder.note(progress={"records": follower.kept.line - 1, "bytes": follower.kept.position})
+        return report
+
+
+def begin(
+    evaluator: Evaluator[Any, Any],
+    asked: Request,
+    out: Path | None,
+    facts: dict[str, Json],
+) -> tuple[RunFolder, Params, Request]:
+    """The folder of the run that follows the log asked for: the one it has, or a new one with ``facts`` noted in it.
+
+    Without ``out`` its name is made of the log's path and the parameters, so that the same command goes on with it.
+    Raises UsageError, ConfigError.
+    """
+    request = evaluator.request(asked)
+    params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
+    log = _only_log(request)
+    what = canonical_json([os.path.realpath(log), params.model_dump(mode="json")])
+    run = f"{evaluator.name}-follow-{digest(what)[:10]}"
+    path = out or Path("evalq-runs") / run
+    if (path / "run.json").is_file():
+        folder = RunFolder(path)
+        if FOLLOWS not in folder.info():
+            raise UsageError(f"{path}: the folder is another run's; name another with --run-dir")
+        return folder, params, request
+    folder = RunFolder.create(path)
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    folder.note(
+        run=run,
+        evaluator=evaluator.name,
+        state="following",
+        started=started,
+        follows=log,
+        request=msgspec.to_builtins(request),
+        **facts,
+    )
+    return folder, params, request
+
+
+def _only_log(request: Request) -> str:
+    """The log's path. Raises UsageError for what cannot be followed."""
+    if len(request.inputs) != 1:
+        raise UsageError(f"--follow takes one log, not {len(request.inputs)}")
+    (log,) = request.inputs
+    if log == "-":
+        raise UsageError("--follow needs a file: write standard input to one (say, with tee -a), and follow that")
+    if log.endswith(PACKED) or os.path.isdir(log):
+        raise UsageError(f"--follow {log}: a packed file or a folder does not grow; name a plain log")
+    return log

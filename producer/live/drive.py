@@ -1,0 +1,268 @@
+"""Driving a sweep: its prompts into the ledger, its outputs into the folder, until every call is recorded or halted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import islice
+
+import msgspec
+
+from evalcore.calls import Output, StopNote
+from evalcore.canonical import Json
+from evalcore.errors import Incomplete, Paused, UsageError
+from producer.live.cache import Cache
+from producer.live.sweep import Sweep
+from producer.patience import patiently
+from producer.standing import Standing, Watcher
+from workers.calls import Calls, SweepLook
+from workers.settings import Settings
+
+__all__ = ["SweepDriver"]
+
+COLLECT_STEP = 500
+OFFER_STEP = 200
+IDLE_SECONDS = 0.05
+PATIENT_LOOKS = 5
+"""Looks without a process that calls before the user is told."""
+UNATTENDED_SECONDS = 5.0
+"""How long calls go on without a producer where it is to stop decided cases."""
+PAUSE_SECONDS = 3.0
+"""How long an interrupted producer waits for calls in flight; what ends later waits in the ledger."""
+
+
+class SweepDriver:
+    """One sweep over a ledger of calls."""
+
+    def __init__(self, sweep: Sweep, calls: Calls, settings: Settings, cache: Cache | None = None) -> None:
+        self._sweep = sweep
+        self._calls = calls
+        self._settings = settings
+        self._cache = cache
+        self._stopping = sweep.evaluator.stopping(sweep.request) if sweep.live.stop else None
+        self._note = StopNote(sweep.live.stop, sweep.header.repeats) if sweep.live.stop else None
+        self._cases: dict[str, int] = {}
+        self._halted: set[int] = set()
+        self._offered = False
+        self._looked = 0.0
+        self._alone = 0
+        self._over = ""
+        self.look = SweepLook("open")
+        self.warned: set[str] = set()
+        """What a user has to be told, and (``told``) what was."""
+        self.told: set[str] = set()
+
+    def drive(self, watch: Watcher) -> dict[str, Json]:
+        """Until the calls are over; returns how they ended, for run.json. A lost server is waited for.
+
+        Raises UsageError for a target that no process knows, Incomplete for a spent quota, a wrong key or a sweep that
+        was cancelled, Paused, BrokerUnreachable when the server stays away.
+        """
+        patiently(self._establish)
+        self._recall()
+        while not self._over:
+            if not patiently(self._collect):
+                time.sleep(IDLE_SECONDS)
+            if time.monotonic() - self._looked >= self._settings.look_seconds:
+                patiently(self._step)
+                watch(self._standing())
+                self._looked = time.monotonic()
+        patiently(self._conclude)
+        return self._facts()
+
+    def launch(self) -> None:
+        """Give all prompts to the ledger, for processes that call to go on with alone."""
+        patiently(self._establish)
+        patiently(self._offer)
+
+    def pause(self) -> None:
+        """Hand out no more calls, and keep what ends in the next moment."""
+        self._calls.close(self._sweep.run, "paused", "interrupted")
+        deadline = time.monotonic() + PAUSE_SECONDS
+        while time.monotonic() < deadline:
+            look = self._calls.look(self._sweep.run)
+            if look is None or not (look.busy or look.waiting):
+                return
+            if not self._collect():
+                time.sleep(IDLE_SECONDS)
+
+    def _establish(self) -> bool:
+        """Write the sweep into the ledger, new or again, with all that the folder has."""
+        live = self._sweep.live
+        # A rule that the producer applies must not run on without it.
+        alone = UNATTENDED_SECONDS if live.stop else 0.0
+        self._calls.open(self._sweep.header, live.max_calls, live.max_cost, alone)
+        self._calls.restore(self._sweep.run, self._sweep.recorded.calls())
+        if self._halted:
+            self._calls.halt(self._sweep.run, self._halted)
+        self._offered = False
+        self._sweep.folder.note(state="calling")
+        return True
+
+    def _recall(self) -> None:
+        """What the folder has decides cases, too."""
+        if self._stopping is None:
+            return
+        self._cases = {prompt.case: number for number, prompt in enumerate(self._sweep.prompts())}
+        for call in self._sweep.recorded.calls():
+            output = self._sweep.recorded.get(call)
+            if output is not None:
+                self._stopping.add(output.line(self._note))
+        patiently(self._halt_decided)
+
+    def _offer(self) -> bool:
+        run, number = self._sweep.run, 0
+        prompts = self._sweep.prompts()
+        while block := list(islice(prompts, OFFER_STEP)):
+            self._calls.offer(run, block, number)
+            number += len(block)
+        self._offered = True
+        return True
+
+    def _step(self) -> bool:
+        """One look, and what it asks for."""
+        look = self._calls.look(self._sweep.run, attending=True)
+        if look is None or look.known < self._sweep.recorded.count:
+            self._establish()  # the server lost the sweep, or came back with an older state
+            return True
+        self.look = look
+        if not self._offered or look.prompts < self._sweep.header.cases:
+            config = self._config()
+            if config is not None:
+                self._from_cache(config)
+                self._offer()
+            return True
+        self._judge(look)
+        return True
+
+    def _judge(self, look: SweepLook) -> None:
+        """Whether the calls are over, for good or for now."""
+        quiet = not look.busy and not look.waiting
+        if look.state == "failed":
+            if quiet:
+                raise Incomplete(self._stopped(look.reason))
+        elif look.state == "paused":
+            raise Paused(f"run {self._sweep.run} was paused")
+        elif look.state == "cancelled":
+            raise Incomplete(f"run {self._sweep.run} was cancelled {look.reason}".rstrip())
+        elif quiet and look.state == "spent":
+            self._over = "spent"
+        elif quiet and not look.left:
+            self._end()
+        if not look.holders and not self._over:
+            self._config()
+
+    def _stopped(self, reason: str) -> str:
+        recorded, total = self._sweep.recorded.count, self._sweep.header.total
+        return f"the calls stopped at {reason}; {recorded:,} of {total:,} outputs are recorded and kept"
+
+    def _end(self) -> None:
+        """The calls are over, unless the ledger lost some: those are made again."""
+        recorded, header = self._sweep.recorded, self._sweep.header
+        wanted = (call for call in range(header.total) if call % header.cases not in self._halted)
+        missing = [call for call in wanted if not recorded.has(call)]
+        if missing:
+            self._calls.forget(self._sweep.run, missing)
+        else:
+            self._over = "done"
+
+    def _config(self) -> str | None:
+        """The digest of the target's settings, from whoever can call it; None while nobody can.
+
+        Raises UsageError where processes that call do not know the target.
+        """
+        target = self._sweep.header.target
+        callers = [caller for caller in self._calls.callers().values() if caller.code == self._sweep.header.code]
+        configs = sorted({caller.targets[target].config for caller in callers if target in caller.targets})
+        if callers and not configs:
+            known = sorted({name for caller in callers for name in caller.targets})
+            raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(known)})")
+        if not configs:
+            self._alone += 1
+            if self._alone == PATIENT_LOOKS:
+                self.warned |= {"nobody"} - self.told
+            return None
+        self._alone = 0
+        if len(configs) > 1:
+            self.warned |= {"differ"} - self.told
+        return configs[0] if len(configs) == 1 else ""
+
+    def _from_cache(self, config: str) -> None:
+        """Record what the cache has, before anything is called."""
+        if self._cache is None or not config:
+            return
+        header, fresh = self._sweep.header, []
+        for number, prompt in enumerate(self._sweep.prompts()):
+            wanted = [r for r in range(header.repeats) if not self._sweep.recorded.has(r * header.cases + number)]
+            found = self._cache.find(header.target, config, prompt, wanted)
+            fresh += [msgspec.structs.replace(o, call=r * header.cases + number) for r, o in sorted(found.items())]
+        self._keep(fresh)
+        self._calls.restore(self._sweep.run, [output.call for output in fresh])
+
+    def _collect(self) -> bool:
+        """Take recorded outputs; they leave the ledger once they are safe in the folder."""
+        outputs = self._calls.collect(self._sweep.run, COLLECT_STEP)
+        if not outputs:
+            return False
+        fresh = self._keep(outputs)
+        self._calls.trim(self._sweep.run, len(outputs))
+        if self._cache is not None:
+            self._cache.keep(fresh)
+        return True
+
+    def _keep(self, outputs: Sequence[Output]) -> list[Output]:
+        header = self._sweep.header
+        mine = [
+            o
+            for o in outputs
+            if o.call < header.total and (o.repeat, o.target) == (o.call // header.cases, header.target)
+        ]
+        fresh = self._sweep.recorded.add(mine)
+        if self._stopping is not None:
+            for output in fresh:
+                self._stopping.add(output.line(self._note))
+            self._halt_decided({output.case for output in fresh})
+        return fresh
+
+    def _halt_decided(self, cases: set[str] | None = None) -> bool:
+        """Halt cases that are decided, and go on with those that calls in flight have opened again."""
+        if self._stopping is None:
+            return True
+        numbers = {
+            self._cases[case]: case for case in (cases if cases is not None else self._cases) if case in self._cases
+        }
+        decided = {number for number, case in numbers.items() if self._stopping.decided(case)}
+        halt, go = decided - self._halted, (numbers.keys() - decided) & self._halted
+        if halt:
+            self._calls.halt(self._sweep.run, halt)
+        if go:
+            self._calls.halt(self._sweep.run, go, go=True)
+        self._halted = (self._halted | halt) - go
+        return True
+
+    def _conclude(self) -> bool:
+        self._calls.close(self._sweep.run, "done")
+        return True
+
+    def _standing(self) -> Standing:
+        recorded, total = self._sweep.recorded, self._sweep.header.total
+        notes = [f"{self.look.busy} in flight"]
+        notes += [f"{recorded.errors} errors"] if recorded.errors else []
+        notes += [f"{len(self._halted)} of {self._sweep.header.cases} cases decided"] if self._stopping else []
+        notes += [f"cost {self.look.spent:.4g}"] if self.look.spent else []
+        return Standing(recorded.count, recorded.count, total, note=", ".join(notes), unit="calls")
+
+    def _facts(self) -> dict[str, Json]:
+        """How the calls ended."""
+        recorded, look = self._sweep.recorded, self.look
+        facts: dict[str, Json] = {
+            "target": self._sweep.header.target,
+            "planned": self._sweep.header.total,
+            "recorded": recorded.count,
+            "errors": recorded.errors,
+            "attempts": look.started,
+            "repaid": look.repaid,
+            "cost": look.spent,
+            "ended": self._over,
+        }
+        return facts

@@ -1,0 +1,99 @@
+"""What a sweep would take: calls, tokens, cost and time, from what is known of the target and what was measured."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from evalcore.errors import UsageError
+from evalcore.evaluator import Evaluator, Request
+from producer.live.asked import Live
+from producer.live.cache import Cache
+from workers.settings import Settings
+
+if TYPE_CHECKING:
+    from workers.calls import TargetFacts
+
+__all__ = ["estimate"]
+
+
+def estimate(evaluator: Evaluator[Any, Any], request: Request, live: Live, settings: Settings) -> Iterator[str]:
+    """Lines for a person. Raises what starting the sweep would, and UsageError for a target nobody knows."""
+    prompts = list(evaluator.prompts(request))
+    if not prompts:
+        raise UsageError("there is nothing to ask: no case is left")
+    facts, means = _known(live.target, settings)
+    total = len(prompts) * live.repeat
+    cached = 0
+    if live.cache and facts is not None:
+        with contextlib.closing(Cache(live.cache)) as cache:
+            repeats = range(live.repeat)
+            cached = sum(len(cache.find(live.target, facts.config, prompt, repeats)) for prompt in prompts)
+    calls = total - cached
+    most = min(calls, live.max_calls or calls)
+    yield f"{len(prompts)} case(s) x {live.repeat} = {total:,} calls" + (
+        f", {cached:,} of them cached" if cached else ""
+    )
+    if most < calls:
+        yield f"at most {most:,} of them (--max-calls)"
+    if live.stop:
+        yield f"fewer where cases are decided sooner (--stop {live.stop})"
+    if facts is None:
+        yield f"target {live.target}: not known here; give --targets FILE, or --broker URL of a fleet that calls it"
+        return
+    yield from _cost(facts, means, most, live)
+    yield _time(facts, means, most)
+
+
+def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, dict[str, float]]:
+    """The target's facts, from the targets file here or from the fleet, and mean tokens of calls measured there."""
+    from workers.connect import connect, is_redis
+    from workers.stations import target_facts
+    from workers.targets import load_targets
+
+    facts, means = None, {}
+    if settings.targets:
+        targets = load_targets(settings.targets)
+        if target not in targets:
+            raise UsageError(f"{settings.targets}: no target {target} (known there: {', '.join(targets)})")
+        facts = target_facts(targets[target])
+    if settings.ledger_url and is_redis(settings.ledger_url):
+        from workers.calls import Calls
+
+        calls = Calls(connect(settings.ledger_url, settings), settings)
+        means = calls.means(target)
+        told = [caller.targets[target] for caller in calls.callers().values() if target in caller.targets]
+        facts = facts or (told[0] if told else None)
+    return facts, means
+
+
+def _cost(facts: TargetFacts, means: dict[str, float], calls: int, live: Live) -> Iterator[str]:
+    if not means:
+        yield "tokens: not known before the target was called"
+        return
+    prompt, completion = calls * means["prompt"], calls * means["completion"]
+    made = f"mean of {means['calls']:,.0f} calls made"
+    yield f"tokens: about {prompt:,.0f} prompt and {completion:,.0f} completion ({made})"
+    if facts.price:
+        price = facts.price
+        cost = (prompt * price["prompt_per_million"] + completion * price["completion_per_million"]) / 1e6
+        yield f"cost: about {cost:.4g}" + (f", at most {live.max_cost:g} (--max-cost)" if live.max_cost else "")
+
+
+def _time(facts: TargetFacts, means: dict[str, float], calls: int) -> str:
+    """The time that the configured limits alone make it last."""
+    minutes = [0.0]
+    if facts.requests_per_minute:
+        minutes.append(calls / facts.requests_per_minute)
+    if facts.tokens_per_minute:
+        each = means["prompt"] + means["completion"] if means else facts.tokens_per_call
+        minutes.append(calls * each / facts.tokens_per_minute)
+    if not max(minutes):
+        return "time: the target has no limit by the minute; the pace is found out"
+    return f"time at the limit: {_spell(max(minutes) * 60)}"
+
+
+def _spell(seconds: float) -> str:
+    hours, rest = divmod(round(seconds), 3600)
+    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"

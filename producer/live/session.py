@@ -1,0 +1,133 @@
+"""Carrying a sweep out: the calls first, then the evaluation of what was recorded, in one folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalcore.canonical import Json
+from evalcore.errors import ConfigError, Incomplete, Interrupted, NothingEvaluated, Paused, StorageError, UsageError
+from producer.job import Job
+from producer.live.sweep import Sweep
+from producer.progress import Reporter
+from producer.session import Place, carry_out_here, shared_place
+
+if TYPE_CHECKING:
+    from producer.live.drive import SweepDriver
+
+__all__ = ["carry_out_sweep", "launch_sweep"]
+
+
+def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+    """Call, record and evaluate; returns the evaluation's job and its report.
+
+    Raises what driving a sweep and a job raises; the folder can be gone on with after anything but faulty input.
+    """
+    try:
+        if place.inline:
+            raise UsageError("--inline calls nobody: live calls are paced by way of a server; leave it away")
+        with sweep.folder.driving() as mine:
+            if not mine:
+                raise UsageError(f"{sweep.folder.path}: another evalq process is driving this run; see: evalq watch")
+            with shared_place(place, _roots(sweep), sweep.evaluator.name, calls=True) as shared:
+                _call(sweep, shared, place, reporter)
+                _forget_evaluation(sweep, shared)
+                job = sweep.job()
+                report = carry_out_here(job, shared, reporter, place)
+                sweep.drop_working_files()
+                return job, report
+    except (UsageError, ConfigError):
+        if not sweep.recorded.count:
+            sweep.discard()
+        raise
+    except OSError as error:
+        raise StorageError.of(error, sweep.folder.path, f"go on with: {place.resume(sweep)}") from error
+
+
+def launch_sweep(sweep: Sweep, place: Place) -> None:
+    """Leave a sweep to the processes that call."""
+    if sweep.live.stop or sweep.live.cache:
+        raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
+    with _driver(sweep, place) as driver:
+        driver.launch()
+    sweep.folder.note(state="detached")
+
+
+def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
+    """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
+    state = "stopped"
+    try:
+        with _driver(sweep, shared) as driver, reporter.watching() as watch:
+
+            def seen(standing: object) -> None:
+                _warn(driver, reporter, sweep)
+                watch(standing)  # type: ignore[arg-type]
+
+            try:
+                facts = driver.drive(seen)
+            except KeyboardInterrupt:
+                driver.pause()
+                state = "interrupted"
+                raise Interrupted(place.resume(sweep)) from None
+            except Paused:
+                state = "paused"
+                raise Interrupted(place.resume(sweep)) from None
+        state = "called"
+        if facts["ended"] == "spent":
+            reporter.say(
+                f"the budget is spent: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
+                "with a larger one (--max-calls, --max-cost) a new sweep can take them from --cache"
+            )
+        sweep.folder.note(calls=facts)
+        if not sweep.recorded.count:
+            raise NothingEvaluated("nothing was called: the budget allows no call")
+    except Incomplete as error:
+        raise Incomplete(f"{error}; when it is mended, go on with: {place.resume(sweep)}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            sweep.write_outputs()
+            sweep.folder.note(state=state)
+
+
+def _forget_evaluation(sweep: Sweep, shared: Place) -> None:
+    """Of outputs that were recorded before: the ledger shall not take its answers for those of the new ones."""
+    from workers.connect import connect
+    from workers.ledger import Ledger
+
+    client = connect(shared.settings.ledger_url, shared.settings)
+    Ledger(client, shared.settings).forget(sweep.run)
+    client.close()
+
+
+def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep) -> None:
+    """Tell once what a user has to know while the calls go."""
+    target = sweep.header.target
+    texts = {
+        "nobody": f"waiting: no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
+        "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
+    }
+    for name in sorted(driver.warned & texts.keys()):
+        reporter.say(texts[name])
+        driver.warned.discard(name)
+        driver.told.add(name)
+
+
+@contextlib.contextmanager
+def _driver(sweep: Sweep, place: Place) -> Iterator[SweepDriver]:
+    from producer.live.cache import Cache
+    from producer.live.drive import SweepDriver
+    from workers.calls import Calls
+    from workers.connect import connect
+
+    settings = place.settings
+    with contextlib.ExitStack() as stack:
+        cache = Cache(sweep.live.cache) if sweep.live.cache else None
+        if cache is not None:
+            stack.callback(cache.close)
+        yield SweepDriver(sweep, Calls(connect(settings.ledger_url, settings), settings), settings, cache)
+
+
+def _roots(sweep: Sweep) -> list[Path]:
+    return list(dict.fromkeys([Path.cwd().resolve(), sweep.folder.path.resolve()]))

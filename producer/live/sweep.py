@@ -1,0 +1,207 @@
+"""A sweep in its run folder: what is asked of whom, and every output that was recorded so far.
+
+`sweep.json` is the head, `prompts.jsonl` a prompt a case, `calls.jsonl` the recorded outputs as they came. When the
+calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job evaluates that file.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore import registry
+from evalcore.calls import Prompt, StopNote
+from evalcore.canonical import canonical_json, digest
+from evalcore.errors import ConfigError, UsageError, WireError
+from evalcore.evaluator import Evaluator, Request
+from evalcore.version import code_version
+from producer.folder import MANIFEST, RunFolder, whole_or_nothing
+from producer.job import Asked, Job, new_path
+from producer.live.asked import Live
+from producer.live.recorded import Recorded
+from workers.calls import SweepHeader
+
+__all__ = ["Sweep"]
+
+OUTPUTS = "outputs.jsonl"
+_HEAD, _PROMPTS, _CALLS = "sweep.json", "prompts.jsonl", "calls.jsonl"
+
+
+class _Head(msgspec.Struct, frozen=True):
+    header: SweepHeader
+    live: Live
+    asked: Asked
+    request: Request
+
+    def to_wire(self) -> bytes:
+        return msgspec.json.encode(self, order="sorted", enc_hook=str) + b"\n"
+
+    @classmethod
+    def from_wire(cls, data: bytes) -> _Head:
+        return msgspec.json.decode(data, type=cls, dec_hook=lambda _kind, value: Path(value))
+
+
+class Sweep:
+    """One sweep; made by `start` or `load`."""
+
+    def __init__(self, folder: RunFolder, head: _Head) -> None:
+        self.folder = folder
+        self.header = head.header
+        self.live = head.live
+        self._asked = head.asked
+        self.request = head.request
+        self.evaluator: Evaluator[Any, Any] = registry.get(folder.info()["evaluator"])
+        self.recorded = Recorded(folder.path / _CALLS, head.header.total)
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self.header.run
+
+    @classmethod
+    def start(cls, evaluator: Evaluator[Any, Any], request: Request, live: Live, asked: Asked) -> Sweep:
+        """A new sweep, its prompts written down.
+
+        Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
+        """
+        if live.stop and evaluator.stopping(request) is None:
+            raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
+        run = f"{evaluator.name}-{secrets.token_hex(5)}"
+        prompts = evaluator.prompts(request)
+        if asked.once:
+            known = list(prompts)
+            run, prompts = _once_id(evaluator, live, asked, known), iter(known)
+        folder = RunFolder.create(new_path(asked, evaluator.name, run))
+        try:
+            cases = _write_prompts(folder.path / _PROMPTS, prompts)
+            if not cases:
+                raise UsageError("there is nothing to ask: no case is left")
+            header = SweepHeader(run, live.target, code_version(), cases, live.repeat)
+            folder.note(
+                run=run,
+                evaluator=evaluator.name,
+                state="calling",
+                epoch=0,
+                started=datetime.now(UTC).isoformat(timespec="seconds"),
+                tags=asked.tags,
+                suite=asked.suite,
+                **{evaluator.asks: live.target},
+                request=msgspec.to_builtins(request),
+            )
+            head = _Head(header, live, asked, request)
+            folder.write(_HEAD, head.to_wire())
+        except BaseException:
+            _discard(folder)
+            raise
+        return cls(folder, head)
+
+    @classmethod
+    def load(cls, folder: RunFolder) -> Sweep:
+        """The sweep begun in ``folder``. Raises ConfigError for one of other code, WireError for damaged files."""
+        try:
+            head = _Head.from_wire((folder.path / _HEAD).read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            raise WireError(f"{folder.path / _HEAD} is damaged: {error}; start the sweep anew") from error
+        if head.header.code != code_version():
+            raise ConfigError(
+                f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; go on "
+                f"with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
+            )
+        return cls(folder, head)
+
+    @staticmethod
+    def in_calls(folder: RunFolder) -> bool:
+        """Whether ``folder`` holds a sweep whose calls are not over."""
+        return (folder.path / _HEAD).is_file() and not (folder.path / MANIFEST).is_file()
+
+    @staticmethod
+    def is_in(folder: RunFolder) -> bool:
+        """Whether ``folder`` holds a sweep that can be gone on with."""
+        return (folder.path / _HEAD).is_file()
+
+    def budgeted(self, max_calls: int | None, max_cost: float | None) -> None:
+        """Other budgets than it was begun with."""
+        given = {"max_calls": max_calls, "max_cost": max_cost}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        if chosen:
+            self.live = msgspec.structs.replace(self.live, **chosen)
+            head = _Head(self.header, self.live, self._asked, self.request)
+            self.folder.write(_HEAD, head.to_wire())
+
+    def prompts(self) -> Iterator[Prompt]:
+        """A prompt a case, in order."""
+        with (self.folder.path / _PROMPTS).open("rb") as stream:
+            for line in stream:
+                yield msgspec.json.decode(line, type=Prompt)
+
+    @property
+    def outputs(self) -> Path:
+        """outputs.jsonl."""
+        return self.folder.path / OUTPUTS
+
+    def write_outputs(self) -> None:
+        """All that is recorded, by case and repeat."""
+        note = StopNote(self.live.stop, self.header.repeats) if self.live.stop else None
+        with whole_or_nothing(self.outputs) as partial, partial.open("wb") as out:
+            for case in range(self.header.cases):
+                for repeat in range(self.header.repeats):
+                    output = self.recorded.get(repeat * self.header.cases + case)
+                    if output is not None:
+                        out.write(output.line(note) + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+
+    def job(self) -> Job:
+        """The evaluation of what was recorded, in the same folder and under the same id."""
+        answers = self.folder.path / "answers"
+        shutil.rmtree(answers, ignore_errors=True)
+        answers.mkdir()
+        try:
+            request = self.evaluator.answered(self.request, self.outputs, answers)
+        finally:
+            if not any(answers.iterdir()):
+                answers.rmdir()
+        self.folder.drop_working_files(but=("run.lock",))
+        return Job.start(self.evaluator, request, self._asked, self.folder)
+
+    def discard(self) -> None:
+        """Remove a sweep that recorded nothing."""
+        _discard(self.folder)
+
+    def drop_working_files(self) -> None:
+        """Remove what only an unfinished sweep, or the retry of its errors, needs."""
+        if not self.recorded.errors:
+            for name in (_HEAD, _PROMPTS, _CALLS):
+                (self.folder.path / name).unlink(missing_ok=True)
+
+
+def _discard(folder: RunFolder) -> None:
+    for name in (_PROMPTS, _HEAD, _CALLS, OUTPUTS):
+        (folder.path / name).unlink(missing_ok=True)
+    folder.discard()
+
+
+def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> int:
+    """Write prompts down, a line each; returns how many."""
+    count = 0
+    with path.open("wb") as out:
+        for prompt in prompts:
+            out.write(msgspec.json.encode(prompt) + b"\n")
+            count += 1
+        out.flush()
+        os.fsync(out.fileno())
+    return count
+
+
+def _once_id(evaluator: Evaluator[Any, Any], live: Live, asked: Asked, prompts: list[Prompt]) -> str:
+    """The same id for the same key, target, prompts and parameters."""
+    asks = [prompt.digest + prompt.case for prompt in prompts]
+    spec = canonical_json([asked.once, evaluator.name, evaluator.version, live.target, live.repeat, live.stop, asks])
+    return f"{evaluator.name}-{digest(spec)[:16]}"

@@ -1,0 +1,92 @@
+"""The health check of containers: it tells a worker that the ledger hears from one that it does not, or cannot ask."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.programs import TOP
+from tests.integration.harness import EVALQ, evalq, free_port, running_fleet, running_server, wait_until
+
+HEALTH = TOP / "deploy" / "health.sh"
+
+
+def test_a_worker_is_well_while_the_ledger_hears_it(tmp_path: Path) -> None:
+    """No heartbeat is 1, a worker's is 0, one that was stopped and has gone silent is 1, one that goes on is 0."""
+    with running_server(tmp_path) as server, running_fleet(server.url, tmp_path) as fleet:
+
+        def verdict() -> int:
+            return evalq("doctor", "--worker", cwd=tmp_path, EVALQ_BROKER=server.url).returncode
+
+        assert verdict() == 1
+        worker = fleet.add(1)
+        wait_until(lambda: verdict() == 0, "the worker is heard")
+        os.killpg(worker.pid, signal.SIGSTOP)
+        wait_until(lambda: verdict() == 1, "the stopped worker is missed")
+        os.killpg(worker.pid, signal.SIGCONT)
+        wait_until(lambda: verdict() == 0, "the worker is heard again")
+
+
+def test_a_worker_that_only_calls_is_heard(tmp_path: Path) -> None:
+    """A worker without pool processes has a heartbeat of its own kind."""
+    (tmp_path / "targets.yaml").write_text("targets: {own: {kind: command, argv: [cat]}}")
+    with running_server(tmp_path) as server, running_fleet(server.url, tmp_path) as fleet:
+        fleet.add(0, "--calls", "2", "--targets", "targets.yaml")
+        check = ("doctor", "--worker", "--broker", server.url)
+        wait_until(lambda: evalq(*check, cwd=tmp_path).returncode == 0, "the worker is heard")
+
+
+def test_a_ledger_that_cannot_be_asked_is_no_verdict_on_the_worker(tmp_path: Path) -> None:
+    """3 where no server answers, so that a probe leaves workers alone that wait for their server; 2 without a URL."""
+    away = evalq("doctor", "--worker", "--broker", f"redis://127.0.0.1:{free_port()}/0", cwd=tmp_path)
+    assert (away.returncode, "no server answers" in away.stderr) == (3, True)
+    unnamed = evalq("doctor", "--worker", cwd=tmp_path)
+    assert (unnamed.returncode, "EVALQ_BROKER" in unnamed.stderr) == (2, True)
+
+
+def test_a_worker_of_another_host_is_not_this_ones(tmp_path: Path) -> None:
+    """A heartbeat under another host's name does not cover for this host's silent worker."""
+    with running_server(tmp_path) as server:
+        other = {"host": "elsewhere", "pid": 1, "code": "0" * 12}
+        server.client.hset("evalq:worker:elsewhere-1-ab", mapping=other)
+        server.client.sadd("evalq:workers", "elsewhere-1-ab")
+        done = evalq("doctor", "--worker", cwd=tmp_path, EVALQ_BROKER=server.url)
+        assert done.returncode == 1
+        assert "it hears 1 others" in done.stdout
+
+
+@pytest.fixture
+def shell_of(tmp_path: Path) -> Path:
+    """A folder with the program `evalq` of this tree, as the image has it on its PATH."""
+    script = tmp_path / "bin" / "evalq"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec {" ".join(EVALQ)} "$@"\n')
+    script.chmod(0o755)
+    return script.parent
+
+
+def test_the_image_asks_what_its_role_is(tmp_path: Path, shell_of: Path) -> None:
+    """evalq-health looks at the command: a worker is asked for by heartbeat, others are well as long as they run."""
+    with running_server(tmp_path) as server, running_fleet(server.url, tmp_path) as fleet:
+        environment = os.environ | {"PATH": f"{shell_of}:{os.environ['PATH']}", "EVALQ_BROKER": server.url}
+
+        def health(pid: int) -> int:
+            command = ["sh", str(HEALTH), str(pid)]
+            return subprocess.run(command, env=environment, cwd=TOP, stdout=subprocess.DEVNULL, check=False).returncode
+
+        worker = fleet.add(1)
+        wait_until(lambda: health(worker.pid) == 0, "the worker is heard")
+        other = subprocess.Popen(["sleep", "60"])
+        try:
+            server.client.flushall()
+            os.killpg(worker.pid, signal.SIGSTOP)
+            server.client.flushall()
+            assert health(worker.pid) == 1
+            assert health(other.pid) == 0
+        finally:
+            other.kill()
+            other.wait()

@@ -1,0 +1,106 @@
+"""The Kubernetes manifests: kustomize builds them, schemas accept them, and every name in them leads somewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.manifests import KUBERNETES, Manifest, built, copied, faults, pods, refused
+
+VERSIONS = ("1.31", "1.37")
+CUSTOM = ("ScaledObject", "ServiceMonitor")
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
+    """All manifests of the example overlay, which has every component."""
+    return built(copied(tmp_path_factory.mktemp("example")) / "example")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_manifest_is_of_its_schema(example: list[Manifest], version: str, tmp_path: Path) -> None:
+    """Strictly, for the oldest and the newest Kubernetes that are supported; KEDA's and the operator's kinds too."""
+    assert refused(example, version, tmp_path) == ""
+    kinds = {manifest["kind"] for manifest in example}
+    assert {"StatefulSet", "Deployment", "CronJob", "NetworkPolicy", "PodDisruptionBudget", *CUSTOM} <= kinds
+
+
+def test_pods_are_restricted_and_names_lead_somewhere(example: list[Manifest]) -> None:
+    """No fault in any of five workloads; the namespace enforces the restricted profile."""
+    assert faults(example) == []
+    assert sorted(owner["metadata"]["name"] for owner, _ in pods(example)) == [
+        "calls",
+        "exporter",
+        "redis",
+        "suite",
+        "worker",
+    ]
+    namespace = next(each for each in example if each["kind"] == "Namespace")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_the_base_stands_by_itself(tmp_path: Path) -> None:
+    """Built without components, it has no kind that a plain cluster does not know."""
+    base = built(copied(tmp_path) / "base")
+    assert {manifest["apiVersion"].partition("/")[0] for manifest in base} <= {
+        "v1",
+        "apps",
+        "policy",
+        "networking.k8s.io",
+    }
+
+
+def test_every_patch_has_something_to_change(example: list[Manifest]) -> None:
+    """kustomize says nothing of a patch whose target is not there; this does."""
+    found = 0
+    for file in KUBERNETES.rglob("kustomization.yaml"):
+        for patch in yaml.safe_load(file.read_text()).get("patches", []):
+            target = patch["target"]
+            assert any((each["kind"], each["metadata"]["name"]) == (target["kind"], target["name"]) for each in example)
+            found += 1
+    assert found == 3
+    cron = next(each for each in example if each["kind"] == "CronJob")
+    assert cron["spec"]["schedule"] == "30 2 * * 1-5"
+
+
+@pytest.mark.parametrize(
+    ("file", "good", "bad"),
+    [
+        ("base/kustomization.yaml", "  - worker.yaml\n", "  - worked.yaml\n"),
+        ("base/worker.yaml", "readinessProbe:", "readynessProbe:"),
+        ("base/worker.yaml", "maxUnavailable: 25%\n", "maxUnavailable: [1]\n"),
+        ("base/worker.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false"),
+        ("base/worker.yaml", "runAsNonRoot: true", "runAsNonRoot: false"),
+        ("base/worker.yaml", "enableServiceLinks: false", "enableServiceLinks: true"),
+        ("base/worker.yaml", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 10"),
+        ("base/worker.yaml", "secretName: worker", "secretName: workers"),
+        ("base/worker.yaml", "limits: {memory: 2Gi}", "limits: {}"),
+        ("base/exporter.yaml", "path: /readyz, port: metrics", "path: /readyz, port: 80"),
+        ("base/network.yaml", "component: exporter}", "component: exporters}"),
+        ("base/network.yaml", "values: [worker, calls", "values: [workers, calls"),
+        ("base/redis.yaml", "- {name: data, mountPath", "- {name: date, mountPath"),
+        ("suite/suite.yaml", "startingDeadlineSeconds: 3600", "startingDeadlineSeconds: soon"),
+        ("suite/suite.yaml", "claimName: data", "claimName: date"),
+        ("keda/scaling.yaml", "name: worker}", "name: workers}"),
+        ("keda/scaling.yaml", "pollingInterval:", "pollInterval:"),
+        ("keda/kustomization.yaml", "op: remove", "op: drop"),
+        ("prometheus-operator/monitor.yaml", "port: metrics", "port: metric"),
+        ("prometheus-operator/monitor.yaml", "scrapeTimeout", "timeout"),
+        ("example/kustomization.yaml", "newTag: 0.1.0", "newTag: latest"),
+        ("example/kustomization.yaml", "secrets/users.acl", "secrets/user.acl"),
+        ("example/kustomization.yaml", "path: /spec/schedule", "path: /spec/plan/at"),
+    ],
+)
+def test_what_is_broken_is_found(file: str, good: str, bad: str, tmp_path: Path) -> None:
+    """One mistake in a copy: kustomize refuses it, or a schema, or the rules find it."""
+    folder = copied(tmp_path)
+    text = (folder / file).read_text()
+    assert good in text
+    (folder / file).write_text(text.replace(good, bad, 1))
+    try:
+        manifests = built(folder / "example")
+    except ValueError:
+        return
+    assert faults(manifests) or refused(manifests, VERSIONS[-1], tmp_path)

@@ -1,0 +1,140 @@
+"""Recording rules and alerts: they ask for what exists, are tested both ways, and lead to a section that helps."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evalcore import registry
+from tests.grafana import checks
+from tests.grafana.known import RULES, TOP, alerts, known, recordings
+from tests.grafana.pages import PAGES
+from tests.grafana.promql import Faulty, metrics, parsed, result_labels
+
+TESTS = sorted((TOP / "deploy" / "prometheus" / "tests").glob("*.yml"))
+RUNBOOKS = (TOP / "docs" / "runbooks.md").read_text(encoding="utf-8")
+ALERTS = sorted(alerts())
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """Prometheus' own checker; a skip where there is none, and in CI a failure."""
+    found = shutil.which("promtool")
+    if found is None:
+        missing = "promtool is not installed: sh tests/programs.sh (Debian's package prometheus)"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return found
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    """promtool's verdict."""
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_prometheus_takes_the_rules(promtool: str) -> None:
+    """All files, and each of them has rules."""
+    done = run(promtool, "check", "rules", *RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(re.findall(r"SUCCESS: [1-9]\d* rules found", done.stdout)) == len(RULES) >= 4
+
+
+@pytest.mark.parametrize("file", TESTS, ids=lambda file: file.stem)
+def test_alerts_fire_when_they_should_and_not_otherwise(file: Path, promtool: str) -> None:
+    """promtool runs the rules on made series."""
+    done = run(promtool, "test", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SUCCESS" in done.stdout
+
+
+def tried(name: str) -> list[bool]:
+    """Whether an alert is expected to fire, for each time that promtool's tests ask."""
+    tests = [test for file in TESTS for test in yaml.safe_load(file.read_text(encoding="utf-8"))["tests"]]
+    asked = [each for test in tests for each in test.get("alert_rule_test", ()) if each["alertname"] == name]
+    return [bool(each["exp_alerts"]) for each in asked]
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_is_tested_both_ways(name: str) -> None:
+    """Firing at least once, and at least once not."""
+    assert set(tried(name)) == {True, False}
+
+
+WAYS = {"always": {"expr": "vector(1)", "for": "0m"}, "never": {"expr": "vector(1) > 2"}}
+
+
+@pytest.mark.parametrize("home", [file for file in RULES if "alert:" in file.read_text()], ids=lambda file: file.stem)
+@pytest.mark.parametrize("how", WAYS)
+def test_alerts_that_always_or_never_fire_fail_their_tests(how: str, home: Path, tmp_path: Path, promtool: str) -> None:
+    """The tests notice either, for each alert of a file."""
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "tests").mkdir()
+    shutil.copy(home.parent / "recording.yml", tmp_path / "rules")
+    rules = yaml.safe_load(home.read_text(encoding="utf-8"))
+    changed = [rule for group in rules["groups"] for rule in group["rules"]]
+    for rule in changed:
+        rule.update(WAYS[how])
+    (tmp_path / "rules" / home.name).write_text(yaml.safe_dump(rules), encoding="utf-8")
+    shutil.copy(TOP / "deploy" / "prometheus" / "tests" / home.name, tmp_path / "tests")
+    done = run(promtool, "test", "rules", tmp_path / "tests" / home.name)
+    failed = set(re.findall(r"alertname: (\w+), time", done.stdout + done.stderr))
+    assert failed == {rule["alert"] for rule in changed}
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_says_what_is_wrong_and_what_to_do(name: str) -> None:
+    """Severity, summary, description, and a runbook's section with meaning and what to do."""
+    rule = alerts()[name]
+    assert rule["labels"]["severity"] in ("critical", "warning", "info")
+    told = rule["annotations"]
+    assert told["summary"]
+    assert told["description"]
+    assert told["runbook_url"] == f"docs/runbooks.md#{name.lower()}"
+    section = RUNBOOKS.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    assert "**Means.**" in section
+    assert "**Do.**" in section
+
+
+def test_every_section_is_about_an_alert() -> None:
+    """No runbook outlives its alert."""
+    assert sorted(re.findall(r"^### (\w+)$", RUNBOOKS, re.MULTILINE)) == ALERTS
+
+
+def test_runbooks_name_panels_and_pages_as_they_are() -> None:
+    """What stands in italics is a title; who is woken up finds it under that name."""
+    titles = {panel["title"] for page in PAGES.values() for panel in checks.panels(page)}
+    titles |= {page["title"] for page in PAGES.values()}
+    text = re.sub(r"\s+", " ", RUNBOOKS.replace("**", ""))
+    assert set(re.findall(r"\*([^*]+)\*", text)) <= titles
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alerts_expression_and_words_name_what_exists(name: str) -> None:
+    """Metrics and labels of the expression, and labels in its summary and description."""
+    rule = alerts()[name]
+    labels = result_labels(parsed(rule["expr"]), known()) or frozenset()
+    told = " ".join(rule["annotations"].values())
+    assert set(re.findall(r"\$labels\.(\w+)", told)) <= labels
+
+
+def test_recordings_are_used_and_have_every_evaluator() -> None:
+    """Each is asked for by a page, an alert or another; and quality is compared for every evaluator."""
+    asked = [expr for page in PAGES.values() for _, expr, _ in checks.expressions(page)]
+    asked += [rule["expr"] for rule in alerts().values()] + list(recordings().values())
+    assert set(recordings()) <= set().union(*(metrics(parsed(expr)) for expr in asked))
+    compared = metrics(parsed(recordings()["evalq:quality:recent"]))
+    assert {name.split("_")[1] for name in compared} == set(registry.names())
+
+
+def test_an_alert_on_what_does_not_exist_is_noticed() -> None:
+    """The checks above can fail."""
+    with pytest.raises(Faulty, match="no metric evalq_workers_stack"):
+        result_labels(parsed("max(evalq_workers_stack) > 0"), known())
+    assert tried("EvalqNothing") == []

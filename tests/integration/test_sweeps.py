@@ -1,0 +1,449 @@
+"""Live sweeps against a real chat-completions server: recorded once, replayed to the same bytes, exact under fire."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.server import Agent, running_agent, write_golden
+from tests.integration.harness import EVALQ, Fleet, Server, clean_environment, evalq, info, running_fleet, wait_until
+from tests.integration.scraping import running_exporter
+
+CASES: dict[str, dict[str, Any]] = {f"C{number}": {"share": number / 5, "fenced": number % 2} for number in range(6)}
+
+
+@pytest.fixture
+def service() -> Iterator[tuple[Agent, str]]:
+    """A server that obeys."""
+    with running_agent() as started:
+        yield started
+
+
+def write_targets(folder: Path, url: str, **more: Any) -> Path:
+    """A targets file with the target `chat`, which tries again soon and seldom."""
+    quick = {kind: {"times": 2, "wait_seconds": 0.01} for kind in ("server", "rate_limit")}
+    chat = {"kind": "openai", "base_url": url, "model": "m", "retries": quick, **more}
+    path = folder / "targets.yaml"
+    path.write_text(json.dumps({"targets": {"chat": chat}}))
+    return path
+
+
+def sweep(folder: Path, *args: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A sweep of golden.json in ``folder`` by its own targets file, unless told otherwise."""
+    targets = () if environment else ("--targets", "targets.yaml")
+    command = ("vs", "golden.json", "--target", "chat", "--format", "none", *targets, *args)
+    return evalq(*command, cwd=folder, **environment)  # type: ignore[arg-type]
+
+
+def outputs(run: Path) -> list[dict[str, Any]]:
+    """Lines of outputs.jsonl."""
+    return [json.loads(line) for line in (run / "outputs.jsonl").read_text().splitlines()]
+
+
+def replays(folder: Path, run: Path) -> None:
+    """The evaluation of what was recorded gives the sweep's own report."""
+    again = run.with_name(f"{run.name}-replay")
+    args = ("--outputs", run / "outputs.jsonl", "--inline", "--out", again, "--format", "none")
+    done = evalq("vs", "golden.json", *args, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    for name in ("report.json", "records.jsonl", "report.md"):
+        assert (again / name).read_bytes() == (run / name).read_bytes()
+
+
+def test_every_call_is_made_once_recorded_and_replayed(tmp_path: Path, service: tuple[Agent, str]) -> None:
+    """With no server of one's own: one call a (case, repeat), in order, and the same report from its outputs."""
+    agent, url = service
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    done = sweep(tmp_path, "--repeat", "15", "--out", "run")
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "run"
+    assert [(line["case"], line["repeat"]) for line in outputs(run)] == [(c, r) for c in CASES for r in range(15)]
+    assert len(agent.log) == 90
+    assert set(agent.calls.values()) == {15}
+    assert {path.name for path in run.iterdir()} == {
+        "manifest.json", "outputs.jsonl", "records.jsonl", "report.json", "report.md", "results.yaml", "run.json"
+    }  # fmt: skip
+    assert info(run)["calls"] | {"cost": 0} == {
+        "target": "chat", "planned": 90, "recorded": 90, "errors": 0, "attempts": 90, "repaid": 0, "cost": 0,
+        "ended": "done",
+    }  # fmt: skip
+    replays(tmp_path, run)
+
+
+FAULTS: list[tuple[dict[str, Any], str, int, str]] = [
+    ({"do": "raw", "status": 429, "body": "{}"}, "rate_limit", 3, "never answered (2 rate_limit)"),
+    ({"do": "raw", "status": 402, "body": "{}"}, "quota", 3, "the calls stopped at chat: quota: "),
+    ({"do": "hang"}, "timeout", 3, "never answered (2 timeout)"),
+    ({"do": "raw", "status": 500, "body": "{}"}, "server", 3, "never answered (2 server)"),
+    ({"do": "cut"}, "server", 3, "never answered (2 server)"),
+    ({"do": "half"}, "server", 3, "never answered (2 server)"),
+    ({"do": "raw", "status": 401, "body": "{}"}, "auth", 3, "the calls stopped at chat: auth: "),
+    ({"do": "raw", "status": 404, "body": "{}"}, "refused", 0, "no output: refused: "),
+    ({"do": "said", "content": "no", "refusal": "I must not"}, "refused", 0, "the model refuses: I must not"),
+    ({"do": "said", "content": "It is {broken"}, "bad_output", 0, "no output: bad_output: not JSON"),
+]
+
+
+@pytest.mark.parametrize(("order", "kind", "code", "said"), FAULTS, ids=[f"{n}-{f[1]}" for n, f in enumerate(FAULTS)])
+def test_each_kind_of_failure_is_told(
+    tmp_path: Path, service: tuple[Agent, str], order: dict[str, Any], kind: str, code: int, said: str
+) -> None:
+    """What the user sees, what is recorded, and that an error is neither a mode nor a score."""
+    _, url = service
+    write_golden(tmp_path / "golden.json", {"good": {"share": 1.0}, "bad": order})
+    write_targets(tmp_path, url, timeout_seconds=0.5, retries={})
+    retries = {name: {"times": 1, "wait_seconds": 0.01} for name in ("server", "rate_limit", "timeout")}
+    write_targets(tmp_path, url, timeout_seconds=0.5, retries=retries)
+    done = sweep(tmp_path, "--repeat", "2", "--out", "run")
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    run = tmp_path / "run"
+    recorded = outputs(run)
+    if kind in ("quota", "auth"):
+        assert all(line["case"] == "good" for line in recorded)
+        assert "evalq resume" in done.stderr
+        assert info(run)["state"] == "stopped"
+        assert not (run / "report.json").exists()
+        return
+    bad = [line for line in recorded if line["case"] == "bad"]
+    assert [line["error"].partition(":")[0] for line in bad] == [kind] * 2
+    assert all("output" not in line for line in bad)
+    if kind == "bad_output":
+        assert bad[0]["text"] == "It is {broken"
+    report = json.loads((run / "report.json").read_text())
+    assert report["records"] == {"total": 4, "scored": 2, "unscored": 0, "errors": 2, "dead": 0}
+    replays(tmp_path, run)
+    if code == 3:
+        assert sweep(tmp_path, "--repeat", "2", "--out", "run2", "--allow-dead", "2").returncode == 0
+
+
+def test_a_spent_quota_stops_all_and_what_was_paid_is_kept(tmp_path: Path, service: tuple[Agent, str]) -> None:
+    """No further call once the account is spent; when it is filled, the sweep goes on and pays for nothing twice."""
+    agent, url = service
+    agent.latency = 0.02
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url, max_concurrency=4)
+    agent.quota = 40
+    done = sweep(tmp_path, "--repeat", "20", "--out", "run")
+    assert done.returncode == 3
+    assert "quota" in done.stderr
+    kept = len(outputs(tmp_path / "run"))
+    assert kept == 40
+    assert len(agent.log) <= 40 + 2 * 4, "those in flight when the first refusal was written, and when it was read"
+    agent.quota = 0
+    done = evalq("resume", "run", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(outputs(tmp_path / "run")) == 120
+    assert sum(status == 200 for _, status in agent.log) == 120
+    replays(tmp_path, tmp_path / "run")
+
+
+@pytest.fixture
+def callers(server: Server, tmp_path: Path) -> Iterator[Fleet]:
+    """Processes that call, and one that evaluates."""
+    with running_fleet(server.url, tmp_path) as fleet:
+        yield fleet
+
+
+def served(agent: Agent) -> int:
+    """Calls that were answered."""
+    return sum(status == 200 for _, status in agent.log)
+
+
+def test_killed_callers_and_producers_pay_again_for_no_more_than_was_in_flight(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
+    """SIGKILL of both processes that call, then of the producer: after resume, one output each, and a bounded bill."""
+    agent, url = service
+    agent.latency = 0.2
+    agent.keep_requests = False
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    options = ("--calls", "20", "--targets", "targets.yaml")
+    first, second = callers.add(0, *options), callers.add(0, *options)
+    callers.add(1)
+    command = [*EVALQ, "vs", "golden.json", "--target", "chat", "--repeat", "100", "--out", "run", "--format", "none"]
+    producer = subprocess.Popen(
+        command, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url), start_new_session=True
+    )
+    in_flight = 0
+    for victim in (first, second):
+        wait_until(lambda: agent.at_once >= 15, "calls are in flight")
+        in_flight += agent.at_once
+        callers.kill(victim)
+        wait_until(lambda: agent.at_once <= 20, "its calls have ended")
+        callers.add(0, *options)
+    wait_until(lambda: served(agent) > 250, "half is done", seconds=60)
+    os.killpg(producer.pid, signal.SIGKILL)
+    producer.wait()
+    done = evalq("resume", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    lines = outputs(tmp_path / "run")
+    assert Counter((line["case"], line["repeat"]) for line in lines) == Counter(
+        (c, r) for c in CASES for r in range(100)
+    )
+    paid_again = sum(agent.calls.values()) - 600
+    assert paid_again <= 40, "two kills of processes with at most 20 calls in flight each"
+    replays(tmp_path, tmp_path / "run")
+
+
+def test_a_server_that_loses_everything_costs_no_more_than_what_was_under_way(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
+    """The ledger's server is killed and comes back empty: recorded outputs stay, the rest is called."""
+    agent, url = service
+    agent.latency = 0.1
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    callers.add(1, "--calls", "10", "--targets", "targets.yaml")
+    command = [*EVALQ, "vs", "golden.json", "--target", "chat", "--repeat", "60", "--out", "run", "--format", "none"]
+    producer = subprocess.Popen(command, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
+    calls = tmp_path / "run" / "calls.jsonl"
+    wait_until(lambda: calls.exists() and calls.read_bytes().count(b"\n") > 100, "some are safe in the folder")
+    server.kill()
+    calls.read_bytes().count(b"\n")
+    server.start()
+    assert producer.wait(timeout=120) == 0
+    lines = outputs(tmp_path / "run")
+    assert len({(line["case"], line["repeat"]) for line in lines}) == len(lines) == 360
+    # In flight, and recorded on the server but not collected yet: a tenth of a second of calls, and what waited.
+    assert sum(agent.calls.values()) <= 360 + 10 + 60
+    replays(tmp_path, tmp_path / "run")
+
+
+def test_a_cache_pays_for_new_repeats_only(tmp_path: Path, service: tuple[Agent, str]) -> None:
+    """Raising N calls the rest; another model is another agent, whose answers are not in it."""
+    agent, url = service
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    assert sweep(tmp_path, "--repeat", "5", "--cache", "c/calls.sqlite", "--out", "five").returncode == 0
+    assert sum(agent.calls.values()) == 30
+    dry = sweep(tmp_path, "--repeat", "8", "--cache", "c/calls.sqlite", "--dry-run")
+    assert "6 case(s) x 8 = 48 calls, 30 of them cached" in dry.stdout
+    assert sweep(tmp_path, "--repeat", "8", "--cache", "c/calls.sqlite", "--out", "eight").returncode == 0
+    assert sum(agent.calls.values()) == 48
+    five = {(line["case"], line["repeat"]): line for line in outputs(tmp_path / "five")}
+    eight = {(line["case"], line["repeat"]): line for line in outputs(tmp_path / "eight")}
+    assert five.items() <= eight.items()
+    replays(tmp_path, tmp_path / "eight")
+    write_targets(tmp_path, url, model="another")
+    assert sweep(tmp_path, "--repeat", "5", "--cache", "c/calls.sqlite", "--out", "other").returncode == 0
+    assert sum(agent.calls.values()) == 78
+
+
+def test_budgets_stop_the_calls_clean_and_balanced(tmp_path: Path, service: tuple[Agent, str]) -> None:
+    """So many calls, or so much money; every case has its share, and the report is of what there is."""
+    agent, url = service
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url, price={"prompt_per_million": 1000, "completion_per_million": 3000})
+    done = sweep(tmp_path, "--repeat", "50", "--max-calls", "40", "--out", "calls")
+    assert done.returncode == 0, done.stderr
+    assert "the budget is spent: 40 of 300 calls are recorded" in done.stderr
+    assert sum(agent.calls.values()) == 40
+    counts = Counter(line["case"] for line in outputs(tmp_path / "calls"))
+    assert set(counts.values()) == {6, 7}
+    replays(tmp_path, tmp_path / "calls")
+    agent.calls.clear()
+    done = sweep(tmp_path, "--repeat", "50", "--max-cost", "2", "--out", "cost")  # a call costs .04
+    assert done.returncode == 0, done.stderr
+    assert sum(agent.calls.values()) == 50
+    assert info(tmp_path / "cost")["calls"]["cost"] == pytest.approx(2.0)
+
+
+def test_decided_cases_are_called_no_more(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
+    """Clear cases stop early, one at the threshold is called to the end; a kill in between changes no verdict."""
+    agent, url = service
+    agent.latency = 0.05
+    cases = {"clear": {"share": 1.0}, "varied": {"share": 0.1}, "doubtful": {"share": 0.7}}
+    write_golden(tmp_path / "golden.json", cases)
+    write_targets(tmp_path, url)
+    callers.add(1, "--calls", "4", "--targets", "targets.yaml")
+    args = ("vs", "golden.json", "--target", "chat", "--repeat", "300", "--stop", "when-decided", "--out", "run")
+    producer = subprocess.Popen([*EVALQ, *args], cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
+    wait_until(lambda: sum(agent.calls.values()) > 20, "calls are made")
+    producer.kill()
+    producer.wait()
+    done = evalq("resume", "run", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    counts = Counter(line["case"] for line in outputs(tmp_path / "run"))
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    stopping = report["results"]["stopping"]
+    assert stopping["calls_planned"] == 900
+    assert stopping["calls_made"] == counts.total() < 800, "for five seconds without a producer calls go on"
+    verdicts = {entry["case"]: entry["verdict"] for entry in report["results"]["mode_collapse"]}
+    assert (verdicts["clear"], verdicts["varied"]) == ("collapsed", "diverse")
+    assert counts["clear"] >= 13, "nothing is decided before 13 of 13"
+    replays(tmp_path, tmp_path / "run")
+    for wrong in ("--detach", "--inline"):
+        assert sweep(tmp_path, "--stop", "when-decided", "--out", "x", wrong, EVALQ_BROKER=server.url).returncode == 2
+
+
+def test_retried_errors_keep_every_attempt(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
+    """What failed is called again, what succeeded is not, and all attempts stay in outputs.jsonl."""
+    agent, url = service
+    write_golden(
+        tmp_path / "golden.json",
+        {"good": {"share": 1.0}, "bad": {"do": "raw", "status": 500, "body": "{}", "times": 9}},
+    )
+    write_targets(tmp_path, url)
+    callers.add(1, "--calls", "10", "--targets", "targets.yaml")
+    done = sweep(tmp_path, "--repeat", "3", "--out", "run", EVALQ_BROKER=server.url)
+    assert done.returncode == 3
+    assert "evalq retry run --errors" in done.stderr
+    assert sum(agent.calls.values()) == 3 + 9
+    done = evalq("retry", "run", "--errors", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert sum(agent.calls.values()) == 3 + 9 + 3, done.stderr
+    assert done.returncode == 0, done.stderr
+    bad = [line for line in outputs(tmp_path / "run") if line["case"] == "bad"]
+    assert [[attempt.get("kind", "") for attempt in line["attempts"]] for line in bad] == [["server"] * 3 + [""]] * 3
+    replays(tmp_path, tmp_path / "run")
+    done = evalq("retry", "run", "--errors", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert "nothing to retry" in done.stderr
+
+
+def test_a_detached_sweep_is_seen_to_its_end_later(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
+    """The fleet calls on alone; `status` shows it, `watch` collects and reports."""
+    agent, url = service
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    callers.add(1, "--calls", "10", "--targets", "targets.yaml")
+    done = sweep(tmp_path, "--repeat", "10", "--out", "run", "--detach", EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: sum(agent.calls.values()) == 60, "all is called")
+    status = evalq("status", "run", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert "calls recorded  60" in wait_until(
+        lambda: evalq("status", "run", cwd=tmp_path, EVALQ_BROKER=server.url).stdout, status.stderr
+    )
+    done = evalq("watch", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    assert sum(agent.calls.values()) == 60
+    replays(tmp_path, tmp_path / "run")
+
+
+def test_the_exporter_counts_what_was_called(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
+    """Answers, failures by kind, tokens, cost and latencies of a target; quality by target."""
+    _, url = service
+    cases: dict[str, dict[str, Any]] = {"good": {"share": 1.0}, "bad": {"do": "said", "content": "none"}}
+    write_golden(tmp_path / "golden.json", cases)
+    write_targets(tmp_path, url, price={"prompt_per_million": 1000, "completion_per_million": 3000})
+    callers.add(1, "--calls", "10", "--targets", "targets.yaml")
+    done = sweep(tmp_path, "--repeat", "10", "--out", "run", "--suite", "live", EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    with running_exporter(server.url, tmp_path) as exporter:
+        assert exporter.value("evalq_calls_total", target="chat", outcome="answered") == 10
+        assert exporter.value("evalq_calls_total", target="chat", outcome="failed") == 10
+        assert exporter.value("evalq_call_failures_total", target="chat", kind="bad_output") == 10
+        assert exporter.value("evalq_call_tokens_total", target="chat", kind="prompt") == 200
+        assert exporter.value("evalq_call_cost_total", target="chat") == pytest.approx(20 * 0.04)
+        assert exporter.value("evalq_call_seconds_count", target="chat") == 20
+        of_run = {"evaluator": "vs", "suite": "live", "target": "chat", "outcome": "errors"}
+        assert exporter.value("evalq_last_run_records", **of_run) == 10
+
+
+def test_pausing_stops_the_calls(tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]) -> None:
+    """`evalq pause` from elsewhere: nothing new is called, and resuming calls the rest once."""
+    agent, url = service
+    agent.latency = 0.1
+    run = tmp_path / "evalq-runs" / "run"
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    callers.add(1, "--calls", "5", "--targets", "targets.yaml")
+    command = [
+        *EVALQ,
+        "vs",
+        "golden.json",
+        "--target",
+        "chat",
+        "--repeat",
+        "40",
+        "--out",
+        "evalq-runs/run",
+        "--format",
+        "none",
+    ]
+    producer = subprocess.Popen(command, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
+    wait_until(lambda: served(agent) > 20, "calls are made")
+    assert evalq("pause", "evalq-runs/run", cwd=tmp_path, EVALQ_BROKER=server.url).returncode == 0
+    assert producer.wait(timeout=60) == 130
+    wait_until(lambda: agent.at_once == 0, "calls in flight end")
+    before = sum(agent.calls.values())
+    assert before < 240
+    done = evalq("resume", "evalq-runs/run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    assert sum(agent.calls.values()) == 240
+    replays(tmp_path, run)
+    assert list(server.client.scan_iter("evalq:sweep:*"))
+    done = evalq("prune", "--older-than", "0", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    assert not list(server.client.scan_iter("evalq:sweep:*"))
+    assert not run.exists()
+
+
+def test_a_suite_sweeps_live_agents(tmp_path: Path, service: tuple[Agent, str]) -> None:
+    """`target` and `repeat` in a suite file; what does not belong there is told by its key."""
+    agent, url = service
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    live = {"evaluator": "vs", "golden": ["golden.json"], "target": "chat", "repeat": 4}
+    recorded = {"evaluator": "vs", "golden": ["golden.json"], "outputs": ["out/vs/outputs.jsonl"]}
+    (tmp_path / "suite.yaml").write_text(json.dumps({"suite": "s", "runs": [live]}))
+    done = evalq("run", "suite.yaml", "--targets", "targets.yaml", "--out", "out", "--format", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sum(agent.calls.values()) == 24
+    replays(tmp_path, tmp_path / "out" / "vs")
+    for wrong, said in (
+        (live | {"repeat": 0}, "runs.0.repeat: a number above 0 is needed, got 0"),
+        (live | {"stop": "soon"}, "runs.0.stop: when-decided is needed"),
+        (recorded | {"repeat": 3}, "runs.0.repeat: goes with target only"),
+        ({"evaluator": "selfcheck", "target": "chat"}, "runs.0.target: unknown key"),
+    ):
+        (tmp_path / "suite.yaml").write_text(json.dumps({"runs": [wrong]}))
+        done = evalq("run", "suite.yaml", "--targets", "targets.yaml", cwd=tmp_path)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_wrong_requests_are_told_before_anything_is_called(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
+    """A target nobody knows, outputs beside a target, a case without input, --inline, no targets file."""
+    _, url = service
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    (tmp_path / "mute.json").write_text(
+        json.dumps({"test_cases": {"full_vs_tests": [{"id": "M", "agent": "02-theoretical-framework-architect"}]}})
+    )
+    callers.add(0, "--calls", "5", "--targets", "targets.yaml")
+    told = {
+        (
+            "golden.json",
+            "--target",
+            "dog",
+            "--broker",
+            server.url,
+        ): "no process that calls knows a target 'dog' (known: chat)",
+        ("golden.json", "--target", "chat", "--outputs", "golden.json"): "give one of them",
+        ("mute.json", "--target", "chat", "--targets", "targets.yaml"): "test_cases.full_vs_tests[0].input: missing",
+        ("golden.json", "--target", "chat", "--inline"): "--inline calls nobody",
+        ("golden.json", "--target", "chat"): "calling from here needs a targets file",
+    }
+    for args, said in told.items():
+        done = evalq("vs", *args, "--out", "run", cwd=tmp_path)
+        assert done.returncode == 2, (args, done.stderr)
+        assert said in done.stderr

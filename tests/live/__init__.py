@@ -1,0 +1,1 @@
+"""A real Prometheus that scrapes a real exporter while real runs go and workers are killed."""

@@ -1,0 +1,109 @@
+"""Runs of all five evaluators, round after round, by workers that are killed; and what their reports say of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalcore import registry
+from evalcore.canonical import canonical_json
+from evalcore.evaluator import Evaluator
+from tests.integration.harness import HAZARDS, Fleet, Server, committed, info, start_evalq, wait_until
+
+__all__ = ["EVALUATORS", "Stage", "Truth"]
+
+EVALUATORS = ("cooperation", "planagent", "selfcheck", "verification", "vs")
+_RECORDS = {"planagent": 6_000, "cooperation": 6_000}
+_FEWER = 400
+_LIMITS = {"EVALQ_CHUNK_SECONDS": "2", "EVALQ_LEASE_SECONDS": "4"}
+
+
+class Truth(msgspec.Struct):
+    """What run folders say, by (evaluator, suite)."""
+
+    records: Counter[tuple[str, str]]
+    chunks: Counter[tuple[str, str]]
+    dead: Counter[tuple[str, str]]
+    runs: Counter[tuple[str, str]]
+
+
+class Stage:
+    """A fleet on ``server`` and the folder that its runs are in."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self._server = server
+        self._folder = folder
+        self.fleet = Fleet(server.url, folder, {"PYTHONPATH": HAZARDS, **_LIMITS})
+        self._rounds = 0
+        self._folders: list[tuple[str, str, Path]] = []
+
+    def round(self, suite: str, *, kill: bool = True) -> None:
+        """A run of each evaluator at once; in the middle a worker is killed, and another comes."""
+        self._rounds += 1
+        started = [self._start(name, suite) for name in EVALUATORS]
+        if kill:
+            self._kill_in_the_middle([folder for _, folder in started])
+        for process, folder in started:
+            _, errors = process.communicate(timeout=180)
+            assert process.returncode == 0, f"{folder}: {errors}"
+
+    def deadly(self, suite: str) -> None:
+        """A run in which one record kills its process, for dead letters."""
+        self._rounds += 1
+        path = self._folder / "deadly.jsonl"
+        lines = ({"id": f"r{n}", "value": n} | ({"do": "kill"} if n == 77 else {}) for n in range(200))
+        path.write_bytes(b"".join(canonical_json(line) + b"\n" for line in lines))
+        process, _ = self._begin("hazards", suite, [str(path)], 20)
+        _, errors = process.communicate(timeout=180)
+        assert process.returncode == 3, errors
+
+    def truth(self) -> Truth:
+        """From manifests, run.json and report.json alone."""
+        found = Truth(Counter(), Counter(), Counter(), Counter())
+        for evaluator, suite, folder in self._folders:
+            of = evaluator, suite
+            report = json.loads((folder / "report.json").read_text())
+            manifest = json.loads((folder / "manifest.json").read_text())
+            found.records[of] += sum(chunk["records"] for chunk in manifest["chunks"])
+            found.chunks[of] += info(folder)["progress"]["committed"]
+            found.dead[of] += report["records"]["dead"]
+            found.runs[of] += 1
+        return found
+
+    def reports(self, suite: str, evaluators: Container[str]) -> dict[str, dict[str, Any]]:
+        """The newest report in a suite of each of the evaluators."""
+        folders = {name: folder for name, of, folder in self._folders if of == suite and name in evaluators}
+        return {name: json.loads((folder / "report.json").read_text()) for name, folder in folders.items()}
+
+    def _start(self, name: str, suite: str) -> tuple[subprocess.Popen[str], Path]:
+        evaluator: Evaluator[Any, Any] = registry.get(name)
+        data = self._folder / "data" / f"{name}-{self._rounds}"
+        data.mkdir(parents=True)
+        asked = evaluator.sample(data, _RECORDS.get(name, _FEWER), self._rounds)
+        assert asked is not None
+        outputs = [word for path in asked.options.get("outputs", []) for word in ("--outputs", str(path))]
+        return self._begin(name, suite, [*map(str, asked.inputs), *outputs], 100)
+
+    def _begin(self, name: str, suite: str, words: list[str], chunk: int) -> tuple[subprocess.Popen[str], Path]:
+        folder = self._folder / f"{self._rounds}-{name}"
+        self._folders.append((name, suite, folder))
+        place = ("--broker", self._server.url, "--suite", suite, "--chunk-size", str(chunk), "--format", "none")
+        process = start_evalq(
+            name, *words, *place, "--run-dir", folder, "--no-progress", cwd=self._folder, PYTHONPATH=HAZARDS
+        )
+        return process, folder
+
+    def _kill_in_the_middle(self, folders: list[Path]) -> None:
+        wait_until(lambda: any(committed(self._server, folder) >= 3 for folder in folders), "some chunks are done", 60)
+        wait_until(lambda: self._leases() > 0, "a worker computes", 60)
+        self.fleet.kill(self.fleet.processes[-1])
+        self.fleet.add(1)
+
+    def _leases(self) -> int:
+        return sum(self._server.client.hlen(key) for key in self._server.client.scan_iter("evalq:run:*:leases"))

@@ -1,0 +1,129 @@
+"""A log that is written, rotated and followed in one process, and the report that it must have."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from evalcore.canonical import canonical_json
+from evalcore.errors import NothingEvaluated
+from evalcore.evaluator import Request
+from evalcore.evaluators.cooperation import evaluator
+from evalcore.inline import Evaluation, evaluate_files
+from evalcore.report.markdown import visible
+from producer.folder import RunFolder
+from producer.follow.checkpoint import Checkpoint
+from producer.follow.run import FollowRun, Pass, begin
+from producer.outputs import render
+
+LOG = "events.jsonl"
+
+
+class Stage:
+    """Work in ``folder`` (the current one while this is entered): a writer of the log, and its follower."""
+
+    def __init__(self, folder: Path, params: dict[str, Any] | None = None) -> None:
+        self.log = folder / LOG
+        self.whole = bytearray()
+        self._params = params or {}
+        self._folder = folder
+        self._run: FollowRun | None = None
+        self._dates = itertools.count(20260101)
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[Stage]:
+        """The log has a relative name, which the report of the whole must repeat."""
+        with contextlib.chdir(self._folder):
+            yield self
+
+    @property
+    def out(self) -> Path:
+        """The run folder."""
+        return self._folder / "run"
+
+    @property
+    def known(self) -> bool:
+        """Whether a follower has seen something of the log, and so can know its file again."""
+        return bool((kept := Checkpoint.load(self.out)) and kept.segments[-1].length)
+
+    def append(self, data: bytes) -> None:
+        """What the log's only writer does."""
+        with self.log.open("ab") as out:
+            out.write(data)
+        self.whole += data
+
+    def rotate(self) -> None:
+        """Rename to .1, .1 to .2, and so on; begin an empty one."""
+        self._shift()
+        if self.log.exists():
+            self.log.rename(self.rotated(1))
+        self.log.touch()
+
+    def rotate_by_date(self) -> None:
+        """Rename to a name with a date; the next log is only there when something is written to it."""
+        if self.log.exists():
+            self.log.rename(self.log.with_name(f"{LOG}-{next(self._dates)}"))
+
+    def copy_and_truncate(self) -> None:
+        """Copy to .1, then empty the log in place."""
+        self._shift()
+        if self.log.exists():
+            shutil.copyfile(self.log, self.rotated(1))
+            os.truncate(self.log, 0)
+
+    def replace(self) -> None:
+        """The same bytes under the same name in another file, as rsync leaves them."""
+        if self.log.exists():
+            shutil.copyfile(self.log, self.log.with_name("incoming"))
+            self.log.with_name("incoming").replace(self.log)
+
+    def rotated(self, number: int) -> Path:
+        """The name of a rotated log."""
+        return self.log.with_name(f"{LOG}.{number}")
+
+    def run(self) -> FollowRun:
+        """The follower, made anew after `forget`."""
+        if self._run is None:
+            folder, params, request = begin(evaluator, Request([LOG], dict(self._params), {}), self.out, {"suite": "s"})
+            self._run = FollowRun(folder, evaluator, params, request, lambda: False)
+        return self._run
+
+    def look(self) -> Pass:
+        """One pass."""
+        return self.run().run_pass()
+
+    def forget(self) -> None:
+        """End the follower as a kill between two passes does."""
+        self._run = None
+
+    def expected(self) -> Evaluation | None:
+        """What a run over a copy of the whole gives, as far as its lines are whole; None for nothing."""
+        copies = self._folder / "copies"
+        copies.mkdir(exist_ok=True)
+        (copies / LOG).write_bytes(self.whole[: self.whole.rfind(b"\n") + 1])
+        with contextlib.chdir(copies), contextlib.suppress(NothingEvaluated):
+            return evaluate_files(evaluator, [LOG], self._params)
+        return None
+
+    def agrees(self) -> None:
+        """Assert that every file of the run folder has the bytes that the whole log's run would write."""
+        expected = self.expected()
+        if expected is None:
+            assert not (self.out / "report.json").exists()
+            return
+        report = expected.report
+        assert (self.out / "report.json").read_bytes() == canonical_json(report) + b"\n"
+        assert (self.out / "records.jsonl").read_bytes() == b"".join(line + b"\n" for line in expected.lines)
+        assert (self.out / "results.yaml").read_text() == render("yaml", evaluator, evaluator.document(report, ""), {})
+        assert (self.out / "report.md").read_text() == visible(evaluator.markdown(report, {}))
+        assert RunFolder(self.out).info()["progress"]["bytes"] == self.whole.rfind(b"\n") + 1
+
+    def _shift(self) -> None:
+        for number in range(9, 0, -1):
+            if self.rotated(number).exists():
+                self.rotated(number).rename(self.rotated(number + 1))

@@ -1,0 +1,203 @@
+"""The ledger of calls over a real server: whatever order things happen in, each call ends up recorded exactly once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalcore.calls import Attempt, Output, Prompt
+from evalcore.version import code_version
+from tests.integration.harness import Server, running_server
+from workers.calls import Calls, Result, SweepHeader
+from workers.settings import Settings
+
+CASES, REPEATS = 3, 5
+TOTAL = CASES * REPEATS
+LEASE = 600.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all of it."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+def _sweep(calls: Calls, run: str, **budget: float) -> SweepHeader:
+    header = SweepHeader(run, "t", code_version(), CASES, REPEATS)
+    calls.erase(run)
+    calls.open(header, int(budget.get("max_calls", 0)), budget.get("max_cost", 0.0), budget.get("alone", 0.0))
+    calls.offer(run, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
+    return header
+
+
+def _result(call: int, kind: str = "", fatal: str = "", cost: float = 0.0, text: str = "") -> Result:
+    attempt = Attempt(kind=kind, cost=cost or None, latency_seconds=0.2, prompt_tokens=3)
+    output = Output(call=call, case=f"c{call % CASES}", agent="a", repeat=call // CASES, prompt="p", target="t",
+                    config="c", text=text or None, error=kind, attempts=(attempt,))  # fmt: skip
+    return Result(output, kind, fatal)
+
+
+STEPS = st.lists(
+    st.sampled_from(["claim", "record", "die", "back", "halt", "go", "lose", "collect", "double"]), max_size=60
+)
+
+
+@given(STEPS, st.randoms(use_true_random=False))
+@settings(max_examples=120, deadline=None)
+def test_every_call_is_recorded_once_in_any_order_of_things(
+    server: Server, steps: list[str], rng: random.Random
+) -> None:
+    """Claims, deaths, late and doubled records, halts, and a server that forgets what it had recorded."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    _sweep(calls, "r")
+    held: dict[str, list[int]] = {"p0": [], "p1": [], "p2": []}
+    zombies: list[tuple[str, int]] = []
+    folder: list[Output] = []
+
+    def collect() -> None:
+        found = calls.collect("r", 1000)
+        folder.extend(output for output in found if output.call not in {known.call for known in folder})
+        calls.trim("r", len(found))
+
+    for step in steps:
+        holder = rng.choice(list(held))
+        mine = held[holder]
+        if step == "claim":
+            _, got = calls.claim("r", holder, rng.randint(0, 4), LEASE)
+            assert not set(got) & {call for others in held.values() for call in others}, "a call is held once"
+            mine += got
+        elif step == "record" and mine:
+            calls.record("r", holder, "t", [_result(mine.pop(rng.randrange(len(mine))), rng.choice(["", "server"]))])
+        elif step == "double" and zombies:
+            dead, call = zombies.pop()
+            calls.record("r", dead, "t", [_result(call, text="late")])
+        elif step == "die":
+            server.client.zadd("evalq:sweep:{r}:holders", {holder: 1})
+            zombies += [(holder, call) for call in mine]
+            mine.clear()
+        elif step == "back" and mine:
+            calls.give_back("r", holder, {mine.pop(): True})
+        elif step in ("halt", "go"):
+            calls.halt("r", [rng.randrange(CASES)], go=step == "go")
+        elif step == "lose":
+            collect()
+            server.client.delete("evalq:sweep:{r}:recorded")
+            calls.restore("r", [output.call for output in folder])
+        elif step == "collect":
+            collect()
+    calls.halt("r", range(CASES), go=True)
+    for holder, mine in held.items():
+        calls.record("r", holder, "t", [_result(call) for call in mine])
+    while (got := calls.claim("r", "last", 4, LEASE)[1]) or calls.look("r").busy:  # type: ignore[union-attr]  # it is known
+        calls.record("r", "last", "t", [_result(call) for call in got])
+        for holder in held:
+            calls.give_back("r", holder, {}, leave=True)
+    collect()
+    assert sorted(output.call for output in folder) == list(range(TOTAL))
+    look = calls.look("r")
+    assert look is not None
+    assert (look.left, look.busy, look.waiting, look.known) == (False, 0, 0, TOTAL)
+
+
+def test_calls_come_case_by_case_in_turns(server: Server) -> None:
+    """Whenever a sweep ends, no case has had more than one call more than another."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    header = _sweep(calls, "turns")
+    seen: list[int] = []
+    while got := calls.claim("turns", "p", 2, LEASE)[1]:
+        seen += [call % header.cases for call in got]
+        counts = [seen.count(case) for case in range(CASES)]
+        assert max(counts) - min(counts) <= 1
+    assert len(seen) == TOTAL
+
+
+@pytest.mark.parametrize("most", [1, 7, TOTAL, TOTAL + 5])
+def test_no_more_attempts_than_the_budget(server: Server, most: int) -> None:
+    """Retries count; the sweep is spent when nothing is in flight any more, and goes on under a larger budget."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    header = _sweep(calls, "budget", max_calls=most)
+    made = 0
+    while got := calls.claim("budget", "p", 3, LEASE)[1]:
+        made += len(got)
+        if calls.again("budget") == 1:
+            made += 1
+        calls.record("budget", "p", "t", [_result(call) for call in got])
+    look = calls.look("budget")
+    assert look is not None
+    assert made == look.started <= most
+    if look.recorded < TOTAL:
+        assert made == most
+        assert look.state == "spent"
+        calls.open(header, most + 3)
+        assert calls.claim("budget", "p", 9, LEASE)[1]
+
+
+def test_cost_is_kept_to_the_mean_of_what_was_paid(server: Server) -> None:
+    """Ten calls before anything is known of the price; then only as many as the rest of the budget bears."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    _sweep(calls, "cost", max_cost=1.2)
+    _, first = calls.claim("cost", "p", 100, LEASE)
+    assert len(first) == 10
+    calls.record("cost", "p", "t", [_result(call, cost=0.1) for call in first])
+    _, more = calls.claim("cost", "p", 100, LEASE)
+    assert len(more) == 2
+    calls.record("cost", "p", "t", [_result(call, cost=0.1) for call in more])
+    assert calls.claim("cost", "p", 100, LEASE) == ("spent", [])
+
+
+def test_without_its_producer_a_sweep_that_stops_early_stands_still(server: Server) -> None:
+    """Nothing is handed out once the producer was silent too long, and again when it looks."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    _sweep(calls, "alone", alone=60)
+    assert calls.claim("alone", "p", 1, LEASE)[1]
+    server.client.hset("evalq:sweep:{alone}:meta", "attended", 1)
+    assert calls.claim("alone", "p", 1, LEASE) == ("open", [])
+    calls.look("alone")
+    assert calls.claim("alone", "p", 1, LEASE) == ("open", [])
+    calls.look("alone", attending=True)
+    assert calls.claim("alone", "p", 1, LEASE)[1]
+
+
+def test_a_fatal_failure_stops_a_sweep_and_is_no_output(server: Server) -> None:
+    """Its call is made when the sweep is opened again."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    header = _sweep(calls, "fatal")
+    _, (call, *others) = calls.claim("fatal", "p", 3, LEASE)
+    calls.record("fatal", "p", "t", [_result(call, "quota", "t: quota: spent")])
+    look = calls.look("fatal")
+    assert look is not None
+    assert (look.state, look.reason, look.known) == ("failed", "t: quota: spent", 0)
+    assert calls.claim("fatal", "p", 3, LEASE) == ("failed", [])
+    calls.record("fatal", "p", "t", [_result(other) for other in others])
+    calls.open(header)
+    assert call in calls.claim("fatal", "p", 3, LEASE)[1]
+
+
+def test_a_server_that_was_away_takes_nobody_for_dead(server: Server) -> None:
+    """All leases have ended when it comes back; whoever asks first takes nothing from the others."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    _sweep(calls, "away")
+    _, mine = calls.claim("away", "p", 3, LEASE)
+    holders, meta = "evalq:sweep:{away}:holders", "evalq:sweep:{away}:meta"
+    server.client.zadd(holders, {"p": 1})
+    server.client.hset(meta, "touched", 1)
+    assert not set(calls.claim("away", "q", 3, LEASE)[1]) & set(mine)
+    server.client.zadd(holders, {"p": 1})
+    assert set(calls.claim("away", "q", 3, LEASE)[1]) == set(mine), "now others were heard of, and it was not"
+
+
+def test_all_keys_of_a_sweep_expire(server: Server, tmp_path: Path) -> None:
+    """Everything that holds a run's id goes, prolonged by every step; the totals stay."""
+    calls = Calls(server.client, Settings(broker=server.url, keep_days=1))
+    _sweep(calls, "old")
+    calls.record("old", "p", "t", [_result(call) for call in calls.claim("old", "p", 3, LEASE)[1]])
+    keys = list(server.client.scan_iter("evalq:sweep:{old}:*"))
+    assert len(keys) >= 4
+    assert all(0 < server.client.ttl(key) <= 86_400 for key in keys)
+    assert server.client.ttl("evalq:calls") == -1

@@ -1,0 +1,183 @@
+"""The process that calls: many calls in flight on one event loop, taken from the ledger and recorded there.
+
+A call that waits for its turn or for a retry costs nothing but memory. A killed process loses the calls that it has in
+flight; others make them again when its lease has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import redis
+
+from evalcore.errors import BrokerUnreachable, ConfigError, WireError
+from evalcore.version import code_version
+from workers.calls import CallerFacts, Calls, SweepHeader
+from workers.connect import connect
+from workers.settings import Settings
+from workers.stations import Station, Stations
+from workers.targets import load_targets
+from workers.units import Units
+
+__all__ = ["main", "run_calls"]
+
+log = logging.getLogger("evalq.calls")
+
+LEASE_SECONDS = 10.0
+LIFE_SECONDS = 10.0
+_POLL_SECONDS = 0.2
+_BEAT_SECONDS = 2.0
+_PAUSE_SECONDS = 0.01
+"""Between two claims of a busy process: what becomes free meanwhile is filled together."""
+
+T = TypeVar("T")
+
+
+def run_calls(settings: Settings, loglevel: str = "WARNING", *, parent: int | None = None) -> int:
+    """Make calls for every sweep of this code version until SIGTERM; returns an exit code.
+
+    ``parent``: end when this process is no longer the child of that one. Raises ConfigError for a missing targets file.
+    """
+    logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    if not settings.targets:
+        raise ConfigError("calling needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
+    asyncio.run(_Process(settings).serve(parent))
+    return 0
+
+
+class _Process:
+    """One process: its stations (a target each), its sweeps, and what it tells of itself."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._calls = Calls(connect(settings.ledger_url, settings), settings)
+        self._stations = Stations(load_targets(settings.targets), self._calls.client)
+        self._lanes = asyncio.Semaphore(settings.calls)
+        self._units: dict[str, Units] = {}
+        self._wake = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    async def serve(self, parent: int | None) -> None:
+        """Until told to stop; then the calls in flight may end within ``soft_shutdown_seconds``."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            loop.add_signal_handler(number, self._end)
+        async with self._stations:
+            beat = asyncio.create_task(self._beat(parent))
+            try:
+                while not self._stop.is_set():
+                    pause = await self._round()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(pause):
+                            await self._wake.wait()
+                    self._wake.clear()
+                    await asyncio.sleep(_PAUSE_SECONDS)
+            finally:
+                beat.cancel()
+                await self._leave()
+
+    def _end(self) -> None:
+        self._stop.set()
+        self._wake.set()
+
+    async def _round(self) -> float:
+        """Take calls of every sweep, as many as there is room for; returns seconds until there may be more."""
+        try:
+            headers = await asyncio.to_thread(self._calls.sweeps)
+            mine = [header for header in headers if header.target in self._stations]
+            for run in [run for run in self._units if run not in {header.run for header in mine}]:
+                self._units.pop(run).withdraw()
+            full = True
+            for header in mine:
+                full = await self._claim(header, max(1, self._settings.calls // len(mine))) and full
+        except (redis.RedisError, OSError) as error:
+            log.warning("the ledger is not reachable: %s", error)
+            return 1.0
+        # Where all that was asked for came, there is likely more: as soon as a call ends.
+        return _BEAT_SECONDS if full and mine else _POLL_SECONDS
+
+    async def _claim(self, header: SweepHeader, share: int) -> bool:
+        """Whether all of the share is in use."""
+        units = self._units.get(header.run)
+        most = share if units is None else max(0, share - units.active)
+        state, calls = await asyncio.to_thread(self._calls.claim, header.run, self._name, most, LEASE_SECONDS)
+        if units is None and not calls:
+            return False
+        if units is None:
+            station = await self._stations.open(header.target)
+            units = self._units[header.run] = self._made(header, station)
+        if state != "open":
+            units.withdraw()
+            if units.idle:
+                self._units.pop(header.run, None)
+        elif calls:
+            await self._start(units, header, calls)
+        return state == "open" and len(calls) == most
+
+    def _made(self, header: SweepHeader, station: Station) -> Units:
+        return Units(header, self._name, station, self._calls, self._lanes, self._wake)
+
+    async def _start(self, units: Units, header: SweepHeader, calls: list[int]) -> None:
+        missing = sorted({call % header.cases for call in calls} - units.prompts.keys())
+        try:
+            units.prompts.update(await asyncio.to_thread(self._calls.prompts, header.run, missing))
+        except WireError as error:
+            await asyncio.to_thread(self._calls.close, header.run, "failed", str(error)[:1000])
+        units.start(calls)
+
+    async def _beat(self, parent: int | None) -> None:
+        while True:
+            if parent is not None and os.getppid() != parent:
+                self._end()
+            facts = CallerFacts(
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                code=code_version(),
+                calls=self._settings.calls,
+                busy=sum(units.active for units in self._units.values()),
+                targets=self._stations.facts(),
+            )
+            with contextlib.suppress(redis.RedisError, OSError):
+                await asyncio.to_thread(self._calls.beat, self._name, facts, LIFE_SECONDS)
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    async def _leave(self) -> None:
+        """Withdraw what waits, let calls in flight end, keep their outputs, and give the rest back."""
+        for units in self._units.values():
+            units.withdraw()
+        await _within(self._settings.soft_shutdown_seconds, [units.ended for units in self._units.values()])
+        for run, units in self._units.items():
+            with contextlib.suppress(redis.RedisError, OSError, BrokerUnreachable):
+                await units.close()
+                await asyncio.to_thread(self._calls.give_back, run, self._name, {}, leave=True)
+        with contextlib.suppress(redis.RedisError, OSError):
+            await asyncio.to_thread(self._calls.leave, self._name)
+
+
+async def _within(seconds: float, steps: list[Callable[[], Any]]) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for step in steps:
+                await step()
+
+
+def main() -> int:
+    """Run as a child of a worker: settings from EVALQ_* variables."""
+    from workers.settings import load_settings
+
+    settings = load_settings()
+    return run_calls(settings, os.environ.get("EVALQ_LOGLEVEL", "WARNING"), parent=os.getppid())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,140 @@
+"""OpenTelemetry traces: off unless OTEL_EXPORTER_OTLP_ENDPOINT is set, and then with the extra `evalq[otel]`.
+
+A run is a trace. Its id is made of the run's, so producer and workers write to one trace and no message carries it.
+Spans name runs and chunks, never inputs, answers or the text of an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+
+from evalcore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+    from opentelemetry.sdk.trace.id_generator import IdGenerator
+    from opentelemetry.trace import SpanContext
+
+__all__ = ["VARIABLE", "Noted", "flush", "run_span", "span"]
+
+VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+class Noted(Protocol):
+    """What a span takes while it lasts."""
+
+    def set_attribute(self, key: str, value: str | int) -> None:
+        """Note a fact."""
+
+
+class _Off:
+    def set_attribute(self, key: str, value: str | int) -> None:
+        """Nothing is traced."""
+
+
+_GIVEN: ContextVar[SpanContext | None] = ContextVar("evalq_given_span", default=None)
+_NOTHING: AbstractContextManager[Noted] = contextlib.nullcontext(_Off())
+
+
+def span(name: str, run: str, **facts: str | int) -> AbstractContextManager[Noted]:
+    """A step of a run: a child of the step around it, else of the run itself. Raises ConfigError without the extra."""
+    return _spanned(name, run, facts, root=False) if _on() else _NOTHING
+
+
+def run_span(run: str, *, begun: bool) -> AbstractContextManager[Noted]:
+    """The run itself, for the producer that drives it; one that goes on with a run ``begun`` before is a step of it."""
+    return _spanned("resume" if begun else "run", run, {}, root=not begun) if _on() else _NOTHING
+
+
+def flush() -> None:
+    """Send what this process has not sent yet: for a process that ends without Python's own end."""
+    if _on() and _provider.cache_info().currsize:
+        _provider(os.getpid()).shutdown()
+
+
+@cache
+def _on() -> bool:
+    if not os.environ.get(VARIABLE):
+        return False
+    try:
+        import opentelemetry.sdk.trace  # noqa: F401 - the rest of this module imports from it when it is needed
+    except ImportError:
+        raise ConfigError(f"{VARIABLE} is set: install evalq[otel], or unset it") from None
+    return True
+
+
+def _processor() -> SpanProcessor:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    return BatchSpanProcessor(OTLPSpanExporter())
+
+
+@cache
+def _provider(pid: int) -> TracerProvider:
+    """This process's own: threads that send do not outlive a fork."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+
+    named = os.environ.get("OTEL_SERVICE_NAME", "evalq")
+    resource = Resource.create({"service.name": named, "process.pid": pid})
+    provider = TracerProvider(resource=resource, id_generator=_ids())
+    provider.add_span_processor(_processor())
+    return provider
+
+
+@contextlib.contextmanager
+def _spanned(name: str, run: str, facts: dict[str, str | int], *, root: bool) -> Iterator[Noted]:
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+
+    tracer = _provider(os.getpid()).get_tracer("evalq")
+    origin = _origin(run)
+    around = trace.get_current_span().get_span_context()
+    context = None if around.trace_id == origin.trace_id else Context()
+    if context is not None and not root:
+        context = trace.set_span_in_context(trace.NonRecordingSpan(origin), context)
+    attributes = {"evalq.run": run} | {f"evalq.{key}": value for key, value in facts.items()}
+    token = _GIVEN.set(origin if root else None)
+    try:
+        made = tracer.start_span(f"evalq.{name}", context=context, attributes=attributes)
+    finally:
+        _GIVEN.reset(token)
+    with trace.use_span(made, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        try:
+            yield made
+        except BaseException as error:
+            made.set_status(trace.StatusCode.ERROR, type(error).__name__)
+            raise
+
+
+def _origin(run: str) -> SpanContext:
+    """The run's own span: any process can name it."""
+    from opentelemetry.trace import SpanContext, TraceFlags
+
+    digest = hashlib.sha256(run.encode()).digest()
+    trace_id, span_id = int.from_bytes(digest[:16]) or 1, int.from_bytes(digest[16:24]) or 1
+    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+def _ids() -> IdGenerator:
+    """Random ids, but for the span of a run: `_GIVEN`."""
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+
+    class Ids(RandomIdGenerator):
+        def generate_trace_id(self) -> int:
+            given = _GIVEN.get()
+            return given.trace_id if given else super().generate_trace_id()
+
+        def generate_span_id(self) -> int:
+            given = _GIVEN.get()
+            return given.span_id if given else super().generate_span_id()
+
+    return Ids()
