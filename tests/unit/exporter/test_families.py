@@ -47,7 +47,7 @@ def test_every_series_has_a_value_for_each_label(family: Any) -> None:
     entry = Entry("r", Place("vs", "a b"), {"scored": 1, "total": 1}, [])
     full = _snapshot(
         totals=totals,
-        calls={"called t": 1, "failed t rate_limit": 2, "tokens t prompt": 3},
+        calls={"called t": 1, "failed t rate_limit": 2, "tokens t prompt": 3, "cost t": 1_500_000},
         queues={"q": 1},
         unacked=0,
         histories=[Newest(entry, [])],
@@ -76,6 +76,7 @@ def test_live_calls_are_shown_by_outcome_kind_and_time() -> None:
         ("my t", "called"): 9.0, ("my t", "recorded"): 6.0, ("my t", "failed"): 3.0}  # fmt: skip
     assert dict(SERIES["evalq_call_failures_total"](seen)) == {("my t", "rate_limit"): 2.0, ("my t", "timeout"): 1.0}
     assert SERIES["evalq_call_tokens_total"](seen) == [(("my t", "prompt"), 70.0)]
+    assert SERIES["evalq_call_cost_total"](_snapshot(calls={"cost my t": 1_500_000})) == [(("my t",), 1.5)]
     ((labels, buckets, total),) = HISTOGRAMS["evalq_call_seconds"](seen)
     assert (labels, total) == (("my t",), 2.5)
     assert len(buckets) == len(SECONDS) + 1
