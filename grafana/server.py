@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana.overview import NONE_IS_GOOD
 from grafana.pace import quantiles, rate
-from grafana.view import BYTES, COUNT, EITHER, PER_SECOND, SECONDS, WHEN, Query, View
+from grafana.view import BYTES, COUNT, EITHER, PER_SECOND, SECONDS, WHEN, Query, Unit, View
 
 __all__ = ["CALLS", "SERVER", "SERVER_LINES"]
 
@@ -15,7 +15,7 @@ CALLS = (
         PER_SECOND,
         "lines",
         (Query(rate("evalq_calls_total", "target", "outcome"), "{{target}}: {{outcome}}"),),
-        width=6,
+        width=5,
         none="no live calls",
     ),
     View(
@@ -24,7 +24,7 @@ CALLS = (
         PER_SECOND,
         "lines",
         (Query(rate("evalq_call_failures_total", "target", "kind"), "{{target}}: {{kind}}"),),
-        width=6,
+        width=5,
         none="no live calls",
     ),
     View(
@@ -33,7 +33,7 @@ CALLS = (
         SECONDS,
         "lines",
         quantiles("evalq_call_seconds", "target"),
-        width=6,
+        width=5,
         none="no live calls",
     ),
     View(
@@ -42,8 +42,17 @@ CALLS = (
         PER_SECOND,
         "lines",
         (Query(rate("evalq_call_tokens_total", "target", "kind"), "{{target}}: {{kind}}"),),
-        width=6,
+        width=5,
         none="no live calls",
+    ),
+    View(
+        "Cost of calls",
+        "What live calls cost an hour, in the currency of the targets file; nothing where a target has no price.",
+        Unit("suffix: /h", 2),
+        "lines",
+        (Query(f"3600 * {rate('evalq_call_cost_total', 'target')}", "{{target}}"),),
+        width=4,
+        none="no priced calls",
     ),
 )
 

@@ -17,8 +17,7 @@ import yaml
 
 from evalcore import registry
 from producer.cli import cli
-from producer.commands import MODULES, SUMMARIES
-from producer.commands.runs import COMMANDS
+from producer.commands import MODULES, SUMMARIES, ending, runs
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
     EVALQ,
@@ -54,12 +53,13 @@ def test_every_command_explains_itself(tmp_path: Path, command: str) -> None:
 
 def test_the_list_of_commands_and_their_help_say_the_same() -> None:
     """Every command of the list is found under its name, and those about runs say of themselves what the list does."""
-    assert set(SUMMARIES) == set(MODULES) == {"run", "demo", *COMMANDS, "worker", "exporter", "targets", "doctor"}
+    about_runs = {*runs.COMMANDS, *ending.COMMANDS}
+    assert set(SUMMARIES) == set(MODULES) == {*about_runs, "run", "demo", "worker", "exporter", "targets", "doctor"}
     for name, summary in SUMMARIES.items():
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
         assert command.name == name
-        assert command.help == summary or name not in COMMANDS
+        assert command.help == summary or name not in about_runs
 
 
 def test_a_run_folder_holds_the_promised_files_and_no_others(data: Path, tmp_path: Path) -> None:

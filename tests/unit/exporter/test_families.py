@@ -47,7 +47,7 @@ def test_every_series_has_a_value_for_each_label(family: Any) -> None:
     entry = Entry("r", Place("vs", "a b"), {"scored": 1, "total": 1}, [])
     full = _snapshot(
         totals=totals,
-        calls={"called t": 1, "failed t rate_limit": 2, "tokens t prompt": 3, "cost t": 1_500_000},
+        calls={"answered t": 1, "failed t rate_limit": 2, "tokens t prompt": 3, "cost t": 4},
         queues={"q": 1},
         unacked=0,
         histories=[Newest(entry, [])],

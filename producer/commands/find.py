@@ -1,0 +1,60 @@
+"""What commands about runs share: finding a run's folder, its ledger, and how such a command is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalcore.errors import UsageError
+from producer.commands import SUMMARIES
+from producer.commands import options as shared
+from producer.folder import RunFolder
+
+__all__ = ["RUNS", "calls_of", "command", "find", "folders", "ledger_of", "run_argument", "server_options"]
+
+RUNS = Path("evalq-runs")
+
+
+def command(name: str, call: Callable[..., None], *options: click.Parameter) -> click.Command:
+    """A command of the list, with the list's own words for its help."""
+    return click.Command(name, callback=call, help=SUMMARIES[name], params=list(options))
+
+
+def folders() -> list[Path]:
+    """Run folders under ./evalq-runs, the latest begun last."""
+    found = [path.parent for path in RUNS.glob("*/run.json")]
+    return sorted(found, key=lambda path: path.stat().st_ctime)
+
+
+def find(run: str | None) -> RunFolder:
+    """The folder of RUN: a path, an id, or without either the latest. Raises UsageError."""
+    if run is None:
+        latest = folders()
+        if not latest:
+            raise UsageError(f"no run in {RUNS}: name a run folder")
+        return RunFolder(latest[-1])
+    path = Path(run)
+    return RunFolder.existing(path if path.is_dir() else RUNS / run)
+
+
+def ledger_of(given: dict[str, Any]) -> Any:
+    """The ledger at the broker that is named; None where none is."""
+    from workers.connect import connect
+    from workers.ledger import Ledger
+
+    settings = shared.settings_from(given)
+    return Ledger(connect(settings.ledger_url, settings), settings) if settings.broker else None
+
+
+def calls_of(ledger: Any, given: dict[str, Any]) -> Any:
+    """The calls of sweeps on the ledger's server; None without one."""
+    from workers.calls import Calls
+
+    return Calls(ledger.client, shared.settings_from(given)) if ledger is not None else None
+
+
+run_argument = click.Argument(["run"], required=False)
+server_options = [option for option in shared.place_options() if option.name in ("broker", "ledger", "settings")]
