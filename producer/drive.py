@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,7 +12,7 @@ from itertools import islice
 import msgspec
 import redis
 
-from evalcore.errors import Divergent, Incomplete, InfrastructureError, Paused, UsageError, WireError
+from evalcore.errors import BrokerUnreachable, Divergent, Incomplete, InfrastructureError, Paused, UsageError, WireError
 from evalcore.partial import Partial
 from evalcore.plan import Chunk
 from producer.collect import Collector
@@ -21,12 +22,14 @@ from producer.here import evaluate, read
 from producer.job import Job
 from producer.patience import patiently
 from producer.planner import Planner
+from producer.remember import tags_of, target_of
 from producer.standing import Standing, Watcher
 from workers import tracing
 from workers.broker import Broker
 from workers.ledger import Ledger
 from workers.reading import CHANGED, pack
 from workers.reconciler import Reconciler
+from workers.reports import Detached, Reports
 from workers.settings import Settings
 from workers.snapshot import read_snapshot
 
@@ -98,6 +101,13 @@ class Driver:
                 patiently(lambda: self._plan(ahead=1 << 62))
             patiently(self._publish)
             patiently(self._hand_over)
+
+    def detach(self) -> None:
+        """Leave the run to the workers, with what finalising it needs."""
+        seconds, micros = self._ledger.client.time()
+        target, tags = target_of(self._job), tags_of(self._job)
+        facts = Detached(seconds + micros / 1_000_000, target, tags)
+        Reports(self._ledger, self._settings).detach(self._job.run, facts)
 
     def _establish(self) -> bool:
         """Write the run into the ledger: new, or again from the folder with a higher epoch."""
@@ -260,7 +270,8 @@ class Driver:
                 self._unless_full(partial(self._supply, seq))
         if time.monotonic() - self._watched >= FLEET_SECONDS:
             self._watched = time.monotonic()
-            self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
+            with contextlib.suppress(redis.ResponseError, BrokerUnreachable):  # it is only shown
+                self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
         self.standing = msgspec.structs.replace(self.standing, progress=progress, workers=self._fleet())
         self._job.folder.note(progress=msgspec.to_builtins(progress))
         return True

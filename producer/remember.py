@@ -14,7 +14,7 @@ from workers.settings import Settings
 if TYPE_CHECKING:
     from workers.history import Entry
 
-__all__ = ["remember"]
+__all__ = ["remember", "tags_of", "target_of"]
 
 
 def remember(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> str:
@@ -43,6 +43,15 @@ def remember(job: Job, report: dict[str, Json], seconds: float, settings: Settin
 def _entry(job: Job, report: dict[str, Json], seconds: float) -> Entry:
     from workers.history import Place, entry_of
 
-    info = job.folder.info()
-    place = Place(job.header.evaluator, job.header.suite, str(job.folder.info().get("target") or ""))
-    return entry_of(job.evaluator, job.run, place, report, seconds, dict(info.get("tags") or {}))
+    place = Place(job.header.evaluator, job.header.suite, target_of(job))
+    return entry_of(job.evaluator, job.run, place, report, seconds, tags_of(job))
+
+
+def target_of(job: Job) -> str:
+    """The agent that its live calls go to; empty for recorded outputs."""
+    return str(job.folder.info().get("target") or "")
+
+
+def tags_of(job: Job) -> dict[str, str]:
+    """Its notes (``--tag``)."""
+    return dict(job.folder.info().get("tags") or {})

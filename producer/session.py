@@ -135,6 +135,7 @@ def launch(job: Job, place: Place) -> None:
     try:
         with _driver(job, Collector(job), place) as driver:
             driver.launch()
+            driver.detach()
         job.folder.note(state="detached")
     except OSError as error:
         raise StorageError.of(error, job.folder.path, f"go on with: {place.resume(job)}") from error

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import redis
-from amqp.exceptions import ChannelError
+from amqp.exceptions import AMQPError, NotFound
 from kombu.exceptions import KombuError
 
 from evalcore.errors import BrokerUnreachable, WireError
@@ -62,22 +62,21 @@ class Broker:
             return int(channel.queue_declare(queue, passive=True).message_count)
 
     def lengths(self, queues: Iterable[str]) -> dict[str, int]:
-        """How many messages lie unread in each queue; one that is not there has none."""
+        """How many messages lie unread in each queue; one that is not there has none.
+
+        Raises BrokerUnreachable, or redis.RedisError of a Redis.
+        """
         if self._redis is not None:
             pipe = self._redis.pipeline(transaction=False)
             names = list(queues)
             for name in names:
                 pipe.llen(name)
             return dict(zip(names, pipe.execute(), strict=True))
-        found = {}
-        with self._app.connection_for_read() as connection:
-            for name in queues:
-                with contextlib.closing(connection.channel()) as channel:
-                    try:
-                        found[name] = int(channel.queue_declare(name, passive=True).message_count)
-                    except ChannelError:
-                        found[name] = 0
-        return found
+        try:
+            with self._app.connection_for_read() as connection:
+                return {name: _length(connection, name) for name in queues}
+        except (KombuError, AMQPError, OSError) as error:
+            raise BrokerUnreachable(f"the broker at {redacted(self._settings.broker)} is lost: {error}") from error
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -92,3 +91,11 @@ def _seq_of(message: bytes, run: str) -> int | None:
     except WireError:  # whoever takes it out drops it, and says so
         return None
     return hint.seq if hint.run == run else None
+
+
+def _length(connection: Any, queue: str) -> int:
+    with contextlib.closing(connection.channel()) as channel:
+        try:
+            return int(channel.queue_declare(queue, passive=True).message_count)
+        except NotFound:
+            return 0

@@ -20,8 +20,10 @@ from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
 from workers.measures import counters
 from workers.settings import Settings
 
-__all__ = ["Lease", "Ledger", "Look", "Progress"]
+__all__ = ["Lease", "Ledger", "Look", "Progress", "keys_of"]
 
+TRIES = 3
+"""How often finalising a run is begun: one that takes its process down is left to whoever watches it."""
 OTHER = "other"
 """What suites beyond ``max_suites`` are counted as."""
 PREFIX = "evalq:"
@@ -30,7 +32,20 @@ FLEET = PREFIX + "workers"
 TOTALS = PREFIX + "totals"
 RUNS = PREFIX + "runs"
 SUITES = PREFIX + "suites"
-_PARTS = ("meta", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside", "sent")
+_PARTS = (
+    "meta",
+    "chunks",
+    "digests",
+    "parts",
+    "flight",
+    "leases",
+    "notes",
+    "refused",
+    "blobs",
+    "aside",
+    "sent",
+    "final",
+)
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -76,12 +91,16 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones."""
+    """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones.
+
+    ``unreported``: nobody drives it, it is complete, and its report is not in the ledger yet.
+    """
 
     progress: Progress
     suspect: dict[int, str]
     refused: dict[int, str]
     leases: int
+    unreported: bool = False
 
 
 @cache
@@ -102,7 +121,7 @@ class Ledger:
     def _run(self, script: str, run: str, *args: Any) -> Any:
         if script not in self._scripts:
             self._scripts[script] = self.client.register_script(_script(script))
-        return self._scripts[script](keys=_keys(run), args=[self._settings.keep_ms, *args])
+        return self._scripts[script](keys=keys_of(run), args=[self._settings.keep_ms, *args])
 
     # -- planning ---------------------------------------------------------------------------------------
 
@@ -138,11 +157,14 @@ class Ledger:
         _, meta, suspects, refused, leases = self._run("look", run, grace)
         if not meta:
             raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
+        facts = _pairs(meta)
+        progress = _progress(facts)
         return Look(
-            progress=_progress(_pairs(meta)),
+            progress=progress,
             suspect={int(seq): reason.decode() for seq, reason in _pairs(suspects).items()},
             refused={int(seq): reason.decode() for seq, reason in _pairs(refused).items()},
             leases=leases,
+            unreported=_unreported(progress, facts),
         )
 
     def mark(self, header: Header, suspects: Mapping[int, str]) -> list[int]:
@@ -221,7 +243,7 @@ class Ledger:
         """The answers of ``seqs``: None for one that is not committed, without data for one that was trimmed."""
         if not seqs:
             return []
-        keys = _keys(run)
+        keys = keys_of(run)
         pipe = self.client.pipeline(transaction=True)
         pipe.hmget(keys[2], [str(seq) for seq in seqs])
         pipe.hmget(keys[3], [str(seq) for seq in seqs])
@@ -233,7 +255,7 @@ class Ledger:
     def trim(self, run: str, seqs: Sequence[int]) -> None:
         """Forget parts that are safe in the run folder; their digests stay."""
         if seqs:
-            self.client.hdel(_keys(run)[3], *(str(seq) for seq in seqs))
+            self.client.hdel(keys_of(run)[3], *(str(seq) for seq in seqs))
 
     def close(self, run: str, state: str, reason: str = "") -> str:
         """Move an open run to done, cancelled or failed, once; returns the state it is in then."""
@@ -250,21 +272,21 @@ class Ledger:
 
     def forget(self, run: str) -> None:
         """Remove all that is known of a run."""
-        self.client.delete(*_keys(run))
+        self.client.delete(*keys_of(run))
         self.client.hdel(RUNS, run)
 
     # -- reading ----------------------------------------------------------------------------------------
 
     def header(self, run: str) -> Header | None:
         """A run's header, or None when the ledger does not know it."""
-        data = self.client.hget(_keys(run)[0], "header")
+        data = self.client.hget(keys_of(run)[0], "header")
         return from_wire(data, Header) if isinstance(data, bytes) else None
 
     def notes(self, run: str) -> dict[str, int]:
         """Counts by chunk: "attempts <seq>" (its process died), "losses <seq>" (its worker died), "tries <seq>"
         (published again), "dead <seq>" (records), "fell <seq> <piece>" (a worker died trying that piece).
         """
-        notes = self.client.hgetall(_keys(run)[6]).items()
+        notes = self.client.hgetall(keys_of(run)[6]).items()
         return {key.decode(): int(value) for key, value in notes if not key.startswith(b"trying ")}
 
     def runs(self) -> dict[str, str]:
@@ -272,7 +294,7 @@ class Ledger:
         known = {run.decode(): queue.decode() for run, queue in self.client.hgetall(RUNS).items()}
         pipe = self.client.pipeline(transaction=False)
         for run in known:
-            pipe.exists(_keys(run)[0])
+            pipe.exists(keys_of(run)[0])
         gone = [run for run, there in zip(known, pipe.execute(), strict=True) if not there]
         if gone:
             self.client.hdel(RUNS, *gone)
@@ -311,12 +333,18 @@ class Ledger:
         }
 
 
-def _keys(run: str) -> list[str]:
+def keys_of(run: str) -> list[str]:
+    """All keys of a run, in the order the scripts know them by."""
     return [f"{PREFIX}run:{{{run}}}:{part}" for part in _PARTS]
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[0::2], flat[1::2], strict=True))
+
+
+def _unreported(progress: Progress, meta: Mapping[bytes, bytes]) -> bool:
+    left = b"detached" in meta and b"reported" not in meta and int(meta.get(b"finals", b"0")) < TRIES
+    return left and progress.complete and progress.state in ("open", "done")
 
 
 def _progress(meta: Mapping[bytes, bytes]) -> Progress:

@@ -28,6 +28,7 @@ from workers.app import make_app
 from workers.beside import calling_beside
 from workers.broker import Broker
 from workers.connect import connect
+from workers.finaliser import Finalisers
 from workers.hints import TASK, Hint
 from workers.isolation import Limits
 from workers.ledger import Ledger
@@ -156,7 +157,7 @@ class _Attendant:
         client = connect(self._settings.ledger_url, self._settings)
         ledger = Ledger(client, self._settings)
         broker = Broker(self._settings)
-        reconciler = Reconciler(ledger, broker)
+        reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings)
         try:
             while not self._stop.wait(BEAT_SECONDS):
                 ledger.beat(self._name, self._facts(), LIFE_SECONDS)
@@ -166,8 +167,9 @@ class _Attendant:
                     or client.get(_LOCK) == self._name.encode()
                 ):
                     client.pexpire(_LOCK, int(BEAT_SECONDS * 2000))
-                    reconciler.tend_all()
+                    finalisers.start(reconciler.tend_all())
         finally:
+            finalisers.close()
             broker.close()
             client.close()
 

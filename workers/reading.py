@@ -11,7 +11,7 @@ from evalcore.canonical import digest
 from evalcore.plan import Chunk, PlannedInput
 from evalcore.records.span import MAX_RECORD_BYTES, read_span
 
-__all__ = ["CHANGED", "UNREADABLE", "pack", "read", "unpack"]
+__all__ = ["CHANGED", "UNREADABLE", "find", "pack", "read", "unpack"]
 
 CHANGED = "changed"
 UNREADABLE = "unreadable"
@@ -35,6 +35,11 @@ def read(planned: PlannedInput, chunk: Chunk, roots: Sequence[Path]) -> bytes | 
         if digest(data) == chunk.digest:
             return data
     return CHANGED if found else UNREADABLE
+
+
+def find(planned: PlannedInput, roots: Sequence[Path]) -> Path | None:
+    """The input's file under one of the roots, whatever is in it now; None where it is under none."""
+    return next((path for root in roots if (path := _inside(root, planned.path))), None)
 
 
 def _inside(root: Path, relative: str) -> Path | None:

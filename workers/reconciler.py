@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from evalcore.errors import Incomplete
 from evalcore.plan import Header
+from evalcore.version import code_version
 from workers.broker import Broker
 from workers.ledger import Ledger, Look
 
@@ -41,17 +42,23 @@ class Reconciler:
         self.pump(header, look.progress.epoch)
         return look
 
-    def tend_all(self) -> None:
-        """Tend every open run of the ledger, for workers whose producers have gone."""
+    def tend_all(self) -> list[str]:
+        """Tend every open run of the ledger, for workers whose producers have gone.
+
+        Returns those of this code that are complete and have no report yet.
+        """
+        complete = []
         runs = self._ledger.runs()
         self._missing = {run: seqs for run, seqs in self._missing.items() if run in runs}
         for run in runs:
             header = self._ledger.header(run)
             if header is not None:
                 try:
-                    self.tend(header)
+                    if self.tend(header).unreported and header.code_version == code_version():
+                        complete.append(run)
                 except Incomplete:
                     continue
+        return complete
 
     def _lost(self, header: Header, look: Look) -> list[int]:
         """Suspects that do not wait in the queue, at this look and at the last.

@@ -14,7 +14,7 @@ from evalcore.errors import UsageError
 from producer import fleet
 from producer.commands import options as shared
 from producer.commands.evaluate import refuse_dead, reporter_for, show
-from producer.commands.find import calls_of, command, find, folders, ledger_of, run_argument, server_options
+from producer.commands.find import RUNS, calls_of, command, find, folders, ledger_of, run_argument, server_options
 from producer.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -172,8 +172,20 @@ def _watch(run: str | None, **given: Any) -> None:
     _report(str(folder.path), **given)
 
 
+def _fetched(run: str | None, given: dict[str, Any]) -> RunFolder | None:
+    """The folder of a detached run without a report, with the one that workers left in the ledger."""
+    path = RUNS / run if run and not Path(run).is_dir() else find(run).path
+    folder = RunFolder(path)
+    if folder.reported or not given.get("broker"):
+        return None
+    from producer.fetch import fetch
+
+    name = folder.info()["run"] if (path / "run.json").is_file() else str(run)
+    return fetch(name, path, ledger_of(given), shared.settings_from(given))
+
+
 def _report(run: str | None, **given: Any) -> None:
-    folder = find(run)
+    folder = _fetched(run, given) or find(run)
     info, result = folder.info(), folder.report()
     evaluator = registry.get(result["evaluator"])
     show(folder, evaluator, result, info["request"]["options"], {"quiet": True, "json_lines": False, **given})
@@ -196,6 +208,6 @@ COMMANDS = {
         command("watch", _watch, run_argument, *_where, *_calling, *_what),
         command("resume", _resume, run_argument, *_where, *_calling, *_what),
         command("retry", _retry, run_argument, _errors, *_where, *_calling, *_what),
-        command("report", _report, run_argument, *_shown),
+        command("report", _report, run_argument, *server_options, *_shown),
     )
 }

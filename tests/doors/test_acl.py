@@ -92,6 +92,10 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         assert shown["evalq_workers_alive", frozenset()] == 1
         assert shown["evalq_last_run_records", of | {("target", ""), ("outcome", "dead")}] == 0
         assert int(guarded.as_user("exporter").hget(f"evalq:run:{{{run}}}:meta", "committed")) == 12
+        done = evalq("planagent", "rows.csv", "--detach", cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
+        left = f"evalq:run:{{{done.stdout.strip()}}}:final"
+        wait_until(lambda: guarded.client.hget(left, "report"), "the worker finishes the detached run")
+        assert guarded.client.hget(left, "report") == (calm / "report.json").read_bytes()
         # The sweep for what a dead worker held is a script and a transaction of kombu's: it must be allowed, too.
         wait_until(
             lambda: guarded.client.info("commandstats").get("cmdstat_zrange"), "the worker looks for old messages"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from evalcore.version import code_version
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
     Server,
@@ -23,6 +24,7 @@ from tests.integration.harness import (
     short_folder,
     wait_until,
 )
+from tests.integration.scraping import running_exporter
 
 pytestmark = pytest.mark.skipif(shutil.which("rabbitmq-server") is None, reason="rabbitmq-server is not installed")
 
@@ -71,6 +73,23 @@ def test_rabbitmq_gives_the_same_bytes(rabbit: str, server: Server, data: Path, 
         assert done.returncode == 0, done.stderr
     same_answer(calm("mid.csv"), tmp_path / "run")
     assert not server.client.keys("*kombu*"), "Redis held the ledger only"
+
+
+def test_queues_on_rabbitmq_are_seen_beside_the_ledger(rabbit: str, server: Server, data: Path, tmp_path: Path) -> None:
+    """The exporter and status read messages from the broker and all else from the ledger, in either's absence too."""
+    place = ("--broker", rabbit, "--ledger", server.url)
+    args = ("planagent", "small.csv", *place, "--chunk-size", "100", "--out", tmp_path / "run", "--detach")
+    assert evalq(*args, cwd=data, EVALQ_WINDOW="7").returncode == 0
+    assert "7 waiting, 0 worker(s)" in evalq("status", *place, cwd=tmp_path).stdout
+    queue = f"evalq.bulk.{code_version()}"
+    with running_exporter(rabbit, tmp_path, "--ledger", server.url) as exporter:
+        assert exporter.value("evalq_queue_messages", queue=queue) == 7
+        assert exporter.value("evalq_chunks", state="published") == 7
+        assert exporter.value("evalq_unacked_messages") is None
+    assert evalq("cancel", tmp_path / "run", *place, cwd=tmp_path).returncode == 0
+    with running_fleet(rabbit, data) as fleet:  # it drops the messages of the cancelled run
+        fleet.add(1, "--ledger", server.url)
+        wait_until(lambda: " 0 waiting" in evalq("doctor", *place, cwd=tmp_path).stdout, "the queue is empty")
 
 
 def test_rabbitmq_alone_is_refused(rabbit: str, data: Path, tmp_path: Path) -> None:

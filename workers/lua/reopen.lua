@@ -10,4 +10,6 @@ for i = 2, #ARGV, 3 do
   end
 end
 redis.call('HSET', KEYS[1], 'state', 'open', 'reason', '', 'dead', 0)
+redis.call('HDEL', KEYS[1], 'reported')
+redis.call('DEL', KEYS[12])
 return 0

@@ -76,6 +76,7 @@ def test_live_calls_are_shown_by_outcome_kind_and_time() -> None:
         ("my t", "called"): 9.0, ("my t", "recorded"): 6.0, ("my t", "failed"): 3.0}  # fmt: skip
     assert dict(SERIES["evalq_call_failures_total"](seen)) == {("my t", "rate_limit"): 2.0, ("my t", "timeout"): 1.0}
     assert SERIES["evalq_call_tokens_total"](seen) == [(("my t", "prompt"), 70.0)]
+    assert SERIES["evalq_call_cost_total"](_snapshot(calls={"cost my t": 1_500_000})) == [(("my t",), 1.5)]
     ((labels, buckets, total),) = HISTOGRAMS["evalq_call_seconds"](seen)
     assert (labels, total) == (("my t",), 2.5)
     assert len(buckets) == len(SECONDS) + 1

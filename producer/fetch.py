@@ -1,0 +1,51 @@
+"""A detached run's report, from the ledger into its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import yaml
+
+from evalcore import registry
+from evalcore.canonical import Json
+from producer.folder import RunFolder
+from producer.outputs import render
+
+if TYPE_CHECKING:
+    from workers.ledger import Ledger
+    from workers.settings import Settings
+
+__all__ = ["fetch"]
+
+
+def fetch(run: str, path: Path, ledger: Ledger, settings: Settings) -> RunFolder | None:
+    """Write report.json, report.md and results.yaml of a run that workers finalised; None where the ledger has none.
+
+    A folder in which the run was begun is completed; otherwise one is made, with what the ledger knows.
+    """
+    from datetime import UTC, datetime
+
+    from workers.reports import Reports
+
+    reports = Reports(ledger, settings)
+    data, header = reports.report(run), ledger.header(run)
+    if data is None or header is None:
+        return None
+    report: dict[str, Json] = msgspec.json.decode(data)
+    if (path / "run.json").is_file():
+        folder = RunFolder(path)
+    else:
+        folder, facts = RunFolder.create(path), reports.detached(run)
+        request = {"inputs": [planned.given for planned in header.inputs], "params": header.params, "options": {}}
+        began = datetime.fromtimestamp(facts.began if facts else 0, UTC).isoformat(timespec="seconds")
+        tags = facts.tags if facts else {}
+        common = {"run": run, "evaluator": header.evaluator, "suite": header.suite, "tags": tags, "request": request}
+        folder.note(state="done", started=began, **common)
+    evaluator, info = registry.get(header.evaluator), folder.info()
+    document = evaluator.document(report, info["started"])
+    folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
+    folder.write("report.md", render("markdown", evaluator, report, info["request"]["options"]).encode())
+    folder.write("report.json", data)
+    return folder

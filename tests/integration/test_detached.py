@@ -1,0 +1,115 @@
+"""Detached runs: the workers finish them alone, and whoever asks later gets the same bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalcore.errors import InfrastructureError
+from tests.integration.conftest import Calm
+from tests.integration.harness import Fleet, Server, evalq, info, running_fleet, same_answer, wait_until
+from tests.integration.scraping import running_exporter
+from workers.finaliser import finalise
+from workers.history import History, Place
+from workers.ledger import Ledger, keys_of
+from workers.reports import Reports
+from workers.settings import Settings
+
+
+def _detach(server: Server, data: Path, out: Path, name: str = "small.csv") -> str:
+    command = "planagent" if name.endswith(".csv") else "cooperation"
+    done = evalq(command, name, "--broker", server.url, "--chunk-size", "500", "--suite", "night", "--tag", "k=v",
+                 "--detach", "--run-dir", out, cwd=data)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def _reports(server: Server) -> Reports:
+    return Reports(Ledger(server.client, Settings()), Settings())
+
+
+@pytest.mark.parametrize("name", ["small.csv", "shuffled.jsonl"])
+def test_workers_finish_a_detached_run_alone(
+    server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path, name: str
+) -> None:
+    """The report is in the ledger, the run in its history and done; `report` writes it where there is no folder."""
+    fleet.add(1)
+    run = _detach(server, data, tmp_path / "begun", name)
+    wait_until(lambda: _reports(server).report(run), "the report is in the ledger", 60)
+    wanted = (calm(name) / "report.json").read_bytes()
+    assert _reports(server).report(run) == wanted
+    wait_until(lambda: server.client.hget(keys_of(run)[0], "state") == b"done", "the run is done")
+    evaluator = json.loads(wanted)["evaluator"]
+    (entry,) = History(server.client, Settings()).entries(Place(evaluator, "night"))
+    assert (entry.run, entry.tags, entry.records) == (run, {"k": "v"}, json.loads(wanted)["records"])
+    with running_exporter(server.url, tmp_path) as exporter:
+        labels = {"evaluator": evaluator, "suite": "night", "target": ""}
+        assert exporter.value("evalq_last_run_timestamp_seconds", **labels) == pytest.approx(entry.ended, abs=0.001)
+    shown = evalq("report", run, "--broker", server.url, "--format", "json", cwd=tmp_path)
+    assert json.loads(shown.stdout) == json.loads(wanted)
+    made = tmp_path / "evalq-runs" / run
+    assert {path.name for path in made.iterdir()} == {"run.json", "report.json", "report.md", "results.yaml"}
+    assert (made / "report.json").read_bytes() == wanted
+    assert (made / "report.md").read_bytes() == (calm(name) / "report.md").read_bytes()
+    assert all(server.client.pttl(key) > 0 for key in server.client.keys(f"evalq:run:*{run}*"))
+
+
+def test_watching_a_finalised_run_gives_the_whole_folder(
+    server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path
+) -> None:
+    """Report first, then watch: the same bytes, the records too, and one entry in the history."""
+    fleet.add(1)
+    run = _detach(server, data, tmp_path / "run")
+    wait_until(lambda: _reports(server).report(run), "the report is in the ledger", 60)
+    assert evalq("report", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
+    assert not (tmp_path / "run" / "records.jsonl").exists()
+    assert evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
+    same_answer(calm("small.csv"), tmp_path / "run")
+    assert info(tmp_path / "run")["state"] == "done"
+    assert len(History(server.client, Settings()).entries(Place("planagent", "night"))) == 1
+
+
+def test_a_second_finaliser_changes_nothing(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+    """The first report stays, whatever is stored later; finalising again gives the same bytes and no entry."""
+    fleet.add(1)
+    run = _detach(server, data, tmp_path / "run")
+    wait_until(lambda: server.client.hget(keys_of(run)[0], "state") == b"done", "the run is finalised", 60)
+    first = _reports(server).report(run)
+    entries = History(server.client, Settings()).entries(Place("planagent", "night"))
+    assert finalise(run, Ledger(server.client, Settings()), Settings(roots=(data,)))
+    assert not _reports(server).store(run, b"another")
+    assert _reports(server).report(run) == first
+    assert History(server.client, Settings()).entries(Place("planagent", "night")) == entries
+
+
+def test_what_workers_cannot_finish_is_left_to_watch(server: Server, data: Path, calm: Calm, tmp_path: Path) -> None:
+    """A log that must be read again to be settled, and lies under no root: a few tries, then watch does it."""
+    blind = tmp_path / "blind"
+    blind.mkdir()
+    with running_fleet(server.url, blind) as fleet:
+        fleet.add(1)
+        run = _detach(server, data, tmp_path / "run", "shuffled.jsonl")
+        wait_until(lambda: server.client.hget(keys_of(run)[0], "finals") == b"3", "three tries", 60)
+        assert _reports(server).report(run) is None
+        assert not Ledger(server.client, Settings()).look(run).unreported
+        server.client.hdel(keys_of(run)[0], "finals")
+        with pytest.raises(InfrastructureError, match="under no root"):
+            finalise(run, Ledger(server.client, Settings()), Settings(roots=(blind,)))
+        refused = evalq("report", tmp_path / "run", "--broker", server.url, cwd=data)
+        assert refused.returncode == 2
+        assert "has no report" in refused.stderr
+        assert evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
+    same_answer(calm("shuffled.jsonl"), tmp_path / "run")
+
+
+def test_a_run_whose_producer_came_back_is_its_own_again(
+    server: Server, fleet: Fleet, data: Path, tmp_path: Path
+) -> None:
+    """Watching takes the run back before it is complete: workers do not finalise it."""
+    run = _detach(server, data, tmp_path / "run")
+    fleet.add(1)
+    assert evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
+    assert _reports(server).detached(run) is None
+    assert not finalise(run, Ledger(server.client, Settings()), Settings())

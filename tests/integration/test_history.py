@@ -1,0 +1,93 @@
+"""The history of finished runs, by real commands; and the fleet in the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from evalcore.canonical import digest
+from tests.integration.harness import Fleet, Server, evalq, info, start_evalq, wait_until
+from workers.history import Entry, History, Place
+from workers.settings import Settings
+
+NIGHT = Place("planagent", "night", "")
+
+
+def _entries(server: Server) -> list[Entry]:
+    return History(server.client, Settings()).entries(NIGHT)
+
+
+def test_a_finished_run_is_remembered_when_the_ledger_has_forgotten_it(
+    server: Server, fleet: Fleet, data: Path, tmp_path: Path
+) -> None:
+    """Its counts, tags and quality stay; inline runs have no entry."""
+    fleet.add(1)
+    args = ("planagent", "small.csv", "--suite", "night", "--tag", "commit=abc", "--format", "none")
+    for name, where in (("one", ("--broker", server.url)), ("two", ("--broker", server.url)), ("in", ("--inline",))):
+        done = evalq(*args, *where, "--out", tmp_path / name, cwd=data)
+        assert done.returncode == 0, done.stderr
+    gone = server.client.keys("evalq:run:*")
+    assert all(server.client.pttl(key) > 0 for key in gone)
+    server.client.delete(*gone)
+    newest, oldest = _entries(server)
+    assert [newest.run, oldest.run] == [info(tmp_path / name)["run"] for name in ("two", "one")]
+    report = (tmp_path / "two" / "report.json").read_bytes()
+    assert newest.digest == digest(report.removesuffix(b"\n"))
+    assert newest.records == json.loads(report)["records"]
+    assert newest.tags == {"commit": "abc"}
+    assert newest.seconds == info(tmp_path / "two")["seconds"]
+    assert newest.samples == oldest.samples
+    assert len(newest.samples) > 10
+
+
+def test_a_run_that_is_finished_twice_is_remembered_once(
+    server: Server, fleet: Fleet, data: Path, tmp_path: Path
+) -> None:
+    """The folder cannot be written when the history already is: the resumed run, with the same answer, adds nothing."""
+    out = tmp_path / "run"
+    run = start_evalq("planagent", "small.csv", "--broker", server.url, "--suite", "night", "--format", "none",
+                      "--out", str(out), cwd=data)  # fmt: skip
+    wait_until(lambda: info(out).get("epoch"), "the run begins")
+    (out / "report.json" / "in the way").mkdir(parents=True)
+    fleet.add(1)
+    assert run.wait(timeout=60) == 3
+    before = _entries(server)
+    (out / "report.json" / "in the way").rmdir()
+    (out / "report.json").rmdir()
+    done = evalq("resume", out, "--broker", server.url, "--format", "none", cwd=data)
+    assert done.returncode == 0, done.stderr
+    assert (out / "report.json").is_file()
+    assert _entries(server) == before
+    assert len(before) == 1
+
+
+def test_a_history_that_cannot_be_written_ends_no_run(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+    """The report is there and exit is 0; standard error says what is missing."""
+    fleet.add(1)
+    server.client.set("evalq:histories", "something else")
+    args = ("planagent", "small.csv", "--broker", server.url, "--suite", "night", "--format", "none")
+    done = evalq(*args, "--out", tmp_path / "run", cwd=data)
+    assert done.returncode == 0, done.stderr
+    assert "this run is not in the history of its suite" in done.stderr
+    assert (tmp_path / "run" / "report.json").exists()
+
+
+def test_the_terminal_shows_the_fleet(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+    """Work without a worker: status says how much waits, doctor what to do, watch what the fleet is at."""
+    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "1000", "--format", "none",
+                      "--out", str(tmp_path / "run"), cwd=data)  # fmt: skip
+    wait_until(lambda: server.client.keys("evalq.bulk.*"), "messages wait")
+    status = evalq("status", "--broker", server.url, cwd=tmp_path)
+    assert status.returncode == 0, status.stderr
+    assert "30 waiting, 0 worker(s)" in status.stdout
+    assert "1 open" in status.stdout
+    shown = json.loads(evalq("status", tmp_path / "run", "--json", "--broker", server.url, cwd=tmp_path).stdout)
+    assert ["workers", "0 alive, 0 consuming, 0 stuck"] in shown["fleet"]
+    doctor = evalq("doctor", "--broker", server.url, cwd=tmp_path)
+    assert doctor.returncode == 3
+    assert "30 waiting and no worker: start one" in doctor.stdout
+    watch = start_evalq("watch", str(tmp_path / "run"), "--broker", server.url, "--format", "none", cwd=data)
+    assert watch.stderr is not None
+    assert "30 queued" in watch.stderr.readline()
+    fleet.add(1)
+    assert run.wait(timeout=60) == watch.wait(timeout=60) == 0

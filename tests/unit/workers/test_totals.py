@@ -1,0 +1,154 @@
+"""Counters over all runs, and what a snapshot says of work in flight: each step counts once, whatever is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from evalcore.partial import Partial
+from evalcore.plan import Chunk, Header, PlannedInput, Seal
+from tests.integration.harness import Server, running_server, wait_until
+from workers.ledger import TOTALS, Ledger
+from workers.settings import Settings
+from workers.snapshot import Snapshot, read_snapshot
+
+ANSWER = Partial("a" * 64, b"part")
+SETTINGS = Settings(lease_seconds=60, window=3, stuck_seconds=0.2)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for this module."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+@pytest.fixture
+def ledger(server: Server) -> Ledger:
+    """An empty ledger."""
+    server.client.flushall()
+    return Ledger(server.client, SETTINGS)
+
+
+def _header(run: str = "r") -> Header:
+    return Header(run, "vs", "1", "code", {}, (PlannedInput("x", "x", "x"),), suite="my suite")
+
+
+def _chunks(count: int) -> list[Chunk]:
+    names = tuple(f'"records":9{number}' for number in range(3))
+    return [Chunk(seq, 0, seq * 10, seq * 10 + 10, seq * 3 + 1, 3, f"{seq:064}", names) for seq in range(count)]
+
+
+def _begin(ledger: Ledger, count: int = 5, run: str = "r") -> list[Chunk]:
+    ledger.create(_header(run), 1)
+    ledger.append(run, _chunks(count), 0, Seal(count, ("s",)))
+    return _chunks(count)
+
+
+def _total(server: Server, name: str) -> int:
+    return int(server.client.hget(TOTALS, f"{name} vs my suite") or 0)
+
+
+def _look(server: Server) -> Snapshot:
+    return read_snapshot(server.client, SETTINGS)
+
+
+def test_records_are_submitted_once(ledger: Ledger, server: Server) -> None:
+    """Entries that the ledger has already, and ones behind a gap, are not counted; nor is what reads like a count."""
+    chunks = _begin(ledger, 4)
+    ledger.append("r", chunks, 0)
+    ledger.append("r", chunks[3:], 3)
+    ledger.append("r", _chunks(9)[8:], 8)
+    assert _total(server, "submitted") == 12
+
+
+def test_a_run_ends_once(ledger: Ledger, server: Server) -> None:
+    """Closing again counts nothing; a divergent run has failed, once."""
+    chunks = _begin(ledger, 1)
+    ledger.commit(_header(), chunks[0], 1, ANSWER)
+    assert [ledger.close("r", "done") for _ in range(2)] == ["done", "done"]
+    assert _total(server, "ended") == 0
+    assert server.client.hget(TOTALS, "ended vs my suite done") == b"1"
+    other = _begin(ledger, 1, "other")
+    ledger.commit(_header("other"), other[0], 1, ANSWER)
+    for digest in ("b", "c"):
+        ledger.commit(_header("other"), other[0], 1, Partial(digest * 64, b"part"))
+    assert server.client.hget(TOTALS, "ended vs my suite failed") == b"1"
+    assert _total(server, "divergent") == 2
+
+
+def test_times_are_counted_only_with_a_commit(ledger: Ledger, server: Server) -> None:
+    """A duplicate, a stale and a divergent answer add nothing to the histograms."""
+    chunk = _begin(ledger)[0]
+    for epoch, answer in ((0, ANSWER), (1, ANSWER), (1, ANSWER), (1, Partial("b" * 64, b"part"))):
+        ledger.commit(_header(), chunk, epoch, answer, took={"queue_wait": 0.2})
+    totals = server.client.hgetall(TOTALS)
+    assert totals[b"queue_wait vs 0.25"] == b"1"
+    assert totals[b"queue_wait vs sum"] == b"200000"
+
+
+def test_the_age_of_pending_work_begins_with_its_first_publication(ledger: Ledger, server: Server) -> None:
+    """Publishing again does not make a chunk younger; committing the oldest leaves the next one's age."""
+    chunks = _begin(ledger, 2)
+    assert _look(server).oldest_age == 0
+    assert ledger.take("r", 1) == [0]
+    wait_until(lambda: _look(server).oldest_age > 0.1, "the first chunk is old")
+    ledger.take("r")
+    ledger.mark(_header(), {0: "lost"})
+    before = _look(server).oldest_age
+    assert before > 0.1
+    ledger.commit(_header(), chunks[0], 1, ANSWER)
+    assert 0 <= _look(server).oldest_age < before
+    ledger.close("r", "paused")
+    assert _look(server).oldest_age == 0
+
+
+def test_a_lease_tells_how_long_its_chunk_waited(ledger: Ledger, server: Server) -> None:
+    """From the first publication to the claim."""
+    _begin(ledger)
+    ledger.take("r", 1)
+    wait_until(lambda: _look(server).oldest_age > 0.1, "the chunk has waited")
+    assert 0.1 < ledger.claim("r", 0, 1, "w", 1).waited < 5
+
+
+def test_chunks_are_in_one_state_each(ledger: Ledger, server: Server) -> None:
+    """Planned, published, leased, committed: together all chunks of open runs."""
+    chunks = _begin(ledger, 6)
+    ledger.take("r")
+    ledger.claim("r", 0, 1, "w", 1)
+    ledger.commit(_header(), chunks[1], 1, ANSWER)
+    assert _look(server).chunks == {"planned": 3, "published": 1, "leased": 1, "committed": 1}
+    ledger.close("r", "paused")
+    assert set(_look(server).chunks.values()) == {0}
+    assert _look(server).runs == {"paused": 1}
+
+
+def test_a_worker_is_stuck_only_beside_work_that_it_could_take(ledger: Ledger, server: Server) -> None:
+    """Idle without messages, working with a lease, stuck when its own queue waits for long; not another code's."""
+    _begin(ledger)
+    ledger.take("r")
+    since = server.client.time()[0] * 1000 - 10_000
+    ledger.beat("w", {"code": "code", "host": "h", "concurrency": 1, "since": since}, 60)
+
+    def state() -> str:
+        return _look(server).workers[0].state
+
+    assert state() == "idle"
+    server.client.rpush("evalq.bulk.another", "message")
+    assert state() == "idle"
+    server.client.rpush("evalq.bulk.code", "message")
+    assert state() == "stuck"
+    ledger.claim("r", 0, 1, "w", 1)
+    assert state() == "working"
+    ledger.commit(_header(), _chunks(1)[0], 1, ANSWER)
+    assert state() == "idle", "it took a chunk just now"
+    wait_until(lambda: state() == "stuck", "it took nothing for long")
+
+
+def test_claiming_does_not_bring_a_silent_worker_back(ledger: Ledger, server: Server) -> None:
+    """A worker without a heartbeat gets no key of its own that would never expire."""
+    _begin(ledger)
+    ledger.take("r")
+    ledger.claim("r", 0, 1, "silent", 1)
+    assert not server.client.exists("evalq:worker:silent")
