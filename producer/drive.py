@@ -29,6 +29,7 @@ from workers.broker import Broker
 from workers.ledger import Ledger
 from workers.reading import CHANGED, pack
 from workers.reconciler import Reconciler
+from workers.register import Register
 from workers.reports import Detached, Reports
 from workers.settings import Settings
 from workers.snapshot import read_snapshot
@@ -278,7 +279,10 @@ class Driver:
 
     def _fleet(self) -> int:
         """Living workers of the run's code."""
-        return sum(facts.get("code") == self._job.header.code_version for facts in self._ledger.workers().values())
+        return sum(
+            facts.get("code") == self._job.header.code_version
+            for facts in Register(self._ledger.client).workers().values()
+        )
 
     def _fleet_now(self) -> Fleet:
         elsewhere = self._broker.lengths if self._settings.ledger_apart else None

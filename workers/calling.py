@@ -20,8 +20,9 @@ import redis
 
 from evalcore.errors import BrokerUnreachable, ConfigError, WireError
 from evalcore.version import code_version
-from workers.calls import CallerFacts, Calls, SweepHeader
+from workers.calls import Calls, SweepHeader
 from workers.connect import connect
+from workers.register import CallerFacts, Register
 from workers.settings import Settings
 from workers.stations import Station, Stations
 from workers.targets import load_targets
@@ -61,6 +62,7 @@ class _Process:
         self._settings = settings
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._calls = Calls(connect(settings.ledger_url, settings), settings)
+        self._register = Register(self._calls.client)
         self._stations = Stations(load_targets(settings.targets), self._calls.client)
         self._lanes = asyncio.Semaphore(settings.calls)
         self._units: dict[str, Units] = {}
@@ -148,7 +150,7 @@ class _Process:
                 targets=self._stations.facts(),
             )
             with contextlib.suppress(redis.RedisError, OSError):
-                await asyncio.to_thread(self._calls.beat, self._name, facts, LIFE_SECONDS)
+                await asyncio.to_thread(self._register.beat_caller, self._name, facts, LIFE_SECONDS)
             await asyncio.sleep(_BEAT_SECONDS)
 
     async def _leave(self) -> None:
@@ -161,7 +163,7 @@ class _Process:
                 await units.close()
                 await asyncio.to_thread(self._calls.give_back, run, self._name, {}, leave=True)
         with contextlib.suppress(redis.RedisError, OSError):
-            await asyncio.to_thread(self._calls.leave, self._name)
+            await asyncio.to_thread(self._register.leave, self._name)
 
 
 async def _within(seconds: float, steps: list[Callable[[], Any]]) -> None:

@@ -22,12 +22,11 @@ from evalcore.version import code_version
 from workers.measures import bucket
 from workers.settings import Settings
 
-__all__ = ["CALLERS", "TOTALS", "CallerFacts", "Calls", "Result", "SweepHeader", "SweepLook", "TargetFacts"]
+__all__ = ["TOTALS", "Calls", "Result", "SweepHeader", "SweepLook"]
 
 PREFIX = "evalq:"
 SWEEPS = PREFIX + "sweeps"
 TOTALS = PREFIX + "calls"
-CALLERS = PREFIX + "callers"
 _PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted")
 _STEP = 5000
 MAX_PROMPT_BYTES = 64 << 20
@@ -70,29 +69,6 @@ class SweepLook(msgspec.Struct, frozen=True):
     halted: int = 0
     left: bool = False
     prompts: int = 0
-
-
-class TargetFacts(msgspec.Struct, frozen=True):
-    """What producers may know of a target: limits, price, and the digest of its settings; no address, key or prompt."""
-
-    config: str
-    price: dict[str, float] | None = None
-    requests_per_minute: float = 0.0
-    tokens_per_minute: float = 0.0
-    max_concurrency: int = 0
-    tokens_per_call: int = 0
-    timeout_seconds: float = 0.0
-
-
-class CallerFacts(msgspec.Struct, frozen=True):
-    """What a process that calls says of itself; ``busy`` of at most ``calls`` calls are in flight."""
-
-    host: str
-    pid: int
-    code: str
-    calls: int
-    busy: int
-    targets: dict[str, TargetFacts]
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -198,19 +174,6 @@ class Calls:
         self.client.delete(*_keys(run))
         self.client.hdel(SWEEPS, run)
 
-    def callers(self) -> dict[str, CallerFacts]:
-        """Processes that make calls now, by name."""
-        names = [name.decode() for name in self.client.smembers(CALLERS)]
-        pipe = self.client.pipeline(transaction=False)
-        for name in names:
-            pipe.get(f"{PREFIX}caller:{name}")
-        found = dict(zip(names, pipe.execute(), strict=True))
-        silent = [name for name, facts in found.items() if facts is None]
-        if silent:
-            self.client.srem(CALLERS, *silent)
-        told = {name: _facts(facts) for name, facts in found.items() if facts is not None}
-        return {name: facts for name, facts in told.items() if facts is not None}
-
     def means(self, target: str) -> dict[str, float]:
         """Mean tokens of a target's calls so far: {calls, prompt, completion}; empty before the first."""
         names = [f"answered {target}", f"tokens {target} prompt", f"tokens {target} completion"]
@@ -279,27 +242,9 @@ class Calls:
         flat = [value for call, untried in unmade.items() for value in (call, int(untried))]
         self._run("back", run, holder, int(leave), *flat)
 
-    def beat(self, name: str, facts: CallerFacts, seconds: float) -> None:
-        """Say that a process that calls lives, for ``seconds``."""
-        pipe = self.client.pipeline(transaction=True)
-        pipe.set(f"{PREFIX}caller:{name}", msgspec.json.encode(facts), px=int(seconds * 1000))
-        pipe.sadd(CALLERS, name)
-        pipe.execute()
-
-    def leave(self, name: str) -> None:
-        """Take a process off the list."""
-        self.client.delete(f"{PREFIX}caller:{name}")
-
 
 def _keys(run: str) -> list[str]:
     return [f"{PREFIX}sweep:{{{run}}}:{part}" for part in _PARTS]
-
-
-def _facts(data: bytes) -> CallerFacts | None:
-    try:
-        return msgspec.json.decode(data, type=CallerFacts)
-    except msgspec.DecodeError:  # nobody of ours
-        return None
 
 
 def _unpacked(data: bytes) -> bytes:

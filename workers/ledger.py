@@ -28,7 +28,6 @@ OTHER = "other"
 """What suites beyond ``max_suites`` are counted as."""
 PREFIX = "evalq:"
 WORKERS = PREFIX + "worker:"
-FLEET = PREFIX + "workers"
 TOTALS = PREFIX + "totals"
 RUNS = PREFIX + "runs"
 SUITES = PREFIX + "suites"
@@ -300,37 +299,10 @@ class Ledger:
             self.client.hdel(RUNS, *gone)
         return {run: queue for run, queue in known.items() if run not in gone}
 
-    # -- workers ----------------------------------------------------------------------------------------
-
-    def beat(self, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
-        """Say that a worker lives, for ``seconds``."""
-        pipe = self.client.pipeline(transaction=True)
-        pipe.hset(WORKERS + worker, mapping=dict(facts))
-        pipe.pexpire(WORKERS + worker, int(seconds * 1000))
-        pipe.sadd(FLEET, worker)
-        pipe.execute()
-
-    def leave(self, worker: str) -> None:
-        """Take a worker off the list at once, and give back what it held."""
+    def release(self, worker: str) -> None:
+        """Give back all that a worker holds which ends in good order."""
         for run in self.runs():
             self._run("release", run, worker)
-        self.client.delete(WORKERS + worker)
-
-    def workers(self) -> dict[str, dict[str, str]]:
-        """Living workers and their facts (host, pid, code, concurrency, ...)."""
-        names = [name.decode() for name in self.client.smembers(FLEET)]
-        pipe = self.client.pipeline(transaction=False)
-        for name in names:
-            pipe.hgetall(WORKERS + name)
-        found = dict(zip(names, pipe.execute(), strict=True))
-        silent = [name for name, facts in found.items() if not facts]
-        if silent:
-            self.client.srem(FLEET, *silent)
-        return {
-            name: {key.decode(): value.decode() for key, value in facts.items()}
-            for name, facts in found.items()
-            if facts
-        }
 
 
 def keys_of(run: str) -> list[str]:

@@ -33,6 +33,7 @@ from workers.hints import TASK, Hint
 from workers.isolation import Limits
 from workers.ledger import Ledger
 from workers.reconciler import Reconciler
+from workers.register import Register
 from workers.settings import Settings
 from workers.tasks import Worker
 
@@ -144,23 +145,25 @@ class _Attendant:
         seconds, micros = client.time()
         self._since = seconds * 1000 + micros // 1000
         self._clock_ahead = round(time.time() - seconds - micros / 1_000_000, 3)
-        Ledger(client, self._settings).beat(self._name, self._facts(), LIFE_SECONDS)
+        Register(client).beat(self._name, self._facts(), LIFE_SECONDS)
         client.close()
 
     def leave(self) -> None:
         """Stop, take this worker off the list, and give back what it held."""
         self._stop.set()
         with contextlib.suppress(redis.RedisError, EvalqError, OSError):
-            Ledger(connect(self._settings.ledger_url, self._settings), self._settings).leave(self._name)
+            client = connect(self._settings.ledger_url, self._settings)
+            Register(client).leave(self._name)
+            Ledger(client, self._settings).release(self._name)
 
     def _serve(self) -> None:
         client = connect(self._settings.ledger_url, self._settings)
-        ledger = Ledger(client, self._settings)
+        ledger, register = Ledger(client, self._settings), Register(client)
         broker = Broker(self._settings)
         reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings)
         try:
             while not self._stop.wait(BEAT_SECONDS):
-                ledger.beat(self._name, self._facts(), LIFE_SECONDS)
+                register.beat(self._name, self._facts(), LIFE_SECONDS)
                 # The lock only saves work: tending twice would be harmless.
                 if (
                     client.set(_LOCK, self._name, nx=True, px=int(BEAT_SECONDS * 2000))

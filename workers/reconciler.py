@@ -12,6 +12,7 @@ from evalcore.plan import Header
 from evalcore.version import code_version
 from workers.broker import Broker
 from workers.ledger import Ledger, Look
+from workers.register import Register
 
 __all__ = ["Reconciler"]
 
@@ -78,4 +79,6 @@ class Reconciler:
 
     def _fleet(self, header: Header) -> bool:
         """Whether a worker of the run's code lives: without one, publishing again helps nobody."""
-        return any(facts.get("code") == header.code_version for facts in self._ledger.workers().values())
+        return any(
+            facts.get("code") == header.code_version for facts in Register(self._ledger.client).workers().values()
+        )

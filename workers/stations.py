@@ -12,8 +12,8 @@ import redis
 
 from evalcore.canonical import canonical_json
 from evalcore.errors import ConfigError
-from workers.calls import TargetFacts
 from workers.pacing import Pacer
+from workers.register import TargetFacts
 from workers.targets import Caller, NamedTarget, limits_of
 
 __all__ = ["Station", "Stations", "config_digest", "target_facts"]

@@ -21,17 +21,17 @@ def worker_heard(settings: Any) -> int:
 
     A container is a host of its own, so there it is the one worker's. Raises BrokerUnreachable, ConfigError.
     """
-    from workers.calls import Calls
     from workers.connect import connect
-    from workers.ledger import Ledger
+    from workers.register import Register
 
     if not settings.ledger_url:
         raise ConfigError("a worker's heartbeat is in its ledger: --broker URL, EVALQ_BROKER, or --settings FILE")
     host, code = socket.gethostname(), code_version()
     client = connect(settings.ledger_url, settings)
-    pools = Ledger(client, settings).workers().values()
+    register = Register(client)
+    pools = register.workers().values()
     living = {(facts.get("host"), facts.get("code"), facts.get("pid")) for facts in pools}
-    living |= {(facts.host, facts.code, str(facts.pid)) for facts in Calls(client, settings).callers().values()}
+    living |= {(facts.host, facts.code, str(facts.pid)) for facts in register.callers().values()}
     mine = sorted(str(pid) for where, version, pid in living if (where, version) == (host, code))
     if not mine:
         click.echo(f"wrong  the ledger hears no worker of code {code} on {host}; it hears {len(living)} others")

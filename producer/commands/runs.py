@@ -81,9 +81,11 @@ def _status(run: str | None, **given: Any) -> None:
     if header is not None:
         import msgspec
 
+        from workers.register import Register
+
         look = ledger.look(info["run"])
         info |= {"progress": msgspec.to_builtins(look.progress), "suspect": len(look.suspect), "leases": look.leases}
-        codes = [facts.get("code") for facts in ledger.workers().values()]
+        codes = [facts.get("code") for facts in Register(ledger.client).workers().values()]
         info["workers"] = codes.count(header.code_version)
         if look.progress.state == "open" and not look.progress.complete and not info["workers"]:
             info["waiting"] = f"no worker runs its code {header.code_version} ({len(codes)} of other code)"

@@ -16,6 +16,7 @@ from producer.live.sweep import Sweep
 from producer.patience import patiently
 from producer.standing import Standing, Watcher
 from workers.calls import Calls, SweepLook
+from workers.register import Register
 from workers.settings import Settings
 
 __all__ = ["SweepDriver"]
@@ -172,7 +173,11 @@ class SweepDriver:
         Raises UsageError where processes that call do not know the target.
         """
         target = self._sweep.header.target
-        callers = [caller for caller in self._calls.callers().values() if caller.code == self._sweep.header.code]
+        callers = [
+            caller
+            for caller in Register(self._calls.client).callers().values()
+            if caller.code == self._sweep.header.code
+        ]
         configs = sorted({caller.targets[target].config for caller in callers if target in caller.targets})
         if callers and not configs:
             known = sorted({name for caller in callers for name in caller.targets})

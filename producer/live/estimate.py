@@ -13,7 +13,7 @@ from producer.live.cache import Cache
 from workers.settings import Settings
 
 if TYPE_CHECKING:
-    from workers.calls import TargetFacts
+    from workers.register import TargetFacts
 
 __all__ = ["estimate"]
 
@@ -60,10 +60,11 @@ def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, dict[st
         facts = target_facts(targets[target])
     if settings.ledger_url and is_redis(settings.ledger_url):
         from workers.calls import Calls
+        from workers.register import Register
 
-        calls = Calls(connect(settings.ledger_url, settings), settings)
-        means = calls.means(target)
-        told = [caller.targets[target] for caller in calls.callers().values() if target in caller.targets]
+        client = connect(settings.ledger_url, settings)
+        means = Calls(client, settings).means(target)
+        told = [caller.targets[target] for caller in Register(client).callers().values() if target in caller.targets]
         facts = facts or (told[0] if told else None)
     return facts, means
 

@@ -26,6 +26,7 @@ from tests.integration.harness import Server, running_server
 from workers.exporter.server import Exporter
 from workers.history import Entry, History, Place, entry_of
 from workers.ledger import Ledger
+from workers.register import Register
 from workers.settings import Settings
 from workers.watch import Watch
 
@@ -70,7 +71,9 @@ def fill(server: Server, settings: Settings, runs: int, scratch: Path) -> None:
         place = Place(name, header.suite)
         history.record(msgspec.structs.replace(made[name], run=header.run, place=place), recent)
     for number in range(50):
-        ledger.beat(f"w{number}", {"host": "h", "pid": number, "code": "c", "concurrency": 8, "since": 1}, 3600)
+        Register(ledger.client).beat(
+            f"w{number}", {"host": "h", "pid": number, "code": "c", "concurrency": 8, "since": 1}, 3600
+        )
 
 
 def timed(call: Any, times: int) -> list[float]:

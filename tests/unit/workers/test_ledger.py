@@ -13,6 +13,7 @@ from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, PlannedInput, Seal
 from tests.integration.harness import Server, running_server, wait_until
 from workers.ledger import TOTALS, Ledger
+from workers.register import Register
 from workers.settings import Settings
 
 ANSWER = Partial("a" * 64, b"part")
@@ -104,7 +105,7 @@ def test_a_lease_keeps_others_away_until_it_dies(ledger: Ledger) -> None:
 def test_deaths_are_counted_by_who_died(ledger: Ledger) -> None:
     """A lease that died under a living worker is an attempt; with its whole worker, a loss."""
     _begin(ledger)
-    ledger.beat("alive", {"code": "code"}, 60)
+    Register(ledger.client).beat("alive", {"code": "code"}, 60)
     for seq, worker in ((0, "alive"), (1, "gone")):
         ledger.claim("r", seq, 1, worker, 11)
     assert ledger.claim("r", 0, 1, "alive", 12, dead_pid=11).status == "leased", "a sibling takes over at once"
@@ -260,26 +261,28 @@ def test_any_order_of_steps_commits_each_chunk_once(ledger: Ledger, steps: list[
 
 def test_workers_are_seen_while_they_beat(ledger: Ledger, server: Server) -> None:
     """A beat puts a worker on the list; silence or leaving takes it off."""
-    ledger.beat("w1", {"code": "c", "pid": 7}, 60)
-    ledger.beat("w2", {"code": "c"}, 0.05)
-    assert ledger.workers()["w1"] == {"code": "c", "pid": "7"}
-    wait_until(lambda: set(ledger.workers()) == {"w1"}, "the silent one is gone")
-    ledger.leave("w1")
-    assert ledger.workers() == {}
+    Register(ledger.client).beat("w1", {"code": "c", "pid": 7}, 60)
+    Register(ledger.client).beat("w2", {"code": "c"}, 0.05)
+    assert Register(ledger.client).workers()["w1"] == {"code": "c", "pid": "7"}
+    wait_until(lambda: set(Register(ledger.client).workers()) == {"w1"}, "the silent one is gone")
+    ledger.release("w1")
+    Register(ledger.client).leave("w1")
+    assert Register(ledger.client).workers() == {}
     assert server.client.scard("evalq:workers") == 0
 
 
 def test_a_worker_that_leaves_gives_back_its_leases_and_no_others(ledger: Ledger) -> None:
     """Its chunks can be claimed at once, nothing counts as a death, and another's lease stands."""
     _begin(ledger)
-    ledger.beat("leaving", {"pid": 1}, 10)
+    Register(ledger.client).beat("leaving", {"pid": 1}, 10)
     ledger.claim("r", 0, 1, "leaving", 1)
     ledger.claim("r", 1, 1, "staying", 2)
-    ledger.leave("leaving")
+    ledger.release("leaving")
+    Register(ledger.client).leave("leaving")
     assert ledger.claim("r", 0, 1, "staying", 3).status == "leased"
     assert ledger.claim("r", 1, 1, "other", 4).status == "held"
     assert ledger.notes("r") == {}
-    assert "leaving" not in ledger.workers()
+    assert "leaving" not in Register(ledger.client).workers()
 
 
 def test_a_worker_lost_while_it_tried_a_piece_is_held_against_the_piece(ledger: Ledger) -> None:
@@ -297,7 +300,7 @@ def test_a_worker_lost_while_it_tried_a_piece_is_held_against_the_piece(ledger: 
 def test_a_claim_tells_how_often_the_chunk_has_killed(ledger: Ledger) -> None:
     """Deaths of processes while their worker lived, and of whole workers, apart."""
     _begin(ledger)
-    ledger.beat("w", {"pid": 1}, 10)
+    Register(ledger.client).beat("w", {"pid": 1}, 10)
     for pid in range(1, 4):
         lease = ledger.claim("r", 0, 1, "w", pid, dead_pid=pid - 1)
     assert (lease.attempts, lease.losses) == (2, 0)

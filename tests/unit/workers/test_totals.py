@@ -10,6 +10,7 @@ from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, PlannedInput, Seal
 from tests.integration.harness import Server, running_server, wait_until
 from workers.ledger import TOTALS, Ledger
+from workers.register import Register
 from workers.settings import Settings
 from workers.snapshot import Snapshot, read_snapshot
 
@@ -129,7 +130,7 @@ def test_a_worker_is_stuck_only_beside_work_that_it_could_take(ledger: Ledger, s
     _begin(ledger)
     ledger.take("r")
     since = server.client.time()[0] * 1000 - 10_000
-    ledger.beat("w", {"code": "code", "host": "h", "concurrency": 1, "since": since}, 60)
+    Register(ledger.client).beat("w", {"code": "code", "host": "h", "concurrency": 1, "since": since}, 60)
 
     def state() -> str:
         return _look(server).workers[0].state

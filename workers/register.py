@@ -1,0 +1,102 @@
+"""Who lives: pool workers and processes that call, each by a sign of life that expires."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import redis
+
+from workers.ledger import PREFIX, WORKERS
+
+__all__ = ["CallerFacts", "Register", "TargetFacts"]
+
+FLEET = PREFIX + "workers"
+CALLER = PREFIX + "caller:"
+CALLERS = PREFIX + "callers"
+
+
+class TargetFacts(msgspec.Struct, frozen=True):
+    """What producers may know of a target: limits, price, and the digest of its settings; no address, key or prompt."""
+
+    config: str
+    price: dict[str, float] | None = None
+    requests_per_minute: float = 0.0
+    tokens_per_minute: float = 0.0
+    max_concurrency: int = 0
+    tokens_per_call: int = 0
+    timeout_seconds: float = 0.0
+
+
+class CallerFacts(msgspec.Struct, frozen=True):
+    """What a process that calls says of itself; ``busy`` of at most ``calls`` calls are in flight."""
+
+    host: str
+    pid: int
+    code: str
+    calls: int
+    busy: int
+    targets: dict[str, TargetFacts]
+
+
+class Register:
+    """Signs of life in Redis or Valkey, over one client (which returns bytes)."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client: Any = client
+
+    def beat(self, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
+        """Say that a worker lives, for ``seconds``."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hset(WORKERS + worker, mapping=dict(facts))
+        pipe.pexpire(WORKERS + worker, int(seconds * 1000))
+        pipe.sadd(FLEET, worker)
+        pipe.execute()
+
+    def beat_caller(self, name: str, facts: CallerFacts, seconds: float) -> None:
+        """Say that a process that calls lives, for ``seconds``."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.set(CALLER + name, msgspec.json.encode(facts), px=int(seconds * 1000))
+        pipe.sadd(CALLERS, name)
+        pipe.execute()
+
+    def leave(self, name: str) -> None:
+        """Take a worker or a process that calls off the list at once."""
+        self._client.delete(WORKERS + name, CALLER + name)
+
+    def workers(self) -> dict[str, dict[str, str]]:
+        """Living workers and their facts (host, pid, code, concurrency, ...)."""
+        names = [name.decode() for name in self._client.smembers(FLEET)]
+        pipe = self._client.pipeline(transaction=False)
+        for name in names:
+            pipe.hgetall(WORKERS + name)
+        found = dict(zip(names, pipe.execute(), strict=True))
+        self._forget(FLEET, [name for name, facts in found.items() if not facts])
+        return {
+            name: {key.decode(): value.decode() for key, value in facts.items()}
+            for name, facts in found.items()
+            if facts
+        }
+
+    def callers(self) -> dict[str, CallerFacts]:
+        """Processes that make calls now, by name."""
+        names = [name.decode() for name in self._client.smembers(CALLERS)]
+        pipe = self._client.pipeline(transaction=False)
+        for name in names:
+            pipe.get(CALLER + name)
+        found = dict(zip(names, pipe.execute(), strict=True))
+        self._forget(CALLERS, [name for name, facts in found.items() if facts is None])
+        told = {name: _facts(facts) for name, facts in found.items() if facts is not None}
+        return {name: facts for name, facts in told.items() if facts is not None}
+
+    def _forget(self, fleet: str, silent: list[str]) -> None:
+        if silent:
+            self._client.srem(fleet, *silent)
+
+
+def _facts(data: bytes) -> CallerFacts | None:
+    try:
+        return msgspec.json.decode(data, type=CallerFacts)
+    except msgspec.DecodeError:  # nobody of ours
+        return None
