@@ -147,7 +147,7 @@ SERVER_LINES = (
         (
             Query(
                 "sum by (version, code) (evalq_build_info * on (instance) group_left () evalq_series_folded)",
-                "put together",
+                "label sets folded",
             ),
         ),
         width=6,

@@ -39,7 +39,8 @@ class View(msgspec.Struct, frozen=True):
     """One panel. ``kind`` as in `evalcore.panels.Panel`, and ``recent``: bars of the last runs, oldest first.
 
     ``words`` puts numbers into words. ``link`` is the page that tells more; ``by_suite`` hands it the suite clicked on.
-    ``stacked`` puts lines on top of each other. ``none`` stands where there is no value.
+    ``stacked`` puts lines on top of each other, ``sorted_by`` names and sorts numbers by a label. ``none`` stands where
+    there is no value.
     """
 
     title: str
@@ -55,4 +56,5 @@ class View(msgspec.Struct, frozen=True):
     link: str = ""
     by_suite: bool = False
     stacked: bool = False
+    sorted_by: str = ""
     none: str = "N/A"
