@@ -179,7 +179,7 @@ def page() -> Page:
             Row("Work", WORK),
             Row("Queues and workers", QUEUES),
             Row("Trouble", TROUBLE),
-            Row("Live calls of agents", CALLS),
+            Row("Live calls of agents", even(CALLS)),
             Row("The ledger's server and the exporter", (*even(SERVER), *SERVER_LINES)),
         ),
         since="now-1h",

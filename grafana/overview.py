@@ -25,7 +25,7 @@ ANSWERS = View(
     "Whether the exporter is scraped and reaches the ledger. Where not, every number on these pages is old.",
     EITHER,
     "status",
-    (Query('min(evalq_ledger_up) * min(up{job="evalq"}) or vector(0)'),),
+    (Query("min(evalq_ledger_up) or vector(0)"),),
     FEW_IS_BAD,
     words=((0, "no"), (1, "yes")),
     height=4,

@@ -8,7 +8,7 @@ import msgspec
 
 from evalcore.panels import Threshold
 
-__all__ = ["BYTES", "COUNT", "EITHER", "PER_SECOND", "SECONDS", "SHARE", "WHEN", "Query", "Unit", "View"]
+__all__ = ["BYTES", "COUNT", "EITHER", "MONEY", "PER_SECOND", "SECONDS", "SHARE", "WHEN", "Query", "Unit", "View"]
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -25,6 +25,7 @@ BYTES = Unit("bytes")
 WHEN = Unit("dateTimeFromNow")
 PER_SECOND = Unit("suffix: /s", 1)
 EITHER = Unit("bool_yes_no")
+MONEY = Unit("short", 2)
 
 
 class Query(msgspec.Struct, frozen=True):

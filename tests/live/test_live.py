@@ -20,7 +20,7 @@ SUITE = "nightly"
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """Two rounds of all five evaluators, a worker killed in each, and a run with a deadly record."""
+    """Two rounds of all five evaluators, a worker killed in each, a sweep of live calls, and a deadly record."""
     if PROGRAM is None:
         missing = "prometheus is not installed: sh tests/programs.sh"
         if os.environ.get("CI"):
@@ -29,6 +29,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with playing(tmp_path_factory.mktemp("live")) as played:
         played.stage.round(SUITE)
         played.stage.round(SUITE)
+        played.stage.sweep("live")
         played.stage.deadly(SUITE)
         played.settle()
         yield played
