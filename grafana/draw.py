@@ -119,9 +119,8 @@ def _stat(view: View) -> Builder:
     built = stat.Panel().reduce_options(_last()).graph_mode(shapes.BigValueGraphMode.NONE)
     if view.sorted_by:
         for name, options in (
-            ("organize", {"excludeByName": {"Time": True}}),
             ("sortBy", {"sort": [{"field": view.sorted_by, "desc": False}]}),
-            ("rowsToFields", {}),
+            ("groupingToMatrix", _matrix(view.sorted_by, "Time")),
         ):
             built.with_transformation(models.DataTransformerConfig(id_val=name, options=options))
     built.text_mode(shown or shapes.BigValueTextMode.VALUE).color_mode(shapes.BigValueColorMode.VALUE)
@@ -149,13 +148,23 @@ def _recent(view: View) -> Builder:
     built.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC))
     built.thresholds(_steps(view.thresholds or _PLAIN))
     steps = (
-        ("convertFieldType", {"conversions": [{"targetField": RECENT_LABEL, "destinationType": "number"}]}),
+        ("convertFieldType", _position_as("number")),
         ("sortBy", {"sort": [{"field": RECENT_LABEL, "desc": True}]}),
-        ("groupingToMatrix", {"columnField": SERIES, "rowField": RECENT_LABEL, "valueField": "Value"}),
+        ("convertFieldType", _position_as("string")),  # bars need names below them
+        ("groupingToMatrix", _matrix(SERIES, RECENT_LABEL)),
     )
     for name, options in steps:
         built.with_transformation(models.DataTransformerConfig(id_val=name, options=options))
     return built
+
+
+def _position_as(kind: str) -> dict[str, object]:
+    return {"conversions": [{"targetField": RECENT_LABEL, "destinationType": kind}]}
+
+
+def _matrix(columns: str, rows: str) -> dict[str, object]:
+    """A column for each value of a label; nothing, and not an empty text, where there is no value."""
+    return {"columnField": columns, "rowField": rows, "valueField": "Value", "emptyValue": "null"}
 
 
 def _lines(view: View) -> Builder:

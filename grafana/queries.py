@@ -61,10 +61,10 @@ def unit(panel: Panel) -> Unit:
     most = panel.range[1] if panel.range else 0
     return {
         "share": SHARE,
-        "points": Unit(f"suffix: of {most:g}", 2) if most > 1 else Unit("short", 2),
+        "points": Unit(f"suffix:of {most:g}", 2) if most > 1 else Unit("short", 2),
         "count": COUNT,
         "seconds": SECONDS,
-        "bits": Unit("suffix: bits", 2),
+        "bits": Unit("suffix:bits", 2),
         "number": Unit("short", 2),
         "state": Unit("none"),
     }[panel.unit]

@@ -23,7 +23,7 @@ COUNT = Unit("locale", 0)
 SECONDS = Unit("s")
 BYTES = Unit("bytes")
 WHEN = Unit("dateTimeFromNow")
-PER_SECOND = Unit("suffix: /s", 1)
+PER_SECOND = Unit("suffix:/s", 1)
 EITHER = Unit("bool_yes_no")
 MONEY = Unit("short", 2)
 

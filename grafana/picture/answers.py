@@ -63,8 +63,8 @@ def marked(page: Mapping[str, Any], source: Source) -> Source:
 def values(panel: Mapping[str, Any], source: Source) -> list[Value]:
     """One number for each series, by name."""
     steps = {step["id"]: step["options"] for step in panel.get("transformations", ())}
-    if "rowsToFields" in steps:
-        label = steps["sortBy"]["sort"][0]["field"]
+    if "groupingToMatrix" in steps:
+        label = steps["groupingToMatrix"]["columnField"]
         (target,) = panel["targets"]
         rows = [Value(each.labels.get(label, ""), _last(each)) for each in source.now(target["expr"])]
         return sorted(rows, key=lambda row: row.name)

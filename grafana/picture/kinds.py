@@ -132,7 +132,7 @@ def _lines(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> No
             ax.axhline(step["value"], color=named(step["color"]), linestyle="--", linewidth=0.8)
     for at in source.marks:
         ax.axvline(_dates([at])[0], color=named("blue"), linewidth=0.5, alpha=0.35)
-    ax.xaxis.set_major_locator(AutoDateLocator(maxticks=6))
+    ax.xaxis.set_major_locator(AutoDateLocator(minticks=3, maxticks=6))
     ax.xaxis.set_major_formatter(DateFormatter("%H:%M"))
     return _finish(ax, defaults)
 

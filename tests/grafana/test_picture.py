@@ -52,7 +52,7 @@ def panel(uid: str, title: str) -> Any:
     [
         (0.865, {"unit": "percentunit", "decimals": 1}, "86.5%"),
         (12345, {"unit": "locale", "decimals": 0}, "12,345"),
-        (2.847, {"unit": "suffix: of 5", "decimals": 2}, "2.85 of 5"),
+        (2.847, {"unit": "suffix:of 5", "decimals": 2}, "2.85 of 5"),
         (0.0123, {"unit": "s"}, "12.3 ms"),
         (90, {"unit": "s"}, "1.5 min"),
         (3 * 2**20, {"unit": "bytes"}, "3.0 MiB"),
