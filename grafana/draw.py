@@ -77,7 +77,7 @@ def panel(place: Place, number: int) -> Builder:
 
 def _target(view: View, index: int, expr: str, legend: str) -> prometheus.Dataquery:
     target = prometheus.Dataquery().datasource(SOURCE).expr(expr).ref_id(chr(ord("A") + index))
-    if view.kind in ("table", "recent"):
+    if view.kind in ("table", "recent") or view.sorted_by:
         return target.instant().format(formats.PromQueryFormat.TABLE)
     target = target.range() if view.kind == "lines" else target.instant()
     target = target.format(formats.PromQueryFormat.TIME_SERIES)
@@ -117,6 +117,12 @@ def _last() -> common.ReduceDataOptions:
 def _stat(view: View) -> Builder:
     shown = shapes.BigValueTextMode.VALUE_AND_NAME if any(q.legend for q in view.queries) else None
     built = stat.Panel().reduce_options(_last()).graph_mode(shapes.BigValueGraphMode.NONE)
+    if view.sorted_by:
+        for name, options in (
+            ("sortBy", {"sort": [{"field": view.sorted_by, "desc": False}]}),
+            ("groupingToMatrix", _matrix(view.sorted_by, "Time")),
+        ):
+            built.with_transformation(models.DataTransformerConfig(id_val=name, options=options))
     built.text_mode(shown or shapes.BigValueTextMode.VALUE).color_mode(shapes.BigValueColorMode.VALUE)
     return _coloured(built, view)
 
@@ -142,19 +148,29 @@ def _recent(view: View) -> Builder:
     built.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC))
     built.thresholds(_steps(view.thresholds or _PLAIN))
     steps = (
-        ("convertFieldType", {"conversions": [{"targetField": RECENT_LABEL, "destinationType": "number"}]}),
+        ("convertFieldType", _position_as("number")),
         ("sortBy", {"sort": [{"field": RECENT_LABEL, "desc": True}]}),
-        ("groupingToMatrix", {"columnField": SERIES, "rowField": RECENT_LABEL, "valueField": "Value"}),
+        ("convertFieldType", _position_as("string")),  # bars need names below them
+        ("groupingToMatrix", _matrix(SERIES, RECENT_LABEL)),
     )
     for name, options in steps:
         built.with_transformation(models.DataTransformerConfig(id_val=name, options=options))
     return built
 
 
+def _position_as(kind: str) -> dict[str, object]:
+    return {"conversions": [{"targetField": RECENT_LABEL, "destinationType": kind}]}
+
+
+def _matrix(columns: str, rows: str) -> dict[str, object]:
+    """A column for each value of a label; nothing, and not an empty text, where there is no value."""
+    return {"columnField": columns, "rowField": rows, "valueField": "Value", "emptyValue": "null"}
+
+
 def _lines(view: View) -> Builder:
     built = timeseries.Panel().legend(_legend()).line_width(2).fill_opacity(30 if view.stacked else 5)
     built.tooltip(common.VizTooltipOptions().mode(shapes.TooltipDisplayMode.MULTI).sort(shapes.SortOrder.DESCENDING))
-    built.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC))
+    built.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC)).axis_soft_min(0)
     if view.stacked:
         built.stacking(common.StackingConfig().mode(shapes.StackingMode.NORMAL).group("A"))
     if view.thresholds:
@@ -170,7 +186,8 @@ def _legend() -> common.VizLegendOptions:
 
 def _table(view: View) -> Builder:
     """A row for each label set, a column for each query."""
-    built = table.Panel()
+    worst_first = common.TableSortByFieldState().display_name(view.queries[0].legend).desc(not _rising(view.thresholds))
+    built = table.Panel().sort_by([worst_first])
     if len(view.queries) > 1:
         built.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
     single = len(view.queries) == 1
@@ -186,6 +203,11 @@ def _table(view: View) -> Builder:
         for query in view.queries:
             built.override_by_name(query.legend, [models.DynamicConfigValue(id_val="custom.cellOptions", value=cell)])
     return built
+
+
+def _rising(thresholds: tuple[Threshold, ...]) -> bool:
+    """Whether low numbers are the ones to look at."""
+    return bool(thresholds) and thresholds[0].state == "bad"
 
 
 def _properties(unit: Unit) -> list[models.DynamicConfigValue]:

@@ -11,7 +11,10 @@ from grafana.page import ENDED, Page, Variable
 from grafana.queries import VARIABLES, view
 from grafana.view import View
 
-__all__ = ["RUN_CHOICE", "at_a_glance", "page"]
+__all__ = ["OWN_ROW", "RUN_CHOICE", "at_a_glance", "page"]
+
+OWN_ROW = 4
+"""An evaluator with as many panels on the overview has a row of its own there."""
 
 RUN_CHOICE = (
     Variable("suite", ENDED, "What --suite named."),
@@ -30,16 +33,16 @@ def page(evaluator: Evaluator[Any, Any]) -> Page:
     held = f'{ENDED}{{evaluator="{evaluator.name}"}}'
     choice = [Variable(each.label, held, each.description) for each in RUN_CHOICE]
     names = [variable.label for variable in (*choice, *own)]
-    views = {panel.title: (panel, view(panel, metrics, names)) for panel in evaluator.panels}
-    rows = [
-        Row(title, tuple(drawn for panel, drawn in views.values() if panel.overview == first))
-        for title, first in (("At a glance", True), ("In detail", False))
-    ]
+    shown = [(panel.overview, view(panel, metrics, names)) for panel in evaluator.panels]
+    first, rest = (tuple(drawn for glance, drawn in shown if glance is of) for of in (True, False))
+    together = (("The newest and the last runs", first + rest),)
+    named = (("At a glance", first), ("In detail", rest)) if len(first) >= OWN_ROW else together
+    rows = tuple(Row(title, views) for title, views in named)
     return Page(
         evaluator.name,
         f"evalq: {evaluator.name}",
         f"The newest and the last runs of every suite of {evaluator.name}.",
-        tuple(row for row in rows if row.views),
+        rows,
         (*choice, *own),
         since="now-7d",
         refresh="1m",

@@ -32,14 +32,20 @@ WORK = (
         width=12,
     ),
     View(
-        "Chunks committed and planned",
-        "Chunks a second that got an answer; and records a second that were planned, by suite.",
+        "Chunks committed",
+        "Chunks a second that got an answer, by suite.",
         PER_SECOND,
         "lines",
-        (
-            Query(rate("evalq_chunks_committed_total", "suite"), "{{suite}}: chunks"),
-            Query(rate("evalq_records_submitted_total", "suite"), "{{suite}}: records planned"),
-        ),
+        (Query(rate("evalq_chunks_committed_total", "suite"), "{{suite}}"),),
+        width=6,
+    ),
+    View(
+        "Records planned",
+        "Records a second of the chunks that producers planned, by suite.",
+        PER_SECOND,
+        "lines",
+        (Query(rate("evalq_records_submitted_total", "suite"), "{{suite}}"),),
+        width=6,
     ),
     View(
         "Oldest chunk's wait over time",
@@ -47,6 +53,7 @@ WORK = (
         SECONDS,
         "lines",
         (Query("evalq_oldest_pending_age_seconds", "oldest"),),
+        width=6,
     ),
     View(
         "Time to finish",
@@ -54,6 +61,7 @@ WORK = (
         SECONDS,
         "lines",
         (Query("evalq:drain:seconds", "to finish"),),
+        width=6,
     ),
 )
 
@@ -85,7 +93,8 @@ QUEUES = (
     ),
     View(
         "Computed right now",
-        "Chunks under a lease, messages taken and not finished, and processes that could compute.",
+        "Chunks under a lease, messages taken and not finished, and processes that could compute. Messages of a killed "
+        "worker count as taken until the broker gives them back; its chunks do not wait for that.",
         COUNT,
         "lines",
         (
@@ -170,9 +179,10 @@ def page() -> Page:
             Row("Work", WORK),
             Row("Queues and workers", QUEUES),
             Row("Trouble", TROUBLE),
-            Row("Live calls of agents", CALLS),
+            Row("Live calls of agents", even(CALLS)),
             Row("The ledger's server and the exporter", (*even(SERVER), *SERVER_LINES)),
         ),
         since="now-1h",
         refresh="10s",
+        marks=False,
     )

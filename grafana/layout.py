@@ -50,8 +50,9 @@ def place(rows: Iterable[Row]) -> Iterator[Place]:
 def even(views: Sequence[View]) -> tuple[View, ...]:
     """The panels with widths that share lines evenly, no more than six on one."""
     lines = -(-len(views) // _MOST)
-    each = COLUMNS // -(-len(views) // lines) if lines else COLUMNS
-    return tuple(msgspec.structs.replace(view, width=each) for view in views)
+    most = -(-len(views) // lines) if lines else 1
+    widths = [width for at in range(0, len(views), most) for width in _filled([1] * len(views[at : at + most]))]
+    return tuple(msgspec.structs.replace(view, width=width) for view, width in zip(views, widths, strict=True))
 
 
 def _lines(views: Iterable[View]) -> Iterator[list[View]]:

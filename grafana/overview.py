@@ -9,15 +9,12 @@ from msgspec.structs import replace
 
 from evalcore.evaluator import Evaluator
 from evalcore.panels import Threshold
-from grafana.evaluators import RUN_CHOICE, at_a_glance
+from grafana.evaluators import OWN_ROW, RUN_CHOICE, at_a_glance
 from grafana.layout import Row, even
 from grafana.page import Page, uid
 from grafana.view import COUNT, EITHER, SECONDS, Query, View
 
 __all__ = ["FLEET", "NONE_IS_GOOD", "page"]
-
-_OWN_ROW = 4
-"""An evaluator with as many panels here has a row of its own."""
 
 NONE_IS_GOOD = (Threshold(None, "good"), Threshold(1, "bad"))
 FEW_IS_BAD = (Threshold(None, "bad"), Threshold(1, "good"))
@@ -28,7 +25,7 @@ ANSWERS = View(
     "Whether the exporter is scraped and reaches the ledger. Where not, every number on these pages is old.",
     EITHER,
     "status",
-    (Query('min(evalq_ledger_up) * min(up{job="evalq"}) or vector(0)'),),
+    (Query("min(evalq_ledger_up) or vector(0)"),),
     FEW_IS_BAD,
     words=((0, "no"), (1, "yes")),
     height=4,
@@ -86,8 +83,8 @@ FLEET = (ALERTS, ANSWERS, WORKERS, STUCK, UNFINISHED, OLDEST)
 def page(evaluators: Sequence[Evaluator[Any, Any]]) -> Page:
     """The fleet in one line, evaluators with much to show in a row each, the others side by side."""
     shown = {each.name: at_a_glance(each, uid(each.name)) for each in evaluators}
-    wide = [Row(name, views) for name, views in shown.items() if len(views) >= _OWN_ROW]
-    narrow = [view for views in shown.values() if len(views) < _OWN_ROW for view in views]
+    wide = [Row(name, views) for name, views in shown.items() if len(views) >= OWN_ROW]
+    narrow = [view for views in shown.values() if len(views) < OWN_ROW for view in views]
     fleet = even([replace(view, link=uid("fleet")) for view in FLEET])
     return Page(
         "overview",

@@ -41,6 +41,8 @@ class Page(msgspec.Struct, frozen=True):
     refresh: Literal["10s", "30s", "1m"] = "30s"
     evaluator: str = ""
     """The only one whose runs' ends are marked."""
+    marks: bool = True
+    """Whether runs' ends are marked before anybody asks for it."""
 
 
 def uid(name: str) -> str:
@@ -105,4 +107,6 @@ def _annotations(page: Page) -> list[_Mark]:
     ended.title_format("{{evaluator}}: {{suite}} ended").tag_keys("suite,target").icon_color("blue")
     fired = _Mark().name("Alerts").expr('ALERTS{alertname=~"Evalq.*",alertstate="firing"}')
     fired.title_format("{{alertname}}").text_format("{{suite}} {{queue}}").tag_keys("severity").icon_color("red")
-    return [each.datasource(SOURCE).enable(True).step("30s") for each in (ended, fired)]
+    ended.enable(page.marks)
+    fired.enable(True)
+    return [each.datasource(SOURCE).step("30s") for each in (ended, fired)]

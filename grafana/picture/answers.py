@@ -12,7 +12,7 @@ import msgspec
 from grafana.queries import SERIES
 from workers.exporter.catalogue import RECENT_LABEL
 
-__all__ = ["Answered", "Source", "Value", "lines", "matrix", "table", "values"]
+__all__ = ["Answered", "Source", "Value", "lines", "marked", "matrix", "table", "values"]
 
 
 class Answered(Protocol):
@@ -28,10 +28,11 @@ class Answered(Protocol):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """How answers are had: an instant's, and those of the whole time."""
+    """How answers are had: an instant's, and those of the whole time; ``marks`` are times to be marked on lines."""
 
     now: Callable[[str], Sequence[Answered]]
     over: Callable[[str], Sequence[Answered]]
+    marks: tuple[float, ...] = ()
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -52,12 +53,23 @@ def _last(series: Answered) -> float | None:
     return series.points[-1][1] if series.points else None
 
 
+def marked(page: Mapping[str, Any], source: Source) -> Source:
+    """The source with the page's marks whose time is a series' value."""
+    asked = [each["expr"] for each in page["annotations"]["list"] if each["enable"] and each.get("useValueForTime")]
+    times = {value / 1000 for expr in asked for each in source.over(expr) for _, value in each.points}
+    return msgspec.structs.replace(source, marks=tuple(sorted(times)))
+
+
 def values(panel: Mapping[str, Any], source: Source) -> list[Value]:
     """One number for each series, by name."""
-    found = [
-        (_name(target, each.labels), _last(each)) for target in panel["targets"] for each in source.now(target["expr"])
-    ]
-    return [Value(name, value) for name, value in found]
+    steps = {step["id"]: step["options"] for step in panel.get("transformations", ())}
+    if "groupingToMatrix" in steps:
+        label = steps["groupingToMatrix"]["columnField"]
+        (target,) = panel["targets"]
+        rows = [Value(each.labels.get(label, ""), _last(each)) for each in source.now(target["expr"])]
+        return sorted(rows, key=lambda row: row.name)
+    asked = [(target, each) for target in panel["targets"] for each in source.now(target["expr"])]
+    return [Value(_name(target, each.labels), _last(each)) for target, each in asked]
 
 
 def lines(panel: Mapping[str, Any], source: Source) -> list[tuple[str, Sequence[tuple[float, float]]]]:
@@ -82,9 +94,11 @@ def matrix(panel: Mapping[str, Any], source: Source) -> tuple[list[str], dict[st
     return positions, {name: [row.get(each, math.nan) for each in positions] for name, row in sorted(found.items())}
 
 
-def table(
-    panel: Mapping[str, Any], source: Source
-) -> tuple[list[str], list[str], list[tuple[list[str], list[float | None]]]]:
+Row = tuple[list[str], list[float | None]]
+"""Labels, and the numbers behind them."""
+
+
+def table(panel: Mapping[str, Any], source: Source) -> tuple[list[str], list[str], list[Row]]:
     """(names of labels, names of values, rows of both)."""
     rows: dict[tuple[tuple[str, str], ...], list[float | None]] = {}
     targets = panel["targets"]
@@ -93,6 +107,9 @@ def table(
             key = tuple(sorted(each.labels.items()))
             rows.setdefault(key, [None] * len(targets))[index] = _last(each)
     renamed = next(step["options"]["renameByName"] for step in panel["transformations"] if step["id"] == "organize")
+    (sort,) = panel["options"]["sortBy"]
+    at = list(renamed.values()).index(sort["displayName"])
     heads = list(dict.fromkeys(name for key in rows for name, _ in key))
     listed = [([dict(key).get(name, "") for name in heads], numbers) for key, numbers in sorted(rows.items())]
+    listed.sort(key=lambda row: (row[1][at] is None, row[1][at] or 0.0), reverse=sort["desc"])
     return heads, list(renamed.values()), listed

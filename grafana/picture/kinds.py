@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.font_manager
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, DateFormatter, date2num
 from matplotlib.patches import Wedge
@@ -16,6 +17,10 @@ from grafana.picture.answers import Source, Value, lines, matrix, table, values
 from grafana.picture.words import colour, named, text
 
 __all__ = ["KINDS"]
+
+mpl.rcParams["font.family"] = [
+    name for name in ("DejaVu Sans", "NanumGothic") if name in matplotlib.font_manager.get_font_names()
+]  # the second has Korean letters: Debian's package fonts-nanum
 
 _GREY = "#8a8a8a"
 _ROWS = 9
@@ -35,11 +40,12 @@ def _tiles(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> No
         if solid:
             ax.add_patch(mpl.patches.Rectangle((x + 0.01, y + 0.02), 1 / across - 0.02, 1 / down - 0.04, color=shade))
         shown = text(each.value, defaults, now)
-        size = min(22, 150 * _width(ax) / across / max(4, len(shown)), 60 * _height(ax) / down / 3)
-        at = x + 0.5 / across, y + (0.42 if each.name else 0.5) / down
+        size = min(20, 95 * _width(ax) / across / max(4, len(shown)), 26 * _height(ax) / down)
+        label = _short(each.name, int(13 * _width(ax) / across)) if panel["options"]["textMode"] != "value" else ""
+        at = x + 0.5 / across, y + (0.42 if label else 0.5) / down
         ax.text(*at, shown, ha="center", va="center", size=size, color="white" if solid else shade, weight="bold")
         name = x + 0.5 / across, y + 0.8 / down
-        ax.text(*name, _short(each.name, 26), ha="center", va="center", size=8, color="white" if solid else _GREY)
+        ax.text(*name, label, ha="center", va="center", size=8, color="white" if solid else _GREY)
 
 
 def _gauge(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> None:
@@ -57,7 +63,14 @@ def _gauge(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> No
             share = min(1.0, max(0.0, (each.value - low) / (high - low)))
             shade = colour(each.value, defaults)
             ax.add_patch(Wedge((x, y), r, 180 - 180 * share, 180, width=0.28 * r, color=shade))
-        ax.text(x, y + 0.12 * r, text(each.value, defaults, now), ha="center", size=15, weight="bold")
+        ax.text(
+            x,
+            y + 0.12 * r,
+            text(each.value, defaults, now),
+            ha="center",
+            size=min(15, 7 * _width(ax) / len(found)),
+            weight="bold",
+        )
         ax.text(x, 0.06 * len(found), _short(each.name, 26), ha="center", size=8, color=_GREY)
 
 
@@ -94,8 +107,8 @@ def _recent(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> N
         at = [place - 0.4 + wide * (index + 0.5) for place in range(len(positions))]
         ax.bar(at, row, wide * 0.92, label=_short(name, 40), color=_PALETTE[index % 10])
     ax.set_xticks(range(len(positions)), positions, size=7)
-    ax.set_xlabel(defaults["custom"]["axisLabel"], size=7, color=_GREY)
-    return _key(ax)
+    ax.set_xlabel(defaults["custom"]["axisLabel"], size=7, color=_GREY, labelpad=1)
+    return _finish(ax, defaults)
 
 
 def _lines(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> None:
@@ -117,9 +130,11 @@ def _lines(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> No
     for step in defaults.get("thresholds", {}).get("steps", ()):
         if step["value"] is not None and defaults.get("custom", {}).get("thresholdsStyle"):
             ax.axhline(step["value"], color=named(step["color"]), linestyle="--", linewidth=0.8)
-    ax.xaxis.set_major_locator(AutoDateLocator(maxticks=6))
+    for at in source.marks:
+        ax.axvline(_dates([at])[0], color=named("blue"), linewidth=0.5, alpha=0.35)
+    ax.xaxis.set_major_locator(AutoDateLocator(minticks=3, maxticks=6))
     ax.xaxis.set_major_formatter(DateFormatter("%H:%M"))
-    return _key(ax)
+    return _finish(ax, defaults)
 
 
 def _table(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> None:
@@ -162,26 +177,21 @@ def _axes(ax: Axes, defaults: Mapping[str, Any]) -> None:
     ax.set_axisbelow(True)
     for side in ax.spines.values():
         side.set_visible(False)
-    ax.autoscale()
+    ax.yaxis.set_major_formatter(lambda value, _: text(value, {**defaults, "mappings": []}))
+
+
+def _finish(ax: Axes, defaults: Mapping[str, Any]) -> None:
+    """The range of the values, and the names of the series below."""
     if "min" in defaults:
         ax.set_ylim(defaults["min"], defaults.get("max", 1) * 1.02)
     else:
         ax.set_ylim(bottom=0)
-    ax.yaxis.set_major_formatter(lambda value, _: text(value, {**defaults, "mappings": []}))
-
-
-def _key(ax: Axes) -> None:
     handles, names = ax.get_legend_handles_labels()
-    shown = min(len(names), 8)
-    ax.legend(
-        handles[:shown],
-        names[:shown],
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.14),
-        ncols=4,
-        fontsize=7,
-        frameon=False,
-    )
+    columns = max(1, min(5, int(_width(ax) * 9 / max(map(len, names)))))
+    below, lines = (-0.2, 1) if ax.get_xlabel() else (-0.1, 2)
+    shown = min(len(names), lines * columns)
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, below), "ncols": columns}
+    ax.legend(handles[:shown], names[:shown], fontsize=7, frameon=False, **place)
 
 
 def _dates(moments: list[float]) -> Any:

@@ -12,7 +12,7 @@ from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 
 from grafana.layout import COLUMNS
-from grafana.picture.answers import Source
+from grafana.picture.answers import Source, marked
 from grafana.picture.kinds import KINDS
 
 __all__ = ["save"]
@@ -27,6 +27,7 @@ def save(page: Mapping[str, Any], source: Source, now: float, path: Path) -> Non
     """Draw a dashboard (its JSON) from answers into a PNG. ``now``: seconds since 1970."""
     rows = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in page["panels"])
     tall = (rows + 2) * _ROW
+    source = marked(page, source)
     figure = Figure(figsize=(_INCHES, tall), dpi=_DPI, facecolor="#f4f5f5")
     FigureCanvasAgg(figure)
     figure.text(0.008, 1 - 1.1 * _ROW / tall, page["title"], size=15, weight="bold")
@@ -42,8 +43,8 @@ def save(page: Mapping[str, Any], source: Source, now: float, path: Path) -> Non
         unit = _ROW / tall
         figure.text(x + 0.008, y + h - 0.75 * unit, panel["title"], size=9.5, weight="bold", va="center")
         axes = panel["type"] in ("timeseries", "barchart")
-        left, low = (0.035, 1.75 * unit) if axes else (0.008, 0.25 * unit)
-        ax = figure.add_axes((x + left, y + low, w - left - 0.008, h - low - 1.35 * unit))
+        left, low = (0.042, 1.75 * unit) if axes else (0.008, 0.25 * unit)
+        ax = figure.add_axes((x + left, y + low, w - left - 0.01, h - low - 1.35 * unit))
         ax.set_axis_off()
         KINDS[panel["type"]](ax, panel, source, now)
     figure.savefig(path)

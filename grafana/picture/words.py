@@ -26,19 +26,16 @@ def text(value: float | None, defaults: Mapping[str, Any], now: float = 0.0) -> 
 
 def _with_unit(value: float, unit: str, digits: int | None, now: float) -> str:
     if unit == "percentunit":
-        return f"{_number(value * 100, digits)}%"
+        return f"{value * 100:.{1 if digits is None else digits}f}%"
     if unit == "s":
         return _seconds(value)
     if unit == "bytes":
         return f"{value / 2**20:.1f} MiB"
     if unit == "dateTimeFromNow":
         return f"{_seconds(now - value / 1000)} ago"
-    tail = unit.removeprefix("suffix:") if unit.startswith("suffix:") else ""
-    return _number(value, digits) + tail
-
-
-def _number(value: float, digits: int | None) -> str:
-    return f"{value:,.{1 if digits is None else digits}f}"
+    tail = f" {unit.removeprefix('suffix:')}" if unit.startswith("suffix:") else ""
+    comma = "," if unit == "locale" else ""
+    return f"{value:{comma}.{1 if digits is None else digits}f}{tail}"
 
 
 def _seconds(value: float) -> str:

@@ -20,7 +20,6 @@ RULES = sorted((TOP / "deploy" / "prometheus" / "rules").glob("*.yml"))
 
 _SCRAPE = frozenset({"job", "instance"})
 _OWN = {  # what Prometheus itself makes
-    "up": _SCRAPE,
     "ALERTS": frozenset({"alertname", "alertstate", "severity", "suite", "target", "queue", "evaluator"}),
 }
 

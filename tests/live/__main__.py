@@ -30,6 +30,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="live-") as folder, playing(Path(folder)) as scene:
         for number in range(chosen.rounds):
             scene.stage.round(_SUITES[number % 3 == 2], kill=number % 2 == 1)
+            if number % 3 == 2:
+                scene.stage.sweep("live")
             print(f"round {number + 1} of {chosen.rounds}", file=sys.stderr)
         scene.stage.deadly("nightly")
         scene.settle()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.agents.server import running_agent
 from tests.integration.harness import HAZARDS, running_server, wait_until
 from tests.integration.scraping import running_exporter
 from tests.live.prometheus import Prometheus, running_prometheus
@@ -58,7 +59,8 @@ class Scene(msgspec.Struct, frozen=True):
                 for of in sorted({*counted, *wanted})
                 if counted[of] != wanted[of]
             ]
-        return found
+        calls = round(self.prometheus.now("sum(evalq_call_seconds_count)")[0].points[0][1])
+        return [*found, *([f"{calls} calls, sweeps have {truth.calls}"] if calls != truth.calls else [])]
 
     def silent(self) -> list[str]:
         """Questions without an answer at any time that are not listed; listed ones that have one, or are not asked."""
@@ -84,9 +86,13 @@ def playing(folder: Path, workers: int = 2) -> Iterator[Scene]:
         running_server(folder, None, *_SERVER) as server,
         running_exporter(server.url, folder, PYTHONPATH=HAZARDS) as exporter,
         running_prometheus(folder, exporter.url) as prometheus,
+        running_agent() as (agent, url),
     ):
-        stage = Stage(server, folder)
+        agent.latency = 0.2
+        stage = Stage(server, folder, url)
+        wait_until(lambda: prometheus.now("evalq_ledger_up"), "the exporter is scraped")
         try:
+            stage.fleet.add(0, "--calls", "8", "--targets", "targets.yaml")
             for _ in range(workers):
                 stage.fleet.add(1)
             yield Scene(stage, prometheus, time.time())

@@ -14,14 +14,19 @@ import msgspec
 from evalcore import registry
 from evalcore.canonical import canonical_json
 from evalcore.evaluator import Evaluator
+from tests.agents.server import write_golden
 from tests.integration.harness import HAZARDS, Fleet, Server, committed, info, start_evalq, wait_until
 
-__all__ = ["EVALUATORS", "Stage", "Truth"]
+__all__ = ["EVALUATORS", "TARGET", "Stage", "Truth"]
 
 EVALUATORS = ("cooperation", "planagent", "selfcheck", "verification", "vs")
 _RECORDS = {"planagent": 6_000, "cooperation": 6_000}
 _FEWER = 400
 _LIMITS = {"EVALQ_CHUNK_SECONDS": "2", "EVALQ_LEASE_SECONDS": "4"}
+
+
+TARGET = "chat"
+_PRICE = {"prompt_per_million": 1000, "completion_per_million": 3000}
 
 
 class Truth(msgspec.Struct):
@@ -31,13 +36,16 @@ class Truth(msgspec.Struct):
     chunks: Counter[tuple[str, str]]
     dead: Counter[tuple[str, str]]
     runs: Counter[tuple[str, str]]
+    calls: int
 
 
 class Stage:
-    """A fleet on ``server`` and the folder that its runs are in."""
+    """A fleet on ``server`` and the folder that its runs are in; live calls go to ``agent`` (a URL)."""
 
-    def __init__(self, server: Server, folder: Path) -> None:
+    def __init__(self, server: Server, folder: Path, agent: str) -> None:
         self._server = server
+        chat = {"kind": "openai", "base_url": agent, "model": "m", "price": _PRICE}
+        (folder / "targets.yaml").write_text(json.dumps({"targets": {TARGET: chat}}), encoding="utf-8")
         self._folder = folder
         self.fleet = Fleet(server.url, folder, {"PYTHONPATH": HAZARDS, **_LIMITS})
         self._rounds = 0
@@ -63,9 +71,18 @@ class Stage:
         _, errors = process.communicate(timeout=180)
         assert process.returncode == 3, errors
 
+    def sweep(self, suite: str, repeat: int = 25) -> None:
+        """Live calls: four cases of an agent with its habits, and one that never gives JSON."""
+        self._rounds += 1
+        cases: dict[str, dict[str, Any]] = {f"C{number}": {"share": number / 4} for number in range(4)}
+        golden = write_golden(self._folder / "golden.json", cases | {"bad": {"do": "said", "content": "none"}})
+        process, _ = self._begin("vs", suite, [str(golden), "--target", TARGET, "--repeat", str(repeat)], 20)
+        _, errors = process.communicate(timeout=180)
+        assert process.returncode == 0, errors
+
     def truth(self) -> Truth:
         """From manifests, run.json and report.json alone."""
-        found = Truth(Counter(), Counter(), Counter(), Counter())
+        found = Truth(Counter(), Counter(), Counter(), Counter(), 0)
         for evaluator, suite, folder in self._folders:
             of = evaluator, suite
             report = json.loads((folder / "report.json").read_text())
@@ -74,6 +91,7 @@ class Stage:
             found.chunks[of] += info(folder)["progress"]["committed"]
             found.dead[of] += report["records"]["dead"]
             found.runs[of] += 1
+            found.calls += info(folder).get("calls", {}).get("attempts", 0)
         return found
 
     def reports(self, suite: str, evaluators: Container[str]) -> dict[str, dict[str, Any]]:

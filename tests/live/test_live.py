@@ -12,6 +12,7 @@ from evalcore import registry
 from evalcore.evaluator import Evaluator
 from tests.integration.harness import wait_until
 from tests.live.prometheus import PROGRAM
+from tests.live.questions import Question
 from tests.live.scene import Scene, playing
 from tests.live.stage import EVALUATORS
 
@@ -20,7 +21,7 @@ SUITE = "nightly"
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """Two rounds of all five evaluators, a worker killed in each, and a run with a deadly record."""
+    """Two rounds of all five evaluators, a worker killed in each, a sweep of live calls, and a deadly record."""
     if PROGRAM is None:
         missing = "prometheus is not installed: sh tests/programs.sh"
         if os.environ.get("CI"):
@@ -29,6 +30,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with playing(tmp_path_factory.mktemp("live")) as played:
         played.stage.round(SUITE)
         played.stage.round(SUITE)
+        played.stage.sweep("live")
         played.stage.deadly(SUITE)
         played.settle()
         yield played
@@ -56,6 +58,21 @@ def test_a_counter_that_is_one_off_is_noticed(scene: Scene, monkeypatch: pytest.
 def test_every_question_has_an_answer(scene: Scene) -> None:
     """Of each panel, annotation, variable, recording rule and alert; what has none is listed with the reason."""
     assert scene.silent() == []
+
+
+def test_a_question_without_an_answer_is_noticed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so is one that is listed as silent and is not, and a listed one that nobody asks."""
+    asked = [
+        Question("a panel", "evalq_vs_tests", over_time=False),
+        Question("another", "evalq_vs_tests > 1e9", over_time=True),
+        Question("panel 'Divergent answers'", "evalq_ledger_up", over_time=False),
+    ]
+    monkeypatch.setattr("tests.live.scene.questions", lambda: asked)
+    assert scene.silent() == [
+        "another: no answer: evalq_vs_tests > 1e9",
+        "panel 'Divergent answers': is answered: evalq_ledger_up",
+        "nothing is asked like absent\\(evalq_ledger_up",
+    ]
 
 
 def test_quality_is_that_of_the_newest_reports(scene: Scene) -> None:

@@ -41,7 +41,6 @@ PANELS = (
         "points",
         "lines",
         (Plot("evalq_cooperation_gini", ("suite", "input"), legend="{suite} {input}"),),
-        range=(0, 1),
         width=12,
     ),
     Panel(
@@ -50,7 +49,6 @@ PANELS = (
         "points",
         "bars",
         (Plot("evalq_cooperation_gini", ("suite",), recent=True, legend="{suite}"),),
-        range=(0, 1),
         width=12,
     ),
     Panel(

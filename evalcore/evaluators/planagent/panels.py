@@ -115,7 +115,6 @@ PANELS = (
             Plot("evalq_planagent_failure_share", ("suite",), "max", legend="{suite} no answer"),
         ),
         _FAILURES,
-        (0, 1),
         width=12,
     ),
     Panel(
@@ -125,7 +124,6 @@ PANELS = (
         "bars",
         (Plot("evalq_planagent_stability_failure_share", ("suite",), "max", recent=True, legend="{suite}"),),
         _FAILURES,
-        (0, 1),
         width=12,
     ),
     Panel(
