@@ -98,7 +98,10 @@ class _Process:
             headers = await asyncio.to_thread(self._calls.sweeps)
             mine = [header for header in headers if header.target in self._stations]
             for run in [run for run in self._units if run not in {header.run for header in mine}]:
-                self._units.pop(run).withdraw()
+                await asyncio.to_thread(
+                    self._calls.claim, run, self._name, 0, LEASE_SECONDS
+                )  # what is in flight is mine
+                await self._withdraw(run)
             full = True
             for header in mine:
                 full = await self._claim(header, max(1, self._settings.calls // len(mine))) and full
@@ -119,12 +122,18 @@ class _Process:
             station = await self._stations.open(header.target)
             units = self._units[header.run] = self._made(header, station)
         if state != "open":
-            units.withdraw()
-            if units.idle:
-                self._units.pop(header.run, None)
+            await self._withdraw(header.run)
         elif calls:
             await self._start(units, header, calls)
         return state == "open" and len(calls) == most
+
+    async def _withdraw(self, run: str) -> None:
+        """Call no more for a sweep, and let go of it once all that was in flight is recorded."""
+        units = self._units[run]
+        units.withdraw()
+        if units.idle:
+            del self._units[run]
+            await units.close()
 
     def _made(self, header: SweepHeader, station: Station) -> Units:
         return Units(header, self._name, station, self._calls, self._lanes, self._wake)

@@ -109,8 +109,9 @@ class Calls:
         Without a producer's `look` for ``unattended_seconds`` (0: for ever) no more calls are handed out.
         """
         budgets = (max_calls, max_cost, int(unattended_seconds * 1000))
-        self._run("open", header.run, msgspec.json.encode(header), header.cases, header.total, *budgets)
-        self.client.hset(SWEEPS, header.run, msgspec.json.encode(header))
+        self._run(
+            "open", header.run, msgspec.json.encode(header), header.cases, header.total, *budgets, SWEEPS, header.run
+        )
 
     def offer(self, run: str, prompts: Sequence[Prompt], first: int = 0) -> int:
         """Give the prompts of cases ``first`` on; returns how many the ledger has then, -1 for an unknown sweep."""
@@ -185,7 +186,7 @@ class Calls:
     # -- the side of those who call ----------------------------------------------------------------------
 
     def sweeps(self) -> list[SweepHeader]:
-        """Sweeps of this code version; those that have expired are forgotten on the way by whoever claims."""
+        """Open sweeps of this code version, and others that nobody has claimed of since they were closed."""
         headers = []
         for data in self.client.hvals(SWEEPS):
             try:
@@ -198,9 +199,7 @@ class Calls:
 
     def claim(self, run: str, holder: str, most: int, lease_seconds: float) -> tuple[str, list[int]]:
         """(state, calls to make); also the sign of life that keeps what the holder has."""
-        state, *calls = self._run("claim", run, holder, int(lease_seconds * 1000), most)
-        if state == b"gone":
-            self.client.hdel(SWEEPS, run)
+        state, *calls = self._run("claim", run, holder, int(lease_seconds * 1000), most, SWEEPS, run)
         return state.decode(), [int(call) for call in calls]
 
     def prompts(self, run: str, cases: Sequence[int]) -> dict[int, Prompt]:

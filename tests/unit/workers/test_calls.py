@@ -201,3 +201,18 @@ def test_all_keys_of_a_sweep_expire(server: Server, tmp_path: Path) -> None:
     assert len(keys) >= 4
     assert all(0 < server.client.ttl(key) <= 86_400 for key in keys)
     assert server.client.ttl("evalq:calls") == -1
+
+
+def test_only_open_sweeps_are_looked_at(server: Server) -> None:
+    """One that ended, was paused or is unknown leaves the list with the next claim; opening it again puts it there."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    header = _sweep(calls, "listed")
+    for state in ("paused", "done"):
+        assert header in calls.sweeps()
+        calls.close("listed", state)
+        calls.claim("listed", "p", 1, LEASE)
+        assert header not in calls.sweeps()
+        calls.open(header)
+    server.client.delete("evalq:sweep:{listed}:meta")
+    assert calls.claim("listed", "p", 1, LEASE) == ("gone", [])
+    assert header not in calls.sweeps()

@@ -1,6 +1,7 @@
 -- Calls for a process to make, and a sign of its life. Returns {state, call...}; 'gone' for an unknown sweep.
--- ARGV: ttl, holder, lease ms, most
+-- One that is not open leaves the list of those that are. ARGV: ttl, holder, lease ms, most, key of that list, run
 local state = redis.call('HGET', KEYS[1], 'state')
+if state ~= 'open' then redis.call('HDEL', ARGV[5], ARGV[6]) end
 if not state then return {'gone'} end
 local now, lease = now_ms(), tonumber(ARGV[3])
 if now - number('touched') > lease / 2 then
