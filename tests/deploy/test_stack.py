@@ -75,7 +75,7 @@ def test_a_suite_through_the_stack_equals_the_inline_run(stack: Stack, tmp_path:
     """Two workers as the file has them compute both runs, each role by its own user; nobody is refused anything."""
     assert len(stack.processes["worker"]) == 2
     admin(stack).acl_log_reset()
-    work = stack.place("producer", "work")
+    work = stack.place("producer", "srv/evalq")
     done = stack.run("producer", "run", "data/suite.yaml", "--format", "json")
     assert done.returncode == 0, done.stderr
     calm = evalq("run", "data/suite.yaml", "--inline", "--out", tmp_path, "--format", "none", cwd=work)

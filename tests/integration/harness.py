@@ -24,6 +24,9 @@ EVALQ = (sys.executable, "-m", "producer.cli")
 HAZARDS = os.pathsep.join([str(Path(__file__).parents[1] / "hazards"), str(Path(__file__).parents[2])])
 """PYTHONPATH of commands and workers that know the evaluator `hazards`, whose records kill."""
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under `nohup` or in a shell's background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # or the commands under test would ignore Ctrl-C, too
+
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
     """Poll ``condition`` until it is true and return its value; after ``seconds``, fail naming ``what``."""

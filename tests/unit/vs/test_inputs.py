@@ -76,7 +76,7 @@ def test_params_with_a_golden_set_need_no_other() -> None:
     [
         ([], {"outputs": ["x"]}, "vs takes one golden set, not 0 files"),
         ([GOLDEN, GOLDEN], {"outputs": ["x"]}, "vs takes one golden set, not 2 files"),
-        ([GOLDEN], {}, "vs needs recorded outputs: evalq vs GOLDEN --outputs FILE.jsonl\\|FOLDER"),
+        ([GOLDEN], {}, "vs needs recorded outputs or a target: evalq vs GOLDEN --outputs FILE.jsonl\\|FOLDER"),
         ([GOLDEN], {"outputs": ["x"], "all": True, "level": "Full"}, "--all goes with neither --agent nor --level"),
         ([GOLDEN], {"outputs": ["x"], "agent": "21"}, "there are: 01-research-question-refiner, 02-theo"),
         ([GOLDEN], {"outputs": ["x"], "agent": "02", "level": "Light"}, "holds no case of --agent '02-theoretical"),
