@@ -1,16 +1,13 @@
-"""`python -m tests.bench.pacing`: a fleet against a server whose limit it is not told, and many calls in flight.
+"""`python -m tests.bench.pacing`: a fleet against a server whose limit it is not told.
 
-The server (tests/agents/server.py, a process of its own) serves so many calls in any second and refuses the others.
-First the fleet finds 50 calls a second, then the limit halves and doubles; then 10,000 calls of 500 ms, 200 of them in
-flight on two processes. It takes eight minutes.
+The server (tests/agents/server.py, a process of its own) serves so many calls in any second and refuses the others. A sweep by
+real processes that call finds 50 calls a second; then the limit halves and doubles. It takes two and a half minutes a fleet.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -22,43 +19,45 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-import redis
-
-from tests.integration.harness import running_server, wait_until
-from workers.pacing import Pacer
-from workers.targets import Call, Caller, Failure, call_paced, limits_of, load_targets
+from tests.agents.server import write_golden
+from tests.integration.harness import EVALQ, clean_environment, running_fleet, running_server, wait_until
 
 LATENCY = 0.1
+CASES = 10
 
 
 def main() -> None:
-    """Measure and print Markdown tables."""
+    """Measure and print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.pacing")
     parser.add_argument("--processes", type=int, nargs="*", default=[2, 4])
-    parser.add_argument("--calls", type=int, default=10_000, help="calls of the second measurement; 0: without it")
     asked = parser.parse_args()
     print(
         "| processes | limit/s | seconds | served/s | of the limit | 429s | calls |\n" + "| ---: " * 7 + "|", flush=True
     )
     for processes in asked.processes:
         _follow(processes)
-    if asked.calls:
-        _many(asked.calls)
 
 
 def _follow(processes: int) -> None:
-    """The limit is 50 for 40 s, 25 for 40 s, 50 again for 60 s."""
-    with serving() as (url, folder), running_server(folder) as pace:
+    """The limit is 50 for 40 s, 25 for 40 s, 50 again for 60 s; seconds are from the first call on."""
+    marks = [(0, 50), (40, 25), (80, 50), (140, 0)]
+    with serving() as (url, folder), running_server(folder) as server:
         control(url, latency=LATENCY, per_second=50)
-        began = time.time()
-        fleet = [_caller(url, pace.url, folder, in_flight=50, seconds=140) for _ in range(processes)]
-        marks = [(0, 50), (40, 25), (80, 50), (140, 0)]
-        for at, limit in marks[1:-1]:
-            _rest(began + at)
-            control(url, per_second=limit)
-        for process in fleet:
-            process.wait()
-        log = control(url)["log"]
+        write_golden(folder / "golden.json", {f"C{number}": {} for number in range(CASES)})
+        with running_fleet(server.url, folder) as fleet:
+            for _ in range(processes):
+                fleet.add(0, "--calls", "50", "--targets", "targets.yaml")
+            wait_until(lambda: server.client.scard("evalq:callers") == processes, "all processes can call")
+            command = [*EVALQ, "vs", "golden.json", "--target", "t", "--repeat", "10000", "--out", "run"]
+            producer = subprocess.Popen(command, cwd=folder, env=clean_environment(EVALQ_BROKER=server.url))
+            began = wait_until(lambda: control(url)["log"], "the first call")[0][0]
+            for at, limit in marks[1:-1]:
+                _rest(began + at)
+                control(url, per_second=limit)
+            _rest(began + marks[-1][0])
+            log = control(url)["log"]
+            producer.kill()
+            producer.wait()
     for (start, limit), (end, _) in pairwise(marks):
         for low, high in ((start, start + 10), (start + 10, start + 20), (start + 20, end)):
             _row(processes, limit, [(at - began, status) for at, status in log], low, high)
@@ -72,24 +71,9 @@ def _row(processes: int, limit: int, log: Sequence[tuple[float, int]], low: floa
           f"| {len(inside)} |", flush=True)  # fmt: skip
 
 
-def _many(calls: int) -> None:
-    """All calls by two processes with 100 in flight each, against 500 ms of latency and no limit."""
-    with serving() as (url, folder), running_server(folder) as pace:
-        control(url, latency=0.5)
-        fleet = [_caller(url, pace.url, folder, in_flight=100, calls=calls // 2) for _ in range(2)]
-        found = [json.loads(process.communicate()[0]) for process in fleet]
-        log = control(url)
-    seconds = max(at for at, _ in log["log"]) - min(one["began"] for one in found)
-    answered = sum(one["answered"] for one in found)
-    print("\n| calls | answered | seconds | calls/s | of the ideal 400/s | MB a process | CPU s a process |")
-    print("| ---: " * 7 + "|")
-    megabytes, cpu = max(one["megabytes"] for one in found), max(one["cpu"] for one in found)
-    rate = answered / seconds
-    print(f"| {calls} | {answered} | {seconds:.1f} | {rate:.0f} | {rate / 400:.1%} | {megabytes:.0f} | {cpu:.1f} |")
-
-
 @contextmanager
 def serving() -> Iterator[tuple[str, Path]]:
+    """The server's base URL, and a folder with a targets file for it."""
     with tempfile.TemporaryDirectory(prefix="evalq-bench-") as name:
         folder = Path(name)
         port = folder / "port"
@@ -105,12 +89,8 @@ def serving() -> Iterator[tuple[str, Path]]:
             process.wait()
 
 
-def _caller(url: str, pace: str, folder: Path, **plan: float) -> subprocess.Popen[bytes]:
-    order = json.dumps({"pace": pace, "targets": str(folder / "targets.yaml"), **plan})
-    return subprocess.Popen([sys.executable, "-m", "tests.bench.pacing", "--caller", order], stdout=subprocess.PIPE)
-
-
 def control(url: str, **values: float) -> Any:
+    """Set what the server does; returns its log of (time, status)."""
     request = Request(url.removesuffix("/v1") + "/control", json.dumps(values).encode())  # noqa: S310 - loopback
     with urlopen(request) as reply:  # noqa: S310 - loopback
         return json.load(reply)
@@ -121,30 +101,5 @@ def _rest(until: float) -> None:
         time.sleep(min(0.5, max(0.0, until - time.time())))
 
 
-async def _call(order: dict[str, Any]) -> None:
-    """One process of the fleet: ``in_flight`` lanes call until ``calls`` are done or ``seconds`` are over."""
-    named = load_targets(order["targets"])["t"]
-    client = redis.Redis.from_url(order["pace"])
-    began = time.time()
-    left, answered = int(order.get("calls", 1 << 40)), 0
-    async with Caller(named) as caller, Pacer(client, "t", limits_of(named)) as pacer:
-
-        async def lane() -> None:
-            nonlocal left, answered
-            while left > 0 and time.time() < began + order.get("seconds", 1e9):
-                left -= 1
-                attempts = await call_paced(caller, pacer, Call("a prompt"))
-                answered += not isinstance(attempts[-1], Failure)
-
-        await asyncio.gather(*(lane() for _ in range(int(order["in_flight"]))))
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    told = {"began": began, "answered": answered, "megabytes": used.ru_maxrss / 1024,
-            "cpu": used.ru_utime + used.ru_stime}  # fmt: skip
-    print(json.dumps(told))
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--caller"]:
-        asyncio.run(_call(json.loads(sys.argv[2])))
-    else:
-        main()
+    main()
