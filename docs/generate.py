@@ -118,12 +118,14 @@ def _families(families: list[Family]) -> str:
 def pages() -> dict[Path, str]:
     """Each page and its text as it should be."""
     from tests.chaos import table as chaos
+    from tests.chaos.seen import page as observers
 
     return {
         DOCS / "reference" / "settings.md": settings_page(),
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
         chaos.PAGE: chaos.page(),
+        observers.PAGE: observers.page(),
     }
 
 
