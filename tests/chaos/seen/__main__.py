@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -31,10 +32,11 @@ def main() -> int:
     """Write the results and the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.seen", description=__doc__)
     parser.add_argument("--seed", type=int, action="append", required=True, help="repeatable")
-    parser.add_argument("--chunks", type=int, default=800, help="so many that the run outlives its faults")
+    parser.add_argument("--chunks", type=int, default=600, help="so many that the run outlives its faults")
     parser.add_argument("--rivals", type=Path, help="environments of the rivals [made anew]")
     parser.add_argument("--keep", type=Path, help="a folder for logs and scrapes [removed]")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # leaves no process behind
     code()  # of what is started now, whatever is changed meanwhile
     with _folder(asked.rivals) as rivals, _folder(asked.keep) as folder:
         install(rivals)

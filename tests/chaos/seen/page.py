@@ -43,6 +43,8 @@ begin and end a task, from what the driver did, and from the run's manifest and 
   8 s after their own restart. What changes while one looks has the truth at the end of that very scrape beside it.
 - `/` parts two numbers that an observer has for one thing. `-`: it has no such number. "none": it has, and shows none
   just then. "no answer": the scrape failed.
+- Each number is what one scrape showed. Prometheus, where it scrapes often enough, adds up over a counter that begins
+  again at 0; here nothing does.
 - Rivals count tasks. Their "chunks done" are tasks that succeeded: also those that found their chunk done already.
 """
 
