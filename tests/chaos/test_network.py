@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ def _reaching(net: Network, port: int) -> set[str]:
 
 @pytest.mark.skipif(bool(network.unavailable()), reason=f"here: {network.unavailable()}")
 @pytest.mark.parametrize("turn", range(3))
-def test_a_cut_takes_one_host_away_and_no_other(turn: int, tmp_path: Path) -> None:
+def test_a_cut_takes_one_host_away_and_no_other(turn: int) -> None:
     """All reach the server's host; without the cut one the others do; healed, all do.."""
     port = free_port()
     with network.network(f"cut{turn}", HOSTS) as net:
