@@ -83,7 +83,9 @@ def metrics_page() -> str:
     """Every metric that the exporter shows: the fleet's from their catalogue, and the evaluators' own."""
     intro = (
         "# Metrics\n\nWhat `evalq exporter` shows. Counters are kept in the ledger, in the same step as the commit:\n"
-        "they are exact and survive restarts. Records are lines or rows of the inputs. Beyond `max_suites` suites,\n"
+        "they are exact, and survive restarts of all but a server that loses its data\n"
+        "([observers of runs under faults](observers.md), beside what was true).\n"
+        "Records are lines or rows of the inputs. Beyond `max_suites` suites,\n"
         "the label `suite` is `other`; beyond `max_series` label sets of a metric, all labels of the rest are.\n"
     )
     parts = [intro]
@@ -118,12 +120,14 @@ def _families(families: list[Family]) -> str:
 def pages() -> dict[Path, str]:
     """Each page and its text as it should be."""
     from tests.chaos import table as chaos
+    from tests.chaos.seen import page as observers
 
     return {
         DOCS / "reference" / "settings.md": settings_page(),
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
         chaos.PAGE: chaos.page(),
+        observers.PAGE: observers.page(),
     }
 
 

@@ -17,6 +17,7 @@ __all__ = ["Network", "network", "unavailable"]
 HUB = "hub"
 _PREFIX = "evq"
 _NET = "10.213.7"
+_BRIDGE = "02:65:76:71:00:01"
 
 
 def unavailable() -> str:
@@ -42,7 +43,8 @@ class Network:
         """Make the hub and ``hosts``, all of them linked."""
         hub = self._namespace(HUB)
         self._ip("netns", "add", hub)
-        self._ip("-n", hub, "link", "add", "br0", "type", "bridge")
+        # An address of its own: else it has that of one of its ports, another one with each port that comes or goes.
+        self._ip("-n", hub, "link", "add", "br0", "address", _BRIDGE, "type", "bridge")
         self._ip("-n", hub, "addr", "add", f"{self.address}/24", "dev", "br0")
         for device in ("lo", "br0"):
             self._ip("-n", hub, "link", "set", device, "up")

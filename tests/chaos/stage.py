@@ -91,6 +91,10 @@ class Stage:
     def open(self) -> None:
         """Start everything."""
         self.server.start()
+        self.begin()
+
+    def begin(self) -> None:
+        """Start all but the server."""
         self.observer.start()
         for number in range(self.scenario.workers):
             self._add_worker(f"w{number}")
