@@ -1,7 +1,8 @@
 """`python -m tests.bench.pacing`: a fleet against a server whose limit it is not told.
 
-The server (tests/agents/server.py, a process of its own) serves so many calls in any second and refuses the others. A sweep by
-real processes that call finds 50 calls a second; then the limit halves and doubles. It takes two and a half minutes a fleet.
+The server (tests/agents/server.py, a process of its own) serves so many calls in any second and refuses the others. A
+sweep by real processes that call finds 50 calls a second; then the limit halves and doubles. It takes two and a half
+minutes a fleet.
 """
 
 from __future__ import annotations
