@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import redis
-
 from evalcore.canonical import Json
 from evalcore.errors import EvalqError
 from producer.job import Job
@@ -25,6 +23,8 @@ def remember(job: Job, report: dict[str, Json], seconds: float, settings: Settin
     """
     if not settings.broker:
         return ""
+    import redis  # not before it is needed: a command imports it while its server and workers start
+
     from workers.connect import connect
     from workers.history import History
 
