@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 from evalcore.canonical import digest
+from evalcore.plan import queue_name
+from evalcore.version import code_version
 from tests.integration.harness import Fleet, Server, evalq, info, start_evalq, wait_until
 from workers.history import Entry, History, Place
 from workers.settings import Settings
@@ -76,18 +79,21 @@ def test_the_terminal_shows_the_fleet(server: Server, fleet: Fleet, data: Path, 
     """Work without a worker: status says how much waits, doctor what to do, watch what the fleet is at."""
     run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "1000", "--format", "none",
                       "--out", str(tmp_path / "run"), cwd=data)  # fmt: skip
-    wait_until(lambda: server.client.keys("evalq.bulk.*"), "messages wait")
-    status = evalq("status", "--broker", server.url, cwd=tmp_path)
-    assert status.returncode == 0, status.stderr
-    assert "30 waiting, 0 worker(s)" in status.stdout
-    assert "1 open" in status.stdout
-    shown = json.loads(evalq("status", tmp_path / "run", "--json", "--broker", server.url, cwd=tmp_path).stdout)
-    assert ["workers", "0 alive, 0 consuming, 0 stuck"] in shown["fleet"]
-    doctor = evalq("doctor", "--broker", server.url, cwd=tmp_path)
-    assert doctor.returncode == 3
-    assert "30 waiting and no worker: start one" in doctor.stdout
-    watch = start_evalq("watch", str(tmp_path / "run"), "--broker", server.url, "--format", "none", cwd=data)
-    assert watch.stderr is not None
-    assert "30 queued" in watch.stderr.readline()
-    fleet.add(1)
-    assert run.wait(timeout=60) == watch.wait(timeout=60) == 0
+    queue = queue_name("bulk", code_version())
+    wait_until(lambda: server.client.llen(queue) == 30, "all messages wait")
+    with contextlib.ExitStack() as stack:
+        stack.callback(run.kill)
+        status = evalq("status", "--broker", server.url, cwd=tmp_path)
+        assert status.returncode == 0, status.stderr
+        assert "30 waiting, 0 worker(s)" in status.stdout
+        assert "1 open" in status.stdout
+        shown = json.loads(evalq("status", tmp_path / "run", "--json", "--broker", server.url, cwd=tmp_path).stdout)
+        assert ["workers", "0 alive, 0 consuming, 0 stuck"] in shown["fleet"]
+        doctor = evalq("doctor", "--broker", server.url, cwd=tmp_path)
+        assert doctor.returncode == 3
+        assert "30 waiting and no worker: start one" in doctor.stdout
+        watch = start_evalq("watch", str(tmp_path / "run"), "--broker", server.url, "--format", "none", cwd=data)
+        assert watch.stderr is not None
+        assert "30 queued" in watch.stderr.readline()
+        fleet.add(1)
+        assert run.wait(timeout=60) == watch.wait(timeout=60) == 0
