@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from producer.live.sweep import Sweep
     from producer.session import Place
 
-__all__ = ["go_on_live", "live_from", "refuse_unanswered", "start_live"]
+__all__ = ["go_on_live", "refuse_unanswered", "start_live"]
 
 
-def live_from(given: dict[str, Any]) -> Live:
+def _live_from(given: dict[str, Any]) -> Live:
     """What the live options ask for."""
     from producer.live.asked import Live
 
@@ -48,10 +48,10 @@ def start_live(
         if given["dry_run"]:
             from producer.live.estimate import estimate
 
-            for line in estimate(evaluator, request, live_from(given), place.settings):
+            for line in estimate(evaluator, request, _live_from(given), place.settings):
                 click.echo(line)
             return
-        sweep = Sweep.start(evaluator, request, live_from(given), asked)
+        sweep = Sweep.start(evaluator, request, _live_from(given), asked)
         reporter.event("launch", run=sweep.run, folder=str(sweep.folder.path))
         if given["detach"]:
             launch_sweep(sweep, place)

@@ -8,7 +8,7 @@ from itertools import islice
 
 import msgspec
 
-from evalcore.calls import Output, StopNote
+from evalcore.calls import Output
 from evalcore.canonical import Json
 from evalcore.errors import Incomplete, Paused, UsageError
 from producer.live.cache import Cache
@@ -41,7 +41,7 @@ class SweepDriver:
         self._settings = settings
         self._cache = cache
         self._stopping = sweep.evaluator.stopping(sweep.request) if sweep.live.stop else None
-        self._note = StopNote(sweep.live.stop, sweep.header.repeats) if sweep.live.stop else None
+        self._note = sweep.stop_note
         self._cases: dict[str, int] = {}
         self._halted: set[int] = set()
         self._offered = False

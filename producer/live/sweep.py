@@ -146,15 +146,19 @@ class Sweep:
         """outputs.jsonl."""
         return self.folder.path / OUTPUTS
 
+    @property
+    def stop_note(self) -> StopNote | None:
+        """What each output says of the rule by which cases end; None without one."""
+        return StopNote(self.live.stop, self.header.repeats) if self.live.stop else None
+
     def write_outputs(self) -> None:
         """All that is recorded, by case and repeat."""
-        note = StopNote(self.live.stop, self.header.repeats) if self.live.stop else None
         with whole_or_nothing(self.outputs) as partial, partial.open("wb") as out:
             for case in range(self.header.cases):
                 for repeat in range(self.header.repeats):
                     output = self.recorded.get(repeat * self.header.cases + case)
                     if output is not None:
-                        out.write(output.line(note) + b"\n")
+                        out.write(output.line(self.stop_note) + b"\n")
             out.flush()
             os.fsync(out.fileno())
 
