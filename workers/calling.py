@@ -114,7 +114,10 @@ class _Process:
     async def _claim(self, header: SweepHeader, share: int) -> bool:
         """Whether all of the share is in use."""
         units = self._units.get(header.run)
-        most = share if units is None else max(0, share - units.active)
+        most, refusals = share, 0
+        if units is not None:
+            # A fatal failure that is not yet recorded has stopped the sweep: the ledger just does not know it.
+            most, refusals = 0 if units.refused else max(0, share - units.active), units.refusals
         state, calls = await asyncio.to_thread(self._calls.claim, header.run, self._name, most, LEASE_SECONDS)
         if units is None and not calls:
             return False
@@ -124,7 +127,7 @@ class _Process:
         if state != "open":
             await self._withdraw(header.run)
         elif calls:
-            await self._start(units, header, calls)
+            await self._start(units, header, calls, refusals)
         return state == "open" and len(calls) == most
 
     async def _withdraw(self, run: str) -> None:
@@ -138,13 +141,17 @@ class _Process:
     def _made(self, header: SweepHeader, station: Station) -> Units:
         return Units(header, self._name, station, self._calls, self._lanes, self._wake)
 
-    async def _start(self, units: Units, header: SweepHeader, calls: list[int]) -> None:
+    async def _start(self, units: Units, header: SweepHeader, calls: list[int], refusals: int) -> None:
+        """Make the calls, unless a fatal failure came after the ``refusals`` that were known when they were asked for."""
         missing = sorted({call % header.cases for call in calls} - units.prompts.keys())
         try:
             units.prompts.update(await asyncio.to_thread(self._calls.prompts, header.run, missing))
         except WireError as error:
             await asyncio.to_thread(self._calls.close, header.run, "failed", str(error)[:1000])
-        units.start(calls)
+        if units.refusals > refusals:
+            units.decline(calls)
+        else:
+            units.start(calls)
 
     async def _beat(self, parent: int | None) -> None:
         while True:

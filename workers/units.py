@@ -47,6 +47,7 @@ class Units:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._resting = 0
         self._withdrawn = asyncio.Event()
+        self._refusals = 0
         self._results: list[Result] = []
         self._returned: dict[int, bool] = {}
         self._due = asyncio.Event()
@@ -62,6 +63,21 @@ class Units:
     def idle(self) -> bool:
         """Nothing is called, and all is recorded."""
         return not (self._tasks or self._results or self._returned)
+
+    @property
+    def refused(self) -> bool:
+        """A fatal failure is known here that the ledger has not yet been told: what it offers is not to be taken."""
+        return any(result.fatal for result in self._results)
+
+    @property
+    def refusals(self) -> int:
+        """Fatal failures so far; an offer asked for before the last of them is out of date."""
+        return self._refusals
+
+    def decline(self, calls: list[int]) -> None:
+        """Give these calls back, unmade."""
+        self._returned.update(dict.fromkeys(calls, True))
+        self._due.set()
 
     def start(self, calls: list[int]) -> None:
         """Make these calls. A sweep that was withdrawn and goes on again is called as before."""
@@ -166,6 +182,7 @@ class Units:
             text = last.text or None
             fatal = f"{self._station.named.name}: {error}" if last.kind in FATAL else ""
             if fatal:
+                self._refusals += 1
                 self.withdraw()
             return Result(msgspec.structs.replace(output, error=error, text=text), last.kind, fatal[:1000])
         if self._station.named.target.output == "text":

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -193,6 +194,35 @@ def test_killed_callers_and_producers_pay_again_for_no_more_than_was_in_flight(
     )
     paid_again = sum(agent.calls.values()) - 600
     assert paid_again <= 40, "two kills of processes with at most 20 calls in flight each"
+    replays(tmp_path, tmp_path / "run")
+
+
+SLOW_TO_RECORD = "from workers import calling, units; units._GATHER_SECONDS = 0.5; raise SystemExit(calling.main())"
+
+
+def test_what_the_ledger_offers_before_it_knows_of_a_spent_quota_is_not_called(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
+    """Between a fatal answer and its record, half a second here, the process takes no call of that sweep."""
+    agent, url = service
+    agent.quota = 12
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url, max_concurrency=4)
+    callers.add(1)
+    settings = {"EVALQ_BROKER": server.url, "EVALQ_TARGETS": str(tmp_path / "targets.yaml"), "EVALQ_CALLS": "4"}
+    process = subprocess.Popen([sys.executable, "-c", SLOW_TO_RECORD], cwd=tmp_path, env=clean_environment(**settings))
+    try:
+        done = sweep(tmp_path, "--repeat", "20", "--out", "run", EVALQ_BROKER=server.url)
+        assert done.returncode == 3
+        assert len(outputs(tmp_path / "run")) == 12
+        assert len(agent.log) <= 12 + 4, "those in flight when the first refusal was read"
+        agent.quota = 0
+        done = evalq("resume", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+        assert done.returncode == 0, done.stderr
+        assert served(agent) == len(outputs(tmp_path / "run")) == 120
+    finally:
+        process.terminate()
+        process.wait()
     replays(tmp_path, tmp_path / "run")
 
 
