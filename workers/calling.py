@@ -142,7 +142,7 @@ class _Process:
         return Units(header, self._name, station, self._calls, self._lanes, self._wake)
 
     async def _start(self, units: Units, header: SweepHeader, calls: list[int], refusals: int) -> None:
-        """Make the calls, unless a fatal failure came after the ``refusals`` that were known when they were asked for."""
+        """Make the calls, unless a fatal failure came after those that were known when they were asked for."""
         missing = sorted({call % header.cases for call in calls} - units.prompts.keys())
         try:
             units.prompts.update(await asyncio.to_thread(self._calls.prompts, header.run, missing))
