@@ -106,7 +106,7 @@ class Driver:
     def detach(self) -> None:
         """Leave the run to the workers, with what finalising it needs."""
         seconds, micros = self._ledger.client.time()
-        target, tags = target_of(self._job), tags_of(self._job)
+        target, tags = target_of(self._job.folder), tags_of(self._job.folder)
         facts = Detached(seconds + micros / 1_000_000, target, tags)
         Reports(self._ledger, self._settings).detach(self._job.run, facts)
 

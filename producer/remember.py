@@ -1,12 +1,13 @@
-"""Putting a finished run into the ledger's history, where there is a ledger that outlives the run."""
+"""Putting a run's answer into the ledger's history, where there is a ledger that outlives the run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalcore.canonical import Json
 from evalcore.errors import EvalqError
-from producer.job import Job
+from evalcore.evaluator import Evaluator
+from producer.folder import RunFolder
 from workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["remember", "tags_of", "target_of"]
 
 
-def remember(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> str:
-    """Add the run to its history, once however often it is finished. Returns why it could not be, or nothing.
+def remember(
+    folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float, settings: Settings
+) -> str:
+    """Add the run to its history; again, to put its new answer in the old one's place. Returns why it could not be.
 
     A run without a server of its own choice (inline, embedded) has no history. One that cannot be written is no
     reason to fail a run whose report is there.
@@ -28,11 +31,11 @@ def remember(job: Job, report: dict[str, Json], seconds: float, settings: Settin
     from workers.connect import connect
     from workers.history import History
 
-    recent = [metric.name for metric in job.evaluator.metrics if metric.recent]
+    recent = [metric.name for metric in evaluator.metrics if metric.recent]
     try:
         client = connect(settings.ledger_url, settings)
         try:
-            History(client, settings).record(_entry(job, report, seconds), recent)
+            History(client, settings).record(_entry(folder, evaluator, report, seconds), recent)
         finally:
             client.close()
     except (redis.RedisError, EvalqError, OSError) as error:
@@ -40,18 +43,19 @@ def remember(job: Job, report: dict[str, Json], seconds: float, settings: Settin
     return ""
 
 
-def _entry(job: Job, report: dict[str, Json], seconds: float) -> Entry:
+def _entry(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float) -> Entry:
     from workers.history import Place, entry_of
 
-    place = Place(job.header.evaluator, job.header.suite, target_of(job))
-    return entry_of(job.evaluator, job.run, place, report, seconds, tags_of(job))
+    info = folder.info()
+    place = Place(evaluator.name, info["suite"], target_of(folder))
+    return entry_of(evaluator, info["run"], place, report, seconds, tags_of(folder))
 
 
-def target_of(job: Job) -> str:
-    """The agent that its live calls go to; empty for recorded outputs."""
-    return str(job.folder.info().get("target") or "")
+def target_of(folder: RunFolder) -> str:
+    """The agent that a run's live calls go to; empty for recorded outputs."""
+    return str(folder.info().get("target") or "")
 
 
-def tags_of(job: Job) -> dict[str, str]:
-    """Its notes (``--tag``)."""
-    return dict(job.folder.info().get("tags") or {})
+def tags_of(folder: RunFolder) -> dict[str, str]:
+    """A run's notes (``--tag``)."""
+    return dict(folder.info().get("tags") or {})

@@ -79,7 +79,7 @@ def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> 
         seconds = round(time.monotonic() - began, 3)
         reporter.detail(_told(standing, seconds))
         # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
-        if missing := remember(job, report, seconds, place.settings):
+        if missing := remember(job.folder, job.evaluator, report, seconds, place.settings):
             reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
     except (InputError, NothingEvaluated):

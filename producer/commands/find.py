@@ -36,8 +36,10 @@ def find(run: str | None) -> RunFolder:
         if not latest:
             raise UsageError(f"no run in {RUNS}: name a run folder")
         return RunFolder(latest[-1])
-    path = Path(run)
-    return RunFolder.existing(path if path.is_dir() else RUNS / run)
+    path = next((path for path in (Path(run), RUNS / run) if path.is_dir()), None)
+    if path is None:  # the folder of a run that follows a log is named after the log
+        path = next((path for path in folders() if RunFolder(path).info().get("run") == run), RUNS / run)
+    return RunFolder.existing(path)
 
 
 def ledger_of(given: dict[str, Any]) -> Any:

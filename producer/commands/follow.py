@@ -19,12 +19,14 @@ from producer.commands.evaluate import show
 from producer.follow.run import FollowRun, Pass, begin
 from producer.outputs import write_output
 from producer.progress import Reporter
+from producer.remember import remember
+from workers.settings import Settings
 
 __all__ = ["follow_log"]
 
 EVERY_SECONDS = 5.0
 _AGAIN = "the same command again"
-_QUEUE_OPTIONS = ("broker", "ledger", "workers", "detach", "once", "limit", "chunk_size", "dry_run")
+_QUEUE_OPTIONS = ("workers", "detach", "once", "limit", "chunk_size", "dry_run")
 
 
 class _Stop:
@@ -65,6 +67,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, given: dict[str
     of the whole log would raise, and UsageError for options that --follow cannot keep.
     """
     _refuse(given)
+    settings = shared.settings_from(given)
     facts = {"suite": given["suite"], "tags": shared.tags_from(given["tags"])}
     folder, params, request = begin(evaluator, request, given["out"], facts)
     stop = _Stop()
@@ -76,7 +79,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, given: dict[str
             reporter.event("launch", run=folder.info()["run"], folder=str(folder.path))
             folder.note(state="following")
             try:
-                last = _follow(run, stop, given, reporter)
+                last = _follow(run, stop, settings, given, reporter)
             finally:
                 if run.found:
                     with contextlib.suppress(OSError):
@@ -98,8 +101,9 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, given: dict[str
     return 0
 
 
-def _follow(run: FollowRun, stop: _Stop, given: dict[str, Any], reporter: Reporter) -> Pass:
+def _follow(run: FollowRun, stop: _Stop, settings: Settings, given: dict[str, Any], reporter: Reporter) -> Pass:
     """One pass after another; the last one's findings."""
+    memory = _Memory(settings, reporter)
     log, every, most = run.request.inputs[0], given["every"] or EVERY_SECONDS, given["passes"]
     if run.begun_anew:
         reporter.say(f"{run.folder.path}: begun by other code, so {log} is read from its beginning")
@@ -110,6 +114,7 @@ def _follow(run: FollowRun, stop: _Stop, given: dict[str, Any], reporter: Report
         began, number = time.monotonic(), number + 1
         last = run.run_pass()
         _passed(run, last, number, given, reporter)
+        memory.keep(run, last, time.monotonic() - began)
         if not run.found and number == most:
             raise InputError("no input", [(log, "no such file")])
         if stop() or number == most:
@@ -122,6 +127,26 @@ def _follow(run: FollowRun, stop: _Stop, given: dict[str, Any], reporter: Report
         stop.wait(max(every - took, took))
         if stop():
             return last
+
+
+class _Memory:
+    """The followed run's entry in the history of its suite: a new answer takes the old one's place."""
+
+    def __init__(self, settings: Settings, reporter: Reporter) -> None:
+        self._settings = settings
+        self._reporter = reporter
+        self._kept = False
+        self._told = ""
+
+    def keep(self, run: FollowRun, found: Pass, seconds: float) -> None:
+        """Enter what a pass of ``seconds`` found, and what an earlier one could not enter; says once why it cannot."""
+        if found.report is None or (self._kept and not found.lines):
+            return
+        missing = remember(run.folder, run.evaluator, found.report, round(seconds, 3), self._settings)
+        self._kept = not missing
+        if missing and not self._told:
+            self._reporter.say(f"{missing}; every look tries again")
+        self._told = missing
 
 
 def _passed(run: FollowRun, found: Pass, number: int, given: dict[str, Any], reporter: Reporter) -> None:

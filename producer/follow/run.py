@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -161,15 +162,15 @@ def begin(
 ) -> tuple[RunFolder, Params, Request]:
     """The folder of the run that follows the log asked for: the one it has, or a new one with ``facts`` noted in it.
 
-    Without ``out`` its name is made of the log's path and the parameters, so that the same command goes on with it.
+    Without ``out`` its name is made of the log's path and the parameters, so that the same command goes on with it. The
+    run's id is not: other hosts have a log of that path too.
     Raises UsageError, ConfigError.
     """
     request = evaluator.request(asked)
     params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
     log = _only_log(request)
     what = canonical_json([os.path.realpath(log), params.model_dump(mode="json")])
-    run = f"{evaluator.name}-follow-{digest(what)[:10]}"
-    path = out or Path("evalq-runs") / run
+    path = out or Path("evalq-runs") / f"{evaluator.name}-follow-{digest(what)[:10]}"
     if (path / "run.json").is_file():
         folder = RunFolder(path)
         if FOLLOWS not in folder.info():
@@ -178,7 +179,7 @@ def begin(
     folder = RunFolder.create(path)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     folder.note(
-        run=run,
+        run=f"{evaluator.name}-{secrets.token_hex(5)}",
         evaluator=evaluator.name,
         state="following",
         started=started,

@@ -17,8 +17,12 @@ from typing import Any
 
 import pytest
 
+from evalcore.canonical import digest
 from evalcore.evaluators.cooperation.sample import write_events
-from tests.integration.harness import EVALQ, clean_environment, evalq, info, start_evalq, wait_until
+from tests.integration.harness import EVALQ, Server, clean_environment, evalq, info, start_evalq, wait_until
+from tests.integration.scraping import running_exporter
+from workers.history import Entry, History, Place
+from workers.settings import Settings
 
 LOG = "events.jsonl"
 FILES = ("report.json", "records.jsonl", "results.yaml", "report.md")
@@ -144,7 +148,7 @@ def test_every_report_a_reader_sees_is_that_of_some_whole_lines(events: bytes, t
             wait_until(another, "the next report")
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
-    from evalcore.canonical import canonical_json, digest
+    from evalcore.canonical import canonical_json
     from evalcore.inline import evaluate_files
 
     ends = [match.end() for match in re.finditer(b"\n", events[:420_000])]
@@ -265,16 +269,67 @@ def test_one_pass_ends_as_a_run_of_the_whole_ends(tmp_path: Path) -> None:
 
 def test_options_it_cannot_keep_are_refused(tmp_path: Path) -> None:
     """Rather than left aside; and its own are refused where nothing is followed."""
-    for option in (("--broker", "redis://127.0.0.1:1/0"), ("--limit", "3"), ("--detach",), ("--workers", "2")):
+    for option in (("--limit", "3"), ("--detach",), ("--workers", "2")):
         done = evalq(*ONE_PASS, *option, cwd=tmp_path)
         assert done.returncode == 2
         assert f"leave {option[0]} (or EVALQ_" in done.stderr
-    done = evalq(*ONE_PASS, cwd=tmp_path, EVALQ_BROKER="redis://127.0.0.1:1/0")
-    assert (done.returncode, "EVALQ_BROKER" in done.stderr) == (2, True)
+    done = evalq(*ONE_PASS, cwd=tmp_path, EVALQ_WORKERS="3")
+    assert (done.returncode, "EVALQ_WORKERS" in done.stderr) == (2, True)
     for option in (("--every", "3"), ("--passes", "1"), ("--verify",)):
         done = evalq("cooperation", LOG, *option, cwd=tmp_path)
         assert (done.returncode, f"{option[0]} goes with --follow" in done.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def entries(server: Server) -> list[Entry]:
+    """What the history has of the village's logs."""
+    return History(server.client, Settings()).entries(Place("cooperation", "village"))
+
+
+def test_the_history_has_the_last_answer_of_a_followed_log(events: bytes, server: Server, tmp_path: Path) -> None:
+    """One entry a follower, of its last report: two hosts with a log of the same path have one each."""
+    options = (*ONE_PASS, "--suite", "village", "--tag", "site=east")
+    append(tmp_path, events[:50_000])
+    done = evalq(*options, cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    (first,) = entries(server)
+    assert evalq(*options, cwd=tmp_path, EVALQ_BROKER=server.url).returncode == 0
+    assert entries(server) == [first], "nothing was new"
+    append(tmp_path, events[50_000:90_000])
+    assert evalq(*options, cwd=tmp_path, EVALQ_BROKER=server.url).returncode == 0
+    report = (tmp_path / "run/report.json").read_bytes()
+    (last,) = entries(server)
+    assert (last.run, last.tags, last.digest) == (first.run, {"site": "east"}, digest(report.rstrip(b"\n")))
+    assert last.ended > first.ended
+    other = [option if option != "run" else "other" for option in options]
+    assert evalq(*other, cwd=tmp_path, EVALQ_BROKER=server.url).returncode == 0
+    assert {entry.run for entry in entries(server)} > {first.run}
+    with running_exporter(server.url, tmp_path) as exporter:
+        labels = {"suite": "village", "target": "", "input": LOG}
+        rate = json.loads(report)["results"]["logs"][LOG]["cooperation_rate"]
+        assert exporter.value("evalq_cooperation_rate", **labels) == pytest.approx(rate)
+
+
+def test_a_history_that_is_away_is_told_once_and_caught_up_with(events: bytes, server: Server, tmp_path: Path) -> None:
+    """The log is followed all the same, and the entry made when the server is back, without a new line."""
+    append(tmp_path, events[:50_000])
+    server.kill()
+    try:
+        with following(tmp_path, "--suite", "village", "--broker", server.url, "--passes", "100000") as process:
+            assert process.stderr is not None
+            said = [process.stderr.readline() for _ in range(2)]
+            assert "not in the history of its suite" in "".join(said)
+            assert "every look tries again" in "".join(said)
+            append(tmp_path, events[50_000:90_000])
+            wait_until(lambda: reached(tmp_path) > 50_000, "it follows")
+            server.start()
+            wait_until(lambda: bool(entries(server)), "the entry is there")
+            report = (tmp_path / "run/report.json").read_bytes()
+            assert entries(server)[0].digest == digest(report.rstrip(b"\n"))
+            process.send_signal(signal.SIGTERM)
+            assert process.communicate()[1].count("not in the history") == 0
+    finally:
+        server.kill()
 
 
 def test_commands_about_runs_know_a_run_that_follows(events: bytes, tmp_path: Path) -> None:
@@ -283,11 +338,13 @@ def test_commands_about_runs_know_a_run_that_follows(events: bytes, tmp_path: Pa
     command = ("cooperation", "--follow", LOG, "--passes", "1", "--format", "none")
     assert evalq(*command, cwd=tmp_path).returncode == 0
     (run,) = (tmp_path / "evalq-runs").iterdir()
-    assert run.name in evalq("list", cwd=tmp_path).stdout
+    name = info(run)["run"]
+    assert name in evalq("list", cwd=tmp_path).stdout
+    assert "Cooperation rate" in evalq("report", name, cwd=tmp_path).stdout
     assert "stopped" in evalq("status", cwd=tmp_path).stdout
     assert "Cooperation rate" in evalq("report", cwd=tmp_path).stdout
     refused = evalq("resume", run, cwd=tmp_path)
     assert (refused.returncode, "go on with the command that began it" in refused.stderr) == (2, True)
     assert evalq("cancel", run, cwd=tmp_path).returncode == 0
-    assert run.name in evalq("prune", "--older-than", "0", cwd=tmp_path).stdout
+    assert name in evalq("prune", "--older-than", "0", cwd=tmp_path).stdout
     assert not run.exists()
