@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
@@ -10,13 +10,13 @@ from prometheus_client.core import Metric as PrometheusMetric
 from prometheus_client.registry import Collector
 
 from evalcore import registry
-from evalcore.metrics import Metric, Unit
+from evalcore.metrics import Unit
 from evalcore.version import __version__, code_version
 from workers.exporter.catalogue import FAMILIES, Family, family, quality
 from workers.exporter.families import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
 from workers.snapshot import Newest, Snapshot
 
-__all__ = ["About", "Histories", "Live"]
+__all__ = ["About", "Live", "Quality"]
 
 _Together = Literal["sum", "mean", "max"]
 _TOGETHER: dict[Unit, _Together] = {"count": "sum", "state": "max"}
@@ -25,8 +25,7 @@ _TOGETHER: dict[Unit, _Together] = {"count": "sum", "state": "max"}
 class _Bounded(Collector):
     """Families of at most ``most`` series and one more; ``folded`` counts those that were put together in it."""
 
-    def __init__(self, snapshot: Snapshot, most: int) -> None:
-        self._snapshot = snapshot
+    def __init__(self, most: int) -> None:
         self._most = most
         self.folded = 0
 
@@ -37,10 +36,14 @@ class _Bounded(Collector):
 
 
 class Live(_Bounded):
-    """Work, fleet, calls and server: what may change with every scrape."""
+    """Work, fleet, calls, server and the newest runs: what may change with every scrape."""
+
+    def __init__(self, snapshot: Snapshot, most: int) -> None:
+        super().__init__(most)
+        self._snapshot = snapshot
 
     def collect(self) -> Iterator[PrometheusMetric]:
-        """In the catalogue's order."""
+        """In the catalogue's order, then the runs."""
         for shown in FAMILIES:
             if shown.name in SERIES:
                 yield self._family(shown, SERIES[shown.name](self._snapshot))
@@ -49,26 +52,24 @@ class Live(_Bounded):
                 for labels, buckets, total in HISTOGRAMS[shown.name](self._snapshot)[: self._most]:
                     filled.add_metric(labels, buckets, total)
                 yield filled
-
-
-class Histories(_Bounded):
-    """The newest runs and what evaluators declare of them: what only changes when a run ends."""
-
-    def collect(self) -> Iterator[PrometheusMetric]:
-        """The fleet's own families first, then evaluator by evaluator."""
-        by_evaluator: dict[str, list[Newest]] = {}
-        for history in self._snapshot.histories:
-            by_evaluator.setdefault(history.entry.place.evaluator, []).append(history)
         for name, read in OF_HISTORIES.items():
             yield self._family(family(name), read(self._snapshot))
-        for name in registry.names():
-            for metric in registry.get(name).metrics:
-                yield from self._quality(metric, by_evaluator.get(name, []))
 
-    def _quality(self, metric: Metric, histories: Iterable[Newest]) -> Iterator[PrometheusMetric]:
-        together: _Together = _TOGETHER.get(metric.unit, "mean")
-        for shown, read in zip(quality(metric), (newest_series, recent_series), strict=False):
-            yield self._family(shown, read(metric, histories), together)
+
+class Quality(_Bounded):
+    """What an evaluator declares of its runs: what only changes when one of them ends."""
+
+    def __init__(self, evaluator: str, histories: Sequence[Newest], most: int) -> None:
+        super().__init__(most)
+        self._metrics = registry.get(evaluator).metrics
+        self._histories = histories
+
+    def collect(self) -> Iterator[PrometheusMetric]:
+        """In the order of its declarations."""
+        for metric in self._metrics:
+            together: _Together = _TOGETHER.get(metric.unit, "mean")
+            for shown, read in zip(quality(metric), (newest_series, recent_series), strict=False):
+                yield self._family(shown, read(metric, self._histories), together)
 
 
 class About(Collector):

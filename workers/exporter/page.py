@@ -7,13 +7,15 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
 import redis
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from evalcore import registry
 from evalcore.errors import EvalqError
-from workers.exporter.collector import About, Histories, Live
-from workers.snapshot import Snapshot
+from workers.exporter.collector import About, Live, Quality
+from workers.snapshot import Newest, Snapshot
 
 __all__ = ["Page"]
 
@@ -22,17 +24,25 @@ _END = b"# EOF\n"
 _Encoder = Callable[[Collector], bytes]
 
 
+class _Part(msgspec.Struct, frozen=True):
+    """An evaluator's metrics, rendered from ``histories``."""
+
+    histories: list[Newest]
+    text: bytes
+    folded: int
+
+
 class Page:
     """``look`` gives a snapshot from the one before, or raises what being unable to reach the ledger raises.
 
-    What only changes when a run ends is rendered once for each version of the histories and format.
+    What an evaluator declares only changes when one of its runs ends, and is rendered once until then for each format.
     """
 
     def __init__(self, look: Callable[[Snapshot | None], Snapshot], most: int) -> None:
         self._look = look
         self._most = most
         self._before: Snapshot | None = None
-        self._rendered: dict[str, tuple[str, bytes, int]] = {}
+        self._rendered: dict[str, dict[str, _Part]] = {}
         self._lock = threading.Lock()
 
     def render(self, accept: str) -> tuple[str, bytes]:
@@ -48,23 +58,29 @@ class Page:
             self._before = snapshot
             live = Live(snapshot, self._most)
             parts.append(encode(live))
-            text, of_histories = self._histories(snapshot, encode, kind)
-            parts.append(text)
-            folded = live.folded + of_histories
+            of_runs = self._of_runs(snapshot, encode, kind)
+            parts += [part.text for part in of_runs]
+            folded = live.folded + sum(part.folded for part in of_runs)
         parts.append(encode(About(up=snapshot is not None, seconds=seconds, series_folded=folded)))
         return kind, b"".join(part.removesuffix(_END) for part in parts[:-1]) + parts[-1]
 
-    def _histories(self, snapshot: Snapshot, encode: _Encoder, kind: str) -> tuple[bytes, int]:
+    def _of_runs(self, snapshot: Snapshot, encode: _Encoder, kind: str) -> list[_Part]:
+        found: dict[str, list[Newest]] = {name: [] for name in registry.names()}
+        for history in snapshot.histories:
+            if history.entry.place.evaluator in found:
+                found[history.entry.place.evaluator].append(history)
         with self._lock:
-            version, text, folded = self._rendered.get(kind, ("", b"", 0))
-            if version != snapshot.version:
-                shown = Histories(snapshot, self._most)
-                text = encode(shown)
-                folded = shown.folded
-                if len(self._rendered) >= _FORMATS:  # a client may ask for any version of a format
-                    self._rendered.clear()
-                self._rendered[kind] = (snapshot.version, text, folded)
-            return text, folded
+            if kind not in self._rendered and len(self._rendered) >= _FORMATS:
+                self._rendered.clear()  # a client may ask for any version of a format
+            parts = self._rendered.setdefault(kind, {})
+            for name, histories in found.items():
+                if name not in parts or parts[name].histories != histories:
+                    parts[name] = self._part(name, histories, encode)
+            return list(parts.values())
+
+    def _part(self, evaluator: str, histories: list[Newest], encode: _Encoder) -> _Part:
+        shown = Quality(evaluator, histories, self._most)
+        return _Part(histories, encode(shown), shown.folded)
 
 
 def _encoder(accept: str) -> tuple[_Encoder, str]:
