@@ -13,7 +13,10 @@ import msgspec
 
 from evalcore.errors import WireError
 
-__all__ = ["Attempt", "Output", "Prompt", "StopNote"]
+__all__ = ["WHEN_DECIDED", "Attempt", "Output", "Prompt", "StopNote"]
+
+WHEN_DECIDED = "when-decided"
+"""The rule by which a case may end before all of its calls are made: as soon as its evaluator's `stopping` says so."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 _Real = Annotated[float, msgspec.Meta(ge=0)]

@@ -29,10 +29,11 @@ from typing import Any
 import msgspec
 
 from evalcore import registry
+from evalcore.calls import WHEN_DECIDED
 from evalcore.errors import ConfigError
 from evalcore.evaluator import Evaluator, Option, Request
 from evalcore.params import load_mapping, merged, validate
-from producer.live.asked import WHEN_DECIDED, Live
+from producer.live.asked import Live
 
 __all__ = ["PlannedRun", "load_suite", "option_params"]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from evalcore.calls import WHEN_DECIDED
 from evalcore.errors import ConfigError, UsageError
 from evalcore.evaluator import Evaluator, Option
 from evalcore.params import load_mapping
@@ -71,7 +72,7 @@ def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
         options += [
             _option("--repeat", type=click.IntRange(1, 1_000_000), default=1, show_default=True,
                     help="Calls of each case."),
-            _option("--stop", type=click.Choice(["when-decided"]),
+            _option("--stop", type=click.Choice([WHEN_DECIDED]),
                     help="Call a case no more once its verdict is certain, however often one looks."),
         ]  # fmt: skip
     cache = _option(

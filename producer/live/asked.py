@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["WHEN_DECIDED", "Live"]
-
-WHEN_DECIDED = "when-decided"
-"""The one rule by which a case may end before all of its calls are made."""
+__all__ = ["Live"]
 
 
 class Live(msgspec.Struct, frozen=True):

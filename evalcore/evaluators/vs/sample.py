@@ -12,11 +12,11 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from evalcore.calls import WHEN_DECIDED
 from evalcore.evaluator import Request
 from evalcore.evaluators.vs.agents import default_agents
 from evalcore.evaluators.vs.golden import load_golden
 from evalcore.evaluators.vs.params import LEVELS, Case, Expectation, Level, VsParams
-from evalcore.evaluators.vs.stoprule import stop_mark
 from evalcore.params import validate
 
 __all__ = ["GOLDEN", "conformance_files", "conformance_params", "sample_cases", "sample_request", "write_outputs"]
@@ -101,7 +101,7 @@ def write_outputs(stream: BinaryIO, golden: Sequence[Case], repeats: int, seed: 
     levels = {level.name: level for level in LEVELS}
     makers = [_Maker(case, levels[level_of[case.agent]], index, seed) for index, case in enumerate(golden)]
     for maker in makers:
-        maker.mark = {"stop": stop_mark(planned)} if planned else {}
+        maker.mark = {"stop": {"rule": WHEN_DECIDED, "of": planned}} if planned else {}
     for repeat in range(repeats):
         stream.writelines(maker.line(repeat) + b"\n" for maker in makers)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from evalcore.calls import WHEN_DECIDED
 from evalcore.canonical import Json
 from evalcore.evaluator import InputResult
 from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, share_rule, specified
@@ -12,7 +13,6 @@ from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
 from evalcore.evaluators.vs.params import Case, Level, VsParams
 from evalcore.evaluators.vs.state import CaseState, VsState
 from evalcore.evaluators.vs.stats import ALPHA
-from evalcore.evaluators.vs.stoprule import WHEN_DECIDED
 from evalcore.stats import ExactSum
 
 __all__ = ["results_document", "vs_section"]

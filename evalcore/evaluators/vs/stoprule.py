@@ -1,25 +1,19 @@
 """What a line of recorded outputs says of a sweep that stopped early: its key ``stop``.
 
-``{"rule": "when-decided", "of": 100}``: the case was to be called a hundred times, or until its verdict was there.
+``{"rule": "when-decided", "of": 100}``: the case was to be called a hundred times, or until its verdict, drawn from the
+confidence sequence, was collapsed or diverse.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from evalcore.calls import WHEN_DECIDED
 from evalcore.evaluators.vs.naming import found, kind_of, shorten
 
-__all__ = ["WHEN_DECIDED", "stop_mark", "stop_of"]
-
-WHEN_DECIDED = "when-decided"
-"""The rule: a case is called until its verdict, drawn from the confidence sequence, is collapsed or diverse."""
+__all__ = ["stop_of"]
 
 _MOST_CALLS = 2**53
-
-
-def stop_mark(calls: int) -> dict[str, Any]:
-    """The value of ``stop`` for the outputs of a case that is to be called ``calls`` times at most."""
-    return {"rule": WHEN_DECIDED, "of": calls}
 
 
 def stop_of(record: dict[str, Any]) -> tuple[int, str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.evaluators.vs import VsParams, evaluator
-from evalcore.evaluators.vs.stoprule import stop_mark
 from evalcore.inline import Evaluation, evaluate_files
 from evalcore.params import validate
 
@@ -83,6 +82,11 @@ def line(case: str, repeat: int, output: Json) -> bytes:
 def runs_of(case: str, options: Iterable[str]) -> list[bytes]:
     """One line a repeat of good outputs that select ``options``."""
     return [line(case, repeat, good_output(option)) for repeat, option in enumerate(options)]
+
+
+def stop_mark(calls: int) -> dict[str, Any]:
+    """What a sweep of at most ``calls`` calls a case that may stop sooner writes into its lines."""
+    return {"rule": "when-decided", "of": calls}
 
 
 def marked(data: bytes, stop: Json = None) -> bytes:

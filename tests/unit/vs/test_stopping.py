@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalcore.evaluators.vs.stopping import Stopping
-from evalcore.evaluators.vs.stoprule import stop_mark
 from tests.unit.vs.helpers import (
     PARAMS,
     entry,
@@ -21,6 +20,7 @@ from tests.unit.vs.helpers import (
     make_params,
     marked,
     runs_of,
+    stop_mark,
     with_value,
     without,
 )

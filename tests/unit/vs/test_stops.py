@@ -15,8 +15,8 @@ from evalcore.canonical import canonical_json
 from evalcore.evaluator import Batch
 from evalcore.evaluators.vs import evaluator
 from evalcore.evaluators.vs.stats import mode_share_interval, mode_share_sequence, sequence_p_value
-from evalcore.evaluators.vs.stoprule import stop_mark, stop_of
-from tests.unit.vs.helpers import PARAMS, entry, evaluated, good_output, line, make_params, marked, runs_of
+from evalcore.evaluators.vs.stoprule import stop_of
+from tests.unit.vs.helpers import PARAMS, entry, evaluated, good_output, line, make_params, marked, runs_of, stop_mark
 
 
 @pytest.mark.parametrize(
