@@ -14,7 +14,7 @@ from workers.connect import KEEPALIVE, SCHEME, celery_url, is_redis
 from workers.settings import Settings
 from workers.transport import Transport
 
-__all__ = ["make_app"]
+__all__ = ["make_app", "queue_of"]
 
 
 def make_app(settings: Settings) -> Celery:
@@ -25,10 +25,14 @@ def make_app(settings: Settings) -> Celery:
     return app
 
 
-def _configuration(settings: Settings) -> dict[str, Any]:
-    names = [queue_name(name, code_version()) for name in QUEUE_CLASSES]
+def queue_of(name: str) -> Queue:
+    """The queue of that name, also one that only workers of other code consume."""
     # The default exchange needs no binding, so a server that lost everything needs no new declaration.
-    queues = [Queue(name, Exchange(""), routing_key=name) for name in names]
+    return Queue(name, Exchange(""), routing_key=name)
+
+
+def _configuration(settings: Settings) -> dict[str, Any]:
+    queues = [queue_of(queue_name(name, code_version())) for name in QUEUE_CLASSES]
     return {
         "broker_url": celery_url(settings.broker),
         "broker_connection_retry_on_startup": True,

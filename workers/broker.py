@@ -13,7 +13,7 @@ from kombu.exceptions import KombuError
 
 from evalcore.errors import BrokerUnreachable, WireError
 from workers import tracing
-from workers.app import make_app
+from workers.app import make_app, queue_of
 from workers.connect import connect, is_redis, redacted
 from workers.hints import TASK, read_hint
 from workers.settings import Settings
@@ -41,11 +41,12 @@ class Broker:
                 self._app.producer_pool.acquire(block=True) as producer,
                 producer.batch(max_size=256),
             ):
+                to = queue_of(queue)  # an upgraded worker tends runs of older code, too
                 for seq in seqs:
                     # The id tells what a message is for without opening it, and differs each time it is sent.
                     task_id = f"{run}/{seq}/{epoch}/{secrets.token_hex(4)}"
                     self._app.send_task(
-                        TASK, args=(run, seq, epoch), task_id=task_id, producer=producer, queue=queue, retry=False
+                        TASK, args=(run, seq, epoch), task_id=task_id, producer=producer, queue=to, retry=False
                     )
         except (KombuError, redis.RedisError, OSError) as error:
             raise BrokerUnreachable(f"the broker at {redacted(self._settings.broker)} is lost: {error}") from error

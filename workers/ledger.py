@@ -1,7 +1,7 @@
 """The ledger: what of each run is planned, in flight and committed. One Lua script a step, so each step is atomic.
 
 The digest stored for a chunk is the authority on its answer. Messages, leases and parts may be lost or doubled
-without changing a report. Every key that holds a run id expires, and every step prolongs it.
+without changing a report. Every key that holds a run id expires, and every step that moves the run on prolongs it.
 """
 
 from __future__ import annotations
@@ -150,10 +150,13 @@ class Ledger:
         """The next (at ``most`` so many) chunks to publish, marked as in flight; none when the window is full."""
         return [int(seq) for seq in self._run("take", run, self._settings.window, most)]
 
-    def look(self, run: str) -> Look:
-        """Progress, suspects and refusals in one step. Raises Incomplete when the ledger does not know the run."""
+    def look(self, run: str, *, attending: bool = False) -> Look:
+        """Progress, suspects and refusals in one step; its producer looks ``attending``, which keeps the run.
+
+        Raises Incomplete when the ledger does not know the run.
+        """
         grace = int(self._settings.grace_seconds * 1000)
-        _, meta, suspects, refused, leases = self._run("look", run, grace)
+        _, meta, suspects, refused, leases = self._run("look", run, grace, int(attending))
         if not meta:
             raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
         facts = _pairs(meta)
@@ -290,14 +293,25 @@ class Ledger:
 
     def runs(self) -> dict[str, str]:
         """{run: queue} of all runs that have not expired; expired ones are forgotten on the way."""
+        return {run: queue for run, (queue, _) in self._standing().items()}
+
+    def untended(self) -> list[str]:
+        """Runs that may want tending: open ones, and those that were left to the workers and have no report yet."""
+        found = []
+        for run, (_, (state, detached, reported)) in self._standing().items():
+            if state == b"open" or (detached and not reported):
+                found.append(run)
+        return found
+
+    def _standing(self) -> dict[str, tuple[str, list[bytes | None]]]:
         known = {run.decode(): queue.decode() for run, queue in self.client.hgetall(RUNS).items()}
         pipe = self.client.pipeline(transaction=False)
         for run in known:
-            pipe.exists(keys_of(run)[0])
-        gone = [run for run, there in zip(known, pipe.execute(), strict=True) if not there]
-        if gone:
+            pipe.hmget(keys_of(run)[0], "state", "detached", "reported")
+        found = {run: (queue, facts) for (run, queue), facts in zip(known.items(), pipe.execute(), strict=True)}
+        if gone := [run for run, (_, facts) in found.items() if facts[0] is None]:
             self.client.hdel(RUNS, *gone)
-        return {run: queue for run, queue in known.items() if run not in gone}
+        return {run: facts for run, facts in found.items() if run not in gone}
 
     def release(self, worker: str) -> None:
         """Give back all that a worker holds which ends in good order."""

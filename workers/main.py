@@ -138,6 +138,9 @@ class _Attendant:
             except (redis.RedisError, EvalqError, OSError) as error:
                 log.warning("the ledger is not reachable: %s", error)
                 self._stop.wait(BEAT_SECONDS)
+            except Exception:  # a bug in tending must not end the signs of life
+                log.exception("tending runs failed; going on")
+                self._stop.wait(BEAT_SECONDS)
 
     def arrive(self) -> None:
         """Say that this worker lives, before it takes its first chunk."""

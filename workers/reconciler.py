@@ -7,7 +7,9 @@ slow fleet's queue never grows by this, since a waiting message is never doubled
 
 from __future__ import annotations
 
-from evalcore.errors import Incomplete
+import logging
+
+from evalcore.errors import Incomplete, WireError
 from evalcore.plan import Header
 from evalcore.version import code_version
 from workers.broker import Broker
@@ -15,6 +17,8 @@ from workers.ledger import Ledger, Look
 from workers.register import Register
 
 __all__ = ["Reconciler"]
+
+log = logging.getLogger("evalq.worker")
 
 
 class Reconciler:
@@ -24,6 +28,7 @@ class Reconciler:
         self._ledger = ledger
         self._broker = broker
         self._missing: dict[str, set[int]] = {}
+        self._damaged: set[str] = set()
 
     def pump(self, header: Header, epoch: int) -> int:
         """Publish the next chunks, up to the window; returns how many."""
@@ -31,9 +36,12 @@ class Reconciler:
         self._broker.publish(header.queue, header.run, epoch, seqs)
         return len(seqs)
 
-    def tend(self, header: Header) -> Look:
-        """Look at a run, publish again what is lost, and publish on. Raises Incomplete for an unknown run."""
-        look = self._ledger.look(header.run)
+    def tend(self, header: Header, *, attending: bool = True) -> Look:
+        """Look at a run, publish again what is lost, and publish on. Raises Incomplete for an unknown run.
+
+        A producer that is ``attending`` keeps the run from expiring.
+        """
+        look = self._ledger.look(header.run, attending=attending)
         if look.progress.state != "open":
             return look
         lost = self._lost(header, look)
@@ -44,21 +52,26 @@ class Reconciler:
         return look
 
     def tend_all(self) -> list[str]:
-        """Tend every open run of the ledger, for workers whose producers have gone.
+        """Tend every open run of the ledger, for workers whose producers have gone; only work keeps those runs.
 
         Returns those of this code that are complete and have no report yet.
         """
         complete = []
-        runs = self._ledger.runs()
+        runs = self._ledger.untended()
         self._missing = {run: seqs for run, seqs in self._missing.items() if run in runs}
         for run in runs:
-            header = self._ledger.header(run)
-            if header is not None:
-                try:
-                    if self.tend(header).unreported and header.code_version == code_version():
-                        complete.append(run)
-                except Incomplete:
+            try:
+                header = self._ledger.header(run)
+                if header is None:
                     continue
+                if self.tend(header, attending=False).unreported and header.code_version == code_version():
+                    complete.append(run)
+            except Incomplete:
+                continue
+            except WireError as error:
+                if run not in self._damaged:
+                    log.warning("run %s is left alone: %s", run, error)
+                    self._damaged.add(run)
         return complete
 
     def _lost(self, header: Header, look: Look) -> list[int]:

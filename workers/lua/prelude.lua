@@ -1,5 +1,6 @@
 -- Shared by every script. KEYS are always the run's: 1 meta, 2 chunks, 3 digests, 4 parts, 5 flight,
--- 6 leases, 7 notes, 8 refused, 9 blobs, 10 aside, 11 sent, 12 final. ARGV[1] is their lifetime in ms, prolonged by every call.
+-- 6 leases, 7 notes, 8 refused, 9 blobs, 10 aside, 11 sent, 12 final. ARGV[1] is their lifetime in ms, prolonged by
+-- every call that moves the run on.
 -- TOTALS, the key of all runs' counters, is set in front of this.
 local function now_ms()
   local time = redis.call('TIME')

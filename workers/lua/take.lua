@@ -1,6 +1,6 @@
 -- The next chunks to publish, as many as the window has room for. Returns their numbers.
 -- ARGV: ttl, window, most
-if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return {} end
+if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return {}, true end
 local room = math.min(tonumber(ARGV[2]) - redis.call('ZCARD', KEYS[5]), tonumber(ARGV[3]))
 local cursor = tonumber(redis.call('HGET', KEYS[1], 'cursor'))
 local chunks = tonumber(redis.call('HGET', KEYS[1], 'chunks'))
@@ -15,4 +15,4 @@ while room > 0 and cursor < chunks do
   cursor = cursor + 1
 end
 redis.call('HSET', KEYS[1], 'cursor', cursor)
-return taken
+return taken, #taken == 0

@@ -203,6 +203,38 @@ def test_all_keys_of_a_sweep_expire(server: Server, tmp_path: Path) -> None:
     assert server.client.ttl("evalq:calls") == -1
 
 
+def test_only_what_moves_a_sweep_on_keeps_it(server: Server) -> None:
+    """Processes that call ask five times a second: a sweep whose calls are over expires all the same."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    _sweep(calls, "left")
+
+    def keys() -> list[bytes]:
+        return list(server.client.scan_iter("evalq:sweep:{left}:*"))
+
+    def age() -> None:
+        for key in keys():
+            server.client.pexpire(key, 60_000)
+
+    def kept() -> bool:
+        return min(int(server.client.pttl(key)) for key in keys()) > 60_000
+
+    while mine := calls.claim("left", "p", 3, LEASE)[1]:
+        age()
+        assert calls.claim("left", "q", 0, LEASE) == ("open", [])
+        assert kept(), "calls are in flight"
+        age()
+        calls.record("left", "p", "t", [_result(call) for call in mine])
+        assert kept()
+    age()
+    for _ in range(3):
+        assert calls.claim("left", "new", 3, LEASE) == ("open", [])
+        calls.look("left")
+        assert not kept()
+        assert all(server.client.pttl(key) > 0 for key in keys()), "a holder that is new has a key that expires"
+    calls.look("left", attending=True)
+    assert kept()
+
+
 def test_only_open_sweeps_are_looked_at(server: Server) -> None:
     """One that ended, was paused or is unknown leaves the list with the next claim; opening it again puts it there."""
     calls = Calls(server.client, Settings(broker=server.url))

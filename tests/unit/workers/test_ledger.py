@@ -12,7 +12,9 @@ from evalcore.errors import Incomplete, WireError
 from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, PlannedInput, Seal
 from tests.integration.harness import Server, running_server, wait_until
+from workers.broker import Broker
 from workers.ledger import TOTALS, Ledger
+from workers.reconciler import Reconciler
 from workers.register import Register
 from workers.settings import Settings
 
@@ -211,6 +213,53 @@ def test_every_key_of_a_run_expires(ledger: Ledger, server: Server) -> None:
     keys = [key for key in server.client.keys("*") if b"unique-run" in key]
     assert len(keys) >= 8
     assert all(server.client.pttl(key) > 0 for key in keys)
+
+
+def _left(server: Server, run: str) -> int:
+    """Milliseconds until the first of a run's keys expires."""
+    return min(int(server.client.pttl(key)) for key in server.client.keys("*") if run.encode() in key)
+
+
+def _age(server: Server, run: str) -> None:
+    for key in server.client.keys("*"):
+        if run.encode() in key:
+            server.client.pexpire(key, 60_000)
+
+
+def test_only_what_moves_a_run_on_keeps_it(ledger: Ledger, server: Server) -> None:
+    """Workers look at runs every few seconds: one that is done, or that nobody goes on with, expires all the same."""
+    (chunk,) = _begin(ledger, 1, run="done-run")
+    _begin(ledger, 2, run="open-run")
+    reconciler = Reconciler(ledger, Broker(Settings(broker=server.url)))
+    assert ledger.take("done-run") == [0]
+    ledger.claim("done-run", 0, 1, "w", 1)
+    ledger.commit(_header("done-run"), chunk, 1, ANSWER)
+    ledger.close("done-run", "done")
+    reconciler.tend_all()
+    assert server.client.llen(_header().queue) == 2, "chunks of other code go to its own queue"
+    for run in ("done-run", "open-run"):
+        _age(server, run)
+    for _ in range(3):
+        reconciler.tend_all()
+        for run in ("done-run", "open-run"):
+            ledger.look(run)
+            assert ledger.take(run) == []
+            assert _left(server, run) <= 60_000
+    ledger.claim("open-run", 0, 1, "w", 1)
+    assert _left(server, "open-run") > 60_000
+    _age(server, "open-run")
+    ledger.look("open-run", attending=True)
+    assert _left(server, "open-run") > 60_000
+
+
+def test_a_damaged_run_stops_the_tending_of_no_other(ledger: Ledger, server: Server) -> None:
+    """What somebody else wrote into one run's header is left alone, and the runs behind it are published."""
+    for run in ("a", "b", "c"):
+        _begin(ledger, 1, run=run)
+    server.client.hset("evalq:run:{a}:meta", "header", b"{}")
+    server.client.hset("evalq:run:{b}:meta", "header", b"\xff")
+    assert Reconciler(ledger, Broker(Settings(broker=server.url))).tend_all() == []
+    assert server.client.llen(_header().queue) == 1
 
 
 def test_expired_runs_are_forgotten(ledger: Ledger, server: Server) -> None:

@@ -11,10 +11,12 @@ end
 redis.call('HSET', KEYS[1], 'touched', now)
 redis.call('ZADD', KEYS[4], now + lease, ARGV[2])
 reclaim()
+-- With nothing in flight, asking again and again does not keep the sweep.
+local function idle() return redis.call('HLEN', KEYS[5]) == 0 end
 local answer = {state}
 local cases, total = number('cases'), number('total')
 local alone = number('unattended_ms') > 0 and now - number('attended') > number('unattended_ms')
-if state ~= 'open' or alone or redis.call('HLEN', KEYS[2]) < cases then return answer end
+if state ~= 'open' or alone or redis.call('HLEN', KEYS[2]) < cases then return answer, idle() end
 local most = math.min(tonumber(ARGV[4]), room())
 while #answer <= most do
   local call = next_call(cases, total)
@@ -30,4 +32,4 @@ if #answer == 1 and tonumber(ARGV[4]) > 0 and busy == 0 and room() <= 0 and next
     untold and 'the target tells no tokens, so its cost is not known' or 'the budget is spent')
   return {'spent'}
 end
-return answer
+return answer, #answer == 1 and idle()
