@@ -184,6 +184,9 @@ class Evaluator(ABC, Generic[P, S]):
     commands: ClassVar[tuple[Command, ...]] = ()
     asks: ClassVar[str] = ""
     """The option by which a target is named that shall be asked, "target" or "judge"; empty: it asks nobody."""
+    answers_suffice: ClassVar[bool] = False
+    """Whether `answered` needs nothing but the outputs: they are the only input of its request, whatever they say, and
+    nothing is written. Workers can then evaluate a sweep that nobody attends."""
     repeats: ClassVar[bool] = False
     """Whether each of its prompts may be asked many times."""
     demo_records: ClassVar[int] = 1_000

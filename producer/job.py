@@ -24,7 +24,7 @@ from evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalcore.version import code_version
 from producer.folder import FOLLOWS, Manifest, RunFolder
 
-__all__ = ["Asked", "Job", "RunExistsError", "new_path"]
+__all__ = ["Asked", "Job", "RunExistsError", "new_path", "planned"]
 
 
 class RunExistsError(Exception):
@@ -149,6 +149,14 @@ class Job:
         info = folder.info()
         sources = msgspec.convert(info["sources"], list[Source])
         return cls(header, folder, sources, msgspec.convert(info["request"], Request), manifest)
+
+
+def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: Asked) -> Header:
+    """The header that a run of this ``request`` is started with. Raises what `Job.start` raises."""
+    request = evaluator.request(request)
+    params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
+    sources = discover(request.inputs, format_suffixes(evaluator.format), evaluator.gathers)
+    return _header(run, evaluator, params, [_absolute(source) for source in sources], asked)
 
 
 def new_path(asked: Asked, evaluator: str, run: str) -> Path:

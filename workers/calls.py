@@ -7,7 +7,7 @@ only be a hint to look here, at a cost near that of the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any
@@ -22,12 +22,12 @@ from evalcore.version import code_version
 from workers.measures import bucket
 from workers.settings import Settings
 
-__all__ = ["TOTALS", "Calls", "Result", "SweepHeader", "SweepLook"]
+__all__ = ["TOTALS", "Calls", "Result", "SweepHeader", "SweepLook", "keys_of"]
 
 PREFIX = "evalq:"
 SWEEPS = PREFIX + "sweeps"
 TOTALS = PREFIX + "calls"
-_PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted")
+_PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted", "left")
 _STEP = 5000
 MAX_PROMPT_BYTES = 64 << 20
 
@@ -45,6 +45,10 @@ class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def total(self) -> int:
         """Calls in all."""
         return self.cases * self.repeats
+
+    def by_case(self) -> Iterator[int]:
+        """All calls in the order of outputs.jsonl: a case's repeats after another's."""
+        return (repeat * self.cases + case for case in range(self.cases) for repeat in range(self.repeats))
 
 
 class SweepLook(msgspec.Struct, frozen=True):
@@ -97,7 +101,7 @@ class Calls:
     def _run(self, script: str, run: str, *args: Any) -> Any:
         if script not in self._scripts:
             self._scripts[script] = self.client.register_script(_script(script))
-        return self._scripts[script](keys=_keys(run), args=[self._settings.keep_ms, *args])
+        return self._scripts[script](keys=keys_of(run), args=[self._settings.keep_ms, *args])
 
     # -- the producer's side -----------------------------------------------------------------------------
 
@@ -155,15 +159,18 @@ class Calls:
             **counts,
         )
 
-    def collect(self, run: str, most: int) -> list[Output]:
-        """The oldest recorded outputs that `trim` has not taken away. Raises WireError for what evalq never wrote."""
-        packed = self.client.lrange(_keys(run)[6], 0, most - 1)
+    def collect(self, run: str, most: int, first: int = 0) -> list[Output]:
+        """At ``most`` so many recorded outputs from the ``first`` on that `trim` has not taken away, the oldest first.
+
+        Raises WireError for what evalq never wrote.
+        """
+        packed = self.client.lrange(keys_of(run)[6], first, first + most - 1)
         return [Output.from_wire(_unpacked(data)) for data in packed]
 
     def trim(self, run: str, count: int) -> None:
         """Forget the oldest ``count`` outputs, which are safe in the run folder."""
         if count:
-            self.client.ltrim(_keys(run)[6], count, -1)
+            self.client.ltrim(keys_of(run)[6], count, -1)
 
     def close(self, run: str, state: str, reason: str = "") -> str:
         """Move a sweep to done, paused, cancelled or failed; returns the state it is in then ("gone": unknown)."""
@@ -172,7 +179,7 @@ class Calls:
 
     def erase(self, run: str) -> None:
         """Remove all that is known of a sweep."""
-        self.client.delete(*_keys(run))
+        self.client.delete(*keys_of(run))
         self.client.hdel(SWEEPS, run)
 
     def means(self, target: str) -> dict[str, float]:
@@ -184,6 +191,14 @@ class Calls:
         return {"calls": calls, "prompt": prompt / calls, "completion": completion / calls}
 
     # -- the side of those who call ----------------------------------------------------------------------
+
+    def header(self, run: str) -> SweepHeader | None:
+        """A sweep's header; None for one that the ledger does not know. Raises WireError."""
+        data = self.client.hget(keys_of(run)[0], "sweep")
+        try:
+            return msgspec.json.decode(data, type=SweepHeader) if data else None
+        except msgspec.DecodeError as error:
+            raise WireError(f"sweep {run}: its header is not what evalq writes: {error}") from error
 
     def sweeps(self) -> list[SweepHeader]:
         """Open sweeps of this code version, and others that nobody has claimed of since they were closed."""
@@ -204,7 +219,7 @@ class Calls:
 
     def prompts(self, run: str, cases: Sequence[int]) -> dict[int, Prompt]:
         """The prompts of ``cases``. Raises WireError for one that evalq never wrote."""
-        packed = self.client.hmget(_keys(run)[1], [str(case) for case in cases]) if cases else []
+        packed = self.client.hmget(keys_of(run)[1], [str(case) for case in cases]) if cases else []
         try:
             return {
                 case: msgspec.json.decode(_unpacked(data), type=Prompt)
@@ -242,7 +257,8 @@ class Calls:
         self._run("back", run, holder, int(leave), *flat)
 
 
-def _keys(run: str) -> list[str]:
+def keys_of(run: str) -> list[str]:
+    """All keys of a sweep, in the order the scripts know them by."""
     return [f"{PREFIX}sweep:{{{run}}}:{part}" for part in _PARTS]
 
 

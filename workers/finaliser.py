@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
+import redis
 
 from evalcore import registry
 from evalcore.canonical import Json, canonical_json
@@ -25,8 +26,10 @@ from evalcore.params import validate
 from evalcore.partial import decode
 from evalcore.plan import Chunk, Header, Seal
 from evalcore.version import code_version
+from workers.calls import Calls
 from workers.connect import connect
 from workers.history import History, Place, entry_of
+from workers.leaving import LeftSweeps
 from workers.ledger import TRIES, Ledger
 from workers.reading import find
 from workers.reports import Reports
@@ -118,14 +121,22 @@ class Finalisers:
 
 
 def main(run: str, settings: Any) -> int:
-    """Finalise ``run``; returns an exit code."""
+    """Finalise ``run``, or begin the evaluation of a sweep that was left; returns an exit code."""
     chosen = Settings.model_construct(**settings)
     logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        finalise(run, Ledger(connect(chosen.ledger_url, chosen), chosen), chosen)
+        ledger = Ledger(connect(chosen.ledger_url, chosen), chosen)
+        left = LeftSweeps(Calls(ledger.client, chosen), chosen)
+        if left.find(run) is not None:
+            left.evaluate(run, ledger)
+        else:
+            finalise(run, ledger, chosen)
     except EvalqError as error:
         log.warning("run %s is left to `evalq watch`: %s", run, error)
         return error.exit_code
+    except (redis.RedisError, OSError) as error:
+        log.warning("run %s is not finished yet: %s", run, error)
+        return 1
     return 0
 
 

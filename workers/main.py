@@ -27,10 +27,12 @@ from workers import tracing
 from workers.app import make_app
 from workers.beside import calling_beside
 from workers.broker import Broker
+from workers.calls import Calls
 from workers.connect import connect
 from workers.finaliser import Finalisers
 from workers.hints import TASK, Hint
 from workers.isolation import Limits
+from workers.leaving import LeftSweeps
 from workers.ledger import Ledger
 from workers.reconciler import Reconciler
 from workers.register import Register
@@ -164,6 +166,7 @@ class _Attendant:
         ledger, register = Ledger(client, self._settings), Register(client)
         broker = Broker(self._settings)
         reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings)
+        left = LeftSweeps(Calls(client, self._settings), self._settings)
         try:
             while not self._stop.wait(BEAT_SECONDS):
                 register.beat(self._name, self._facts(), LIFE_SECONDS)
@@ -173,7 +176,7 @@ class _Attendant:
                     or client.get(_LOCK) == self._name.encode()
                 ):
                     client.pexpire(_LOCK, int(BEAT_SECONDS * 2000))
-                    finalisers.start(reconciler.tend_all())
+                    finalisers.start([*left.over(), *reconciler.tend_all()])
         finally:
             finalisers.close()
             broker.close()

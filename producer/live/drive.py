@@ -16,7 +16,9 @@ from producer.live.sweep import Sweep
 from producer.patience import patiently
 from producer.standing import Standing, Watcher
 from workers.calls import Calls, SweepLook
+from workers.leaving import Left, LeftSweeps
 from workers.register import Register
+from workers.reports import Detached
 from workers.settings import Settings
 
 __all__ = ["SweepDriver"]
@@ -72,9 +74,18 @@ class SweepDriver:
         return self._facts()
 
     def launch(self) -> None:
-        """Give all prompts to the ledger, for processes that call to go on with alone."""
+        """Give all prompts to the ledger, for processes that call to go on with alone, and workers to evaluate."""
         patiently(self._establish)
         patiently(self._offer)
+        patiently(self._leave)
+
+    def _leave(self) -> bool:
+        sweep, (seconds, micros) = self._sweep, self._calls.client.time()
+        header = sweep.evaluation()
+        if header is not None:
+            facts = Detached(seconds + micros / 1_000_000, sweep.header.target, sweep.tags)
+            LeftSweeps(self._calls, self._settings).leave(sweep.run, Left(header, facts))
+        return True
 
     def pause(self) -> None:
         """Hand out no more calls, and keep what ends in the next moment."""
@@ -90,6 +101,7 @@ class SweepDriver:
     def _establish(self) -> bool:
         """Write the sweep into the ledger, new or again, with all that the folder has."""
         live = self._sweep.live
+        LeftSweeps(self._calls, self._settings).take_back(self._sweep.run)
         # A rule that the producer applies must not run on without it.
         alone = UNATTENDED_SECONDS if live.stop else 0.0
         self._calls.open(self._sweep.header, live.max_calls, live.max_cost, alone)
@@ -127,7 +139,7 @@ class SweepDriver:
             self._establish()  # the server lost the sweep, or came back with an older state
             return True
         self.look = look
-        if not self._offered or look.prompts < self._sweep.header.cases:
+        if look.left and (not self._offered or look.prompts < self._sweep.header.cases):
             config = self._config()
             if config is not None:
                 self._from_cache(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,12 +93,17 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
 
 
 def _forget_evaluation(sweep: Sweep, shared: Place) -> None:
-    """Of outputs that were recorded before: the ledger shall not take its answers for those of the new ones."""
+    """Of other outputs than there are now: the ledger shall not take its answers for those of the new ones."""
     from workers.connect import connect
     from workers.ledger import Ledger
+    from workers.reports import Reports
 
     client = connect(shared.settings.ledger_url, shared.settings)
-    Ledger(client, shared.settings).forget(sweep.run)
+    ledger = Ledger(client, shared.settings)
+    _, seal = Reports(ledger, shared.settings).plan(sweep.run)
+    with sweep.outputs.open("rb") as stream:
+        if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
+            ledger.forget(sweep.run)
     client.close()
 
 

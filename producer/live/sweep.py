@@ -21,9 +21,10 @@ from evalcore.calls import Prompt, StopNote
 from evalcore.canonical import canonical_json, digest
 from evalcore.errors import ConfigError, UsageError, WireError
 from evalcore.evaluator import Evaluator, Request
+from evalcore.plan import Header
 from evalcore.version import code_version
 from producer.folder import MANIFEST, RunFolder, whole_or_nothing
-from producer.job import Asked, Job, new_path
+from producer.job import Asked, Job, new_path, planned
 from producer.live.asked import Live
 from producer.live.recorded import Recorded
 from workers.calls import SweepHeader
@@ -154,11 +155,10 @@ class Sweep:
     def write_outputs(self) -> None:
         """All that is recorded, by case and repeat."""
         with whole_or_nothing(self.outputs) as partial, partial.open("wb") as out:
-            for case in range(self.header.cases):
-                for repeat in range(self.header.repeats):
-                    output = self.recorded.get(repeat * self.header.cases + case)
-                    if output is not None:
-                        out.write(output.line(self.stop_note) + b"\n")
+            for call in self.header.by_case():
+                output = self.recorded.get(call)
+                if output is not None:
+                    out.write(output.line(self.stop_note) + b"\n")
             out.flush()
             os.fsync(out.fileno())
 
@@ -174,6 +174,22 @@ class Sweep:
                 answers.rmdir()
         self.folder.drop_working_files(but=("run.lock",))
         return Job.start(self.evaluator, request, self._asked, self.folder)
+
+    def evaluation(self) -> Header | None:
+        """The run that will evaluate the outputs; None where that takes more than them and the parameters."""
+        if not self.evaluator.answers_suffice:
+            return None
+        self.write_outputs()
+        try:
+            request = self.evaluator.answered(self.request, self.outputs, self.folder.path)
+            return planned(self.run, self.evaluator, request, self._asked)
+        finally:
+            self.outputs.unlink()
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its notes (``--tag``)."""
+        return self._asked.tags
 
     def discard(self) -> None:
         """Remove a sweep that recorded nothing."""

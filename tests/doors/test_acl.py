@@ -96,6 +96,9 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         left = f"evalq:run:{{{done.stdout.strip()}}}:final"
         wait_until(lambda: guarded.client.hget(left, "report"), "the worker finishes the detached run")
         assert guarded.client.hget(left, "report") == (calm / "report.json").read_bytes()
+        done = evalq(*live[:6], "--detach", cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
+        left = f"evalq:run:{{{done.stdout.strip()}}}:final"
+        wait_until(lambda: guarded.client.hget(left, "report"), "the fleet finishes the detached sweep", 60)
         # The sweep for what a dead worker held is a script and a transaction of kombu's: it must be allowed, too.
         wait_until(
             lambda: guarded.client.info("commandstats").get("cmdstat_zrange"), "the worker looks for old messages"

@@ -17,6 +17,12 @@ import pytest
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import EVALQ, Fleet, Server, clean_environment, evalq, info, running_fleet, wait_until
 from tests.integration.scraping import running_exporter
+from workers.calls import Calls, keys_of
+from workers.history import History, Place
+from workers.leaving import LeftSweeps
+from workers.ledger import Ledger
+from workers.reports import Reports
+from workers.settings import Settings
 
 CASES: dict[str, dict[str, Any]] = {f"C{number}": {"share": number / 5, "fenced": number % 2} for number in range(6)}
 
@@ -352,25 +358,107 @@ def test_retried_errors_keep_every_attempt(
     assert "nothing to retry" in done.stderr
 
 
-def test_a_detached_sweep_is_seen_to_its_end_later(
+def detached(folder: Path, server: Server, *args: str | Path) -> str:
+    """A sweep of golden.json that is left to the fleet; returns its run."""
+    done = sweep(folder, "--repeat", "10", "--suite", "night", "--detach", *args, EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_detached_sweep_is_called_and_evaluated_by_the_fleet(
     tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
 ) -> None:
-    """The fleet calls on alone; `status` shows it, `watch` collects and reports."""
+    """Its report waits in the ledger, with its entry in the history; watching counts nothing twice."""
     agent, url = service
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
     callers.add(1, "--calls", "10", "--targets", "targets.yaml")
-    done = sweep(tmp_path, "--repeat", "10", "--out", "run", "--detach", EVALQ_BROKER=server.url)
-    assert done.returncode == 0, done.stderr
-    wait_until(lambda: sum(agent.calls.values()) == 60, "all is called")
-    status = evalq("status", "run", cwd=tmp_path, EVALQ_BROKER=server.url)
-    assert "calls recorded  60" in wait_until(
-        lambda: evalq("status", "run", cwd=tmp_path, EVALQ_BROKER=server.url).stdout, status.stderr
-    )
+    run = detached(tmp_path, server, "--out", "run", "--tag", "by=cron")
+    assert not (tmp_path / "run" / "outputs.jsonl").exists()
+    reports = Reports(Ledger(server.client, Settings()), Settings())
+    report = wait_until(lambda: reports.report(run), "the report is in the ledger", 60)
+    assert sum(agent.calls.values()) == 60
+    (entry,) = wait_until(lambda: History(server.client, Settings()).entries(Place("vs", "night", "chat")), "an entry")
+    assert (entry.run, entry.tags, entry.records["total"]) == (run, {"by": "cron"}, 60)
+    shown = evalq("report", run, "--format", "json", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert json.loads(shown.stdout) == json.loads(report)
+    assert "calls recorded  60" in evalq("status", "run", cwd=tmp_path, EVALQ_BROKER=server.url).stdout
+    wait_until(lambda: not server.client.hlen("evalq:sweeps:left"), "nothing is left")
     done = evalq("watch", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "report.json").read_bytes() == report
     assert sum(agent.calls.values()) == 60
+    assert History(server.client, Settings()).entries(Place("vs", "night", "chat")) == [entry]
+    with running_exporter(server.url, tmp_path) as exporter:
+        assert exporter.value("evalq_records_committed_total", evaluator="vs", suite="night") == 60
     replays(tmp_path, tmp_path / "run")
+
+
+def test_a_detached_sweep_is_taken_back_by_whoever_watches_it(
+    tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
+) -> None:
+    """Before its calls are over, and after the fleet was killed in the middle: the same report in the end."""
+    agent, url = service
+    agent.latency = 0.05
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    first = callers.add(1, "--calls", "4", "--targets", "targets.yaml")
+    detached(tmp_path, server, "--out", "run")
+    wait_until(lambda: served(agent) > 20, "a third is called")
+    callers.kill(first)
+    callers.add(1, "--calls", "4", "--targets", "targets.yaml")
+    done = evalq("watch", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    assert not server.client.hlen("evalq:sweeps:left")
+    assert sum(agent.calls.values()) <= 60 + 4
+    replays(tmp_path, tmp_path / "run")
+
+
+class Killed(Exception):
+    """The end of a process."""
+
+
+class Mortal(Ledger):
+    """A ledger that is spoken to by a process which dies after so many ``steps``."""
+
+    steps = 0
+
+    def _run(self, script: str, run: str, *args: Any) -> Any:
+        if not self.steps:
+            raise Killed
+        self.steps -= 1
+        return super()._run(script, run, *args)
+
+
+def test_what_is_left_survives_the_death_of_the_worker_that_evaluates_it(
+    tmp_path: Path, server: Server, service: tuple[Agent, str]
+) -> None:
+    """Killed between any two of its steps, another one goes on: a run that is there in part is completed."""
+    _, url = service
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    with running_fleet(server.url, tmp_path) as callers:
+        callers.add(0, "--calls", "10", "--targets", "targets.yaml")
+        run = detached(tmp_path, server, "--out", "run", "--chunk-size", "7")
+        ledger, calls = Ledger(server.client, Settings()), Calls(server.client, Settings())
+        left = LeftSweeps(calls, Settings())
+        wait_until(lambda: left.over() == [run], "its calls are over")
+    for step in range(1, 4):  # three tries are all it gets, and one more that ends well
+        mortal = Mortal(server.client, Settings())
+        mortal.steps = step
+        with pytest.raises(Killed):
+            left.evaluate(run, mortal)
+        assert left.over() == [run]
+    server.client.hdel(keys_of(run)[-1], "tries")
+    assert left.evaluate(run, ledger)
+    assert left.over() == []
+    with running_fleet(server.url, tmp_path) as workers:
+        workers.add(1)
+        reports = Reports(ledger, Settings())
+        report = wait_until(lambda: reports.report(run), "the report is in the ledger", 60)
+        done = evalq("watch", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "report.json").read_bytes() == report
 
 
 def test_the_exporter_counts_what_was_called(

@@ -64,6 +64,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     unit = "outputs"
     positional = "golden"
     asks = "target"
+    answers_suffice = True
     repeats = True
     demo_records = 1_500
     options = (
