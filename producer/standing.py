@@ -10,7 +10,7 @@ import msgspec
 from producer.fleet import Fleet
 
 if TYPE_CHECKING:
-    from workers.ledger import Progress
+    from workers.standing import Progress
 
 __all__ = ["Standing", "Watcher"]
 

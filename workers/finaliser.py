@@ -30,10 +30,11 @@ from workers.calls import Calls
 from workers.connect import connect
 from workers.history import History, Place, entry_of
 from workers.leaving import LeftSweeps
-from workers.ledger import TRIES, Ledger
+from workers.ledger import Ledger
 from workers.reading import find
 from workers.reports import Reports
 from workers.settings import Settings
+from workers.standing import TRIES
 
 __all__ = ["Finalisers", "finalise"]
 

@@ -23,10 +23,11 @@ from evalcore.records.cut import Cutter
 from evalcore.records.span import read_span
 from evalcore.version import code_version
 from workers.calls import Calls, SweepLook, keys_of
-from workers.ledger import PREFIX, TRIES, Ledger
+from workers.ledger import PREFIX, Ledger
 from workers.reading import pack
 from workers.reports import Detached, Reports
 from workers.settings import Settings
+from workers.standing import TRIES
 
 __all__ = ["Left", "LeftSweeps"]
 

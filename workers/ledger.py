@@ -19,11 +19,10 @@ from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
 from workers.measures import counters
 from workers.settings import Settings
+from workers.standing import Look, progress_of, unreported
 
-__all__ = ["Lease", "Ledger", "Look", "Progress", "keys_of"]
+__all__ = ["Lease", "Ledger", "keys_of"]
 
-TRIES = 3
-"""How often finalising a run is begun: one that takes its process down is left to whoever watches it."""
 OTHER = "other"
 """What suites beyond ``max_suites`` are counted as."""
 PREFIX = "evalq:"
@@ -63,43 +62,6 @@ class Lease(msgspec.Struct, frozen=True):
     holder: str = ""
     holder_pid: int = 0
     waited: float = 0.0
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """A run's counters as the ledger has them."""
-
-    state: str
-    reason: str = ""
-    epoch: int = 0
-    chunks: int = 0
-    sealed: bool = False
-    committed: int = 0
-    computed: int = 0
-    records: int = 0
-    dead: int = 0
-    duplicates: int = 0
-    divergent: int = 0
-    skipped: int = 0
-    stale: int = 0
-    reconciled: int = 0
-
-    @property
-    def complete(self) -> bool:
-        """Every chunk of a sealed plan is committed."""
-        return self.sealed and self.committed >= self.chunks
-
-
-class Look(msgspec.Struct, frozen=True):
-    """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones.
-
-    ``unreported``: nobody drives it, it is complete, and its report is not in the ledger yet.
-    """
-
-    progress: Progress
-    suspect: dict[int, str]
-    refused: dict[int, str]
-    leases: int
-    unreported: bool = False
 
 
 @cache
@@ -160,13 +122,13 @@ class Ledger:
         if not meta:
             raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
         facts = _pairs(meta)
-        progress = _progress(facts)
+        progress = progress_of(facts)
         return Look(
             progress=progress,
             suspect={int(seq): reason.decode() for seq, reason in _pairs(suspects).items()},
             refused={int(seq): reason.decode() for seq, reason in _pairs(refused).items()},
             leases=leases,
-            unreported=_unreported(progress, facts),
+            unreported=unreported(progress, facts),
         )
 
     def mark(self, header: Header, suspects: Mapping[int, str]) -> list[int]:
@@ -326,30 +288,3 @@ def keys_of(run: str) -> list[str]:
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[0::2], flat[1::2], strict=True))
-
-
-def _unreported(progress: Progress, meta: Mapping[bytes, bytes]) -> bool:
-    left = b"detached" in meta and b"reported" not in meta and int(meta.get(b"finals", b"0")) < TRIES
-    return left and progress.complete and progress.state in ("open", "done")
-
-
-def _progress(meta: Mapping[bytes, bytes]) -> Progress:
-    def number(name: bytes) -> int:
-        return int(meta.get(name, b"0"))
-
-    return Progress(
-        state=meta[b"state"].decode(),
-        reason=meta.get(b"reason", b"").decode(),
-        epoch=number(b"epoch"),
-        chunks=number(b"chunks"),
-        sealed=b"seal" in meta,
-        committed=number(b"committed"),
-        computed=number(b"computed"),
-        records=number(b"records"),
-        dead=number(b"dead"),
-        duplicates=number(b"duplicates"),
-        divergent=number(b"divergent"),
-        skipped=number(b"skipped"),
-        stale=number(b"stale"),
-        reconciled=number(b"reconciled"),
-    )

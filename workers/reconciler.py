@@ -13,8 +13,9 @@ from evalcore.errors import Incomplete, WireError
 from evalcore.plan import Header
 from evalcore.version import code_version
 from workers.broker import Broker
-from workers.ledger import Ledger, Look
+from workers.ledger import Ledger
 from workers.register import Register
+from workers.standing import Look
 
 __all__ = ["Reconciler"]
 

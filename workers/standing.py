@@ -1,0 +1,79 @@
+"""How a run stands, as the ledger tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+__all__ = ["TRIES", "Look", "Progress", "progress_of", "unreported"]
+
+TRIES = 3
+"""How often finalising a run is begun: one that takes its process down is left to whoever watches it."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """A run's counters as the ledger has them."""
+
+    state: str
+    reason: str = ""
+    epoch: int = 0
+    chunks: int = 0
+    sealed: bool = False
+    committed: int = 0
+    computed: int = 0
+    records: int = 0
+    dead: int = 0
+    duplicates: int = 0
+    divergent: int = 0
+    skipped: int = 0
+    stale: int = 0
+    reconciled: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Every chunk of a sealed plan is committed."""
+        return self.sealed and self.committed >= self.chunks
+
+
+class Look(msgspec.Struct, frozen=True):
+    """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones.
+
+    ``unreported``: nobody drives it, it is complete, and its report is not in the ledger yet.
+    """
+
+    progress: Progress
+    suspect: dict[int, str]
+    refused: dict[int, str]
+    leases: int
+    unreported: bool = False
+
+
+def unreported(progress: Progress, meta: Mapping[bytes, bytes]) -> bool:
+    """Whether a run that was left to the workers is complete and has no report yet."""
+    left = b"detached" in meta and b"reported" not in meta and int(meta.get(b"finals", b"0")) < TRIES
+    return left and progress.complete and progress.state in ("open", "done")
+
+
+def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
+    """A run's counters, from the fields of its first key."""
+
+    def number(name: bytes) -> int:
+        return int(meta.get(name, b"0"))
+
+    return Progress(
+        state=meta[b"state"].decode(),
+        reason=meta.get(b"reason", b"").decode(),
+        epoch=number(b"epoch"),
+        chunks=number(b"chunks"),
+        sealed=b"seal" in meta,
+        committed=number(b"committed"),
+        computed=number(b"computed"),
+        records=number(b"records"),
+        dead=number(b"dead"),
+        duplicates=number(b"duplicates"),
+        divergent=number(b"divergent"),
+        skipped=number(b"skipped"),
+        stale=number(b"stale"),
+        reconciled=number(b"reconciled"),
+    )
