@@ -27,7 +27,7 @@ class Policy(msgspec.Struct, frozen=True):
     """Back to ``return_to`` of the last good rate within so long."""
     probe_calls: float = 140.0
     probe_least_seconds: float = 2.0
-    probe_most_seconds: float = 12.0
+    probe_most_seconds: float = 10.0
     """From there, ever flatter, to all of it: as long as so many calls take for each that the last probe had refused,
     between these bounds. A probe costs a refusal or a few; so it is calls that keep the refused share below 1 %."""
     leap_seconds: float = 2.5
