@@ -21,21 +21,27 @@ class Policy(msgspec.Struct, frozen=True):
     """How the rate follows what the server bears; all times in seconds, rates in calls a second."""
 
     factor: float = 0.8
-    """What is left of the rate after a refusal."""
+    """What is left of the last good rate after a refusal."""
     return_to: float = 0.9
     return_seconds: float = 1.0
     """Back to ``return_to`` of the last good rate within so long."""
-    probe_seconds: float = 15.0
-    """From there, ever flatter, to all of it."""
-    leap_seconds: float = 7.0
+    probe_calls: float = 140.0
+    probe_least_seconds: float = 2.0
+    probe_most_seconds: float = 10.0
+    """From there, ever flatter, to all of it: as long as so many calls take for each that the last probe had refused,
+    between these bounds. A probe costs a refusal or a few; so it is calls that keep the refused share below 1 %."""
+    leap_seconds: float = 2.5
     """After it, ever steeper: twice the rate after so long."""
+    passing_seconds: float = 1.0
+    margin: float = 1.05
+    """Of a refused rate, ``margin`` times what passed in about so long was good, and ``factor`` of it at least."""
     start_per_second: float = 20.0
     """The first rate, where none is configured; it doubles each round trip until the first refusal."""
     least_per_second: float = 1 / 60
     window: int = 5
     """Refusals in a row, at least this many and a second's worth, that make the pool wait as Retry-After says."""
     longest_hold_seconds: float = 300.0
-    horizon_seconds: float = 0.3
+    horizon_seconds: float = 0.2
     """How far ahead starts are granted."""
     poll_seconds: float = 0.05
     """How often a holder asks that waits for others' calls to end."""

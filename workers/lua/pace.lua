@@ -12,15 +12,17 @@ local ceiling = ask.requests_per_minute > 0 and ask.requests_per_minute / 60 or 
 local start = ceiling < math.huge and ceiling or policy.start_per_second
 local rate, good, grown = of('rate', start), of('good', 0), of('grown', 0)
 
--- The rate `grown` seconds after a refusal, as a share of the last good rate: quickly to `return_to`, flatly up to all
--- of it, and from there on ever faster, so that a limit that was raised is found too.
+-- The rate `grown` seconds after a refusal, as a share of the last good rate: quickly to `return_to`, ever flatter to all
+-- of it within `probe_calls` calls for each refusal of the last probe (so the refused share is bounded whatever the limit),
+-- and from there on ever faster, so that a limit that was raised is found too.
 local function share()
   if grown < policy.return_seconds then
     return policy.factor + (policy.return_to - policy.factor) * grown / policy.return_seconds
   end
-  local probing = (grown - policy.return_seconds) / policy.probe_seconds
-  if probing < 1 then return 1 - (1 - policy.return_to) * (1 - probing) ^ 3 end
-  return 1 + ((probing - 1) * policy.probe_seconds / policy.leap_seconds) ^ 2
+  local probing = grown - policy.return_seconds
+  local probe = math.max(policy.probe_least_seconds, math.min(of('cost', 1) * policy.probe_calls / good, policy.probe_most_seconds))
+  if probing < probe then return 1 - (1 - policy.return_to) * (1 - probing / probe) ^ 2 end
+  return 1 + ((probing - probe) / policy.leap_seconds) ^ 2
 end
 
 -- Growth, only while calls waited for the rate: a rate that nobody used says nothing.
@@ -29,7 +31,7 @@ if now - of('limited_at', 0) < 1000000 then
   grown = grown + passed
   if good > 0 then rate = good * share() end
   -- At first it doubles, when calls of the rate before have been answered, and so at most once a round trip.
-  if good == 0 and ask.served_at > of('doubled_at', 0) then
+  if good == 0 and rate < ceiling and #ask.refusals == 0 and ask.served_at > of('doubled_at', 0) then
     rate = rate * 2
     state.doubled_at = now
   end
@@ -48,24 +50,28 @@ local next_token = of('next_token', now) + ask.uncharged * token_seconds * 10000
 
 -- Refusals. A call granted before the last step back tells nothing new: one step a round trip.
 local stepped_at, held_at, streak, asked_wait = of('stepped_at', 0), of('held_at', 0), of('streak', 0), of('asked_wait', -1)
--- What was sent in the last second: this clock second's part, and the rest of the one before.
-local second = math.floor(now / 1000000)
-local sent, sent_before, busy_since = of('sent', 0), of('sent_before', 0), of('busy_since', now)
-if of('second', 0) == second - 1 then
-  sent, sent_before = 0, sent
-elseif of('second', 0) ~= second then
-  sent, sent_before, busy_since = 0, 0, now
-end
-local function step_back()
-  -- Where less was sent than the rate allowed, what was sent is what was too much.
-  local seen = sent + sent_before * (1 - (now / 1000000 - second))
-  seen = seen / math.min(1, math.max(0.1, (now - busy_since) / 1000000))
-  good = math.min(rate, math.max(1.1 * seen, policy.start_per_second))
+-- What passes: calls a second that were started of late and not refused (so far), each weighing less the older it is.
+local passing, passing_at = of('passing', rate), of('passing_at', now)
+local fade = policy.passing_seconds * 1000000
+local cost = of('cost', 1) -- refusals since the last probe ended
+local function step_back(granted_at)
+  if grown >= policy.return_seconds then cost = 0 end
+  if good == 0 and granted_at <= of('doubled_at', 0) then rate = rate / 2 end -- that rate, not its double, was refused
+  -- What passed is what the server bears, where the limit lies far below or less was sent than the rate allowed; no further
+  -- down than by `factor` at once, for while all is refused nothing passes.
+  local seen = passing * math.exp(math.min(0, passing_at - now) / fade)
+  good = math.min(rate, math.max(policy.margin * seen, policy.factor * rate))
   rate, grown, stepped_at = math.max(policy.least_per_second, good * policy.factor), 0, now
 end
 for _, refusal in ipairs(ask.refusals) do
+  local weight = math.exp(math.min(0, refusal[1] - passing_at) / fade)
+  if refusal[2] ~= -2 then passing = math.max(0, passing - weight / policy.passing_seconds) end
+end
+for _, refusal in ipairs(ask.refusals) do
   local granted_at, wait = refusal[1], refusal[2]
-  if granted_at > stepped_at then step_back() end
+  -- On the way back, that nothing remains is no news.
+  if granted_at > stepped_at and (wait ~= -2 or good == 0 or grown >= policy.return_seconds) then step_back(granted_at) end
+  if wait ~= -2 then cost = cost + 1 end
   if granted_at > held_at and wait ~= -2 then
     streak = streak + 1
     if wait >= 0 and (asked_wait < 0 or wait < asked_wait) then asked_wait = wait end
@@ -104,6 +110,7 @@ while #starts < most do
   end
   if next_call > now + horizon / 2 then state.limited_at = now end
   table.insert(starts, math.floor((at - now) / 1000))
+  passing, passing_at = passing * math.exp(math.min(0, passing_at - at) / fade) + 1 / policy.passing_seconds, at
   next_call = at + 1000000 / rate
   next_token = at >= next_token and at + expected * token_seconds * 1000000
     or next_token + expected * token_seconds * 1000000
@@ -120,7 +127,7 @@ end
 local kept = {
   rate = rate, good = good, grown = grown, at = now, limited_at = of('limited_at', 0), expected = expected,
   next_call = next_call, next_token = next_token, stepped_at = stepped_at, doubled_at = of('doubled_at', 0), held_at = held_at, streak = streak,
-  asked_wait = asked_wait, second = second, sent = sent + #starts, sent_before = sent_before, busy_since = busy_since,
+  asked_wait = asked_wait, cost = math.max(1, cost), passing = passing, passing_at = passing_at,
 }
 if ask.told == 0 and not state.expected then kept.expected = nil end
 for name, value in pairs(kept) do redis.call('HSET', KEYS[1], name, string.format('%.17g', value)) end

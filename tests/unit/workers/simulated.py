@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,12 +28,15 @@ class Holder:
         self.uncharged = 0.0
         self.refusals: list[tuple[int, float]] = []
         self.dead = False
+        self.asks_at = self.asked_at = 0.0
 
 
 class World:
-    """``limit(t)`` calls a second are served (a bucket of ``burst`` seconds), each after ``latency`` seconds.
+    """``limit(t)`` calls a second are served, each after ``latency`` seconds; the others are refused.
 
-    With ``warns`` a reply tells when nothing remains. All times in seconds from 0; ``seed`` draws the jitter.
+    A bucket of ``burst`` seconds says which; 0: so many in any second, as tests/agents/server.py does. A refusal takes
+    ``refusal`` seconds (None: as long as an answer); a call is sent up to ``late`` seconds late. With ``warns`` a reply
+    tells when nothing remains. All times in seconds from 0; ``seed`` draws the jitter.
     Afterwards ``sent``, ``served`` and ``refused`` hold times.
     """
 
@@ -45,6 +49,8 @@ class World:
         holders: int = 2,
         most: int = 100,
         latency: float = 0.1,
+        refusal: float | None = None,
+        late: float = 0.0,
         burst: float = 0.1,
         tokens: Callable[[random.Random], int] | None = None,
         retry_after: float = -1.0,
@@ -55,6 +61,7 @@ class World:
         self._client = client
         self._script = client.register_script(script(CLOCK))
         self._limits, self._limit, self._latency, self._burst = limits, limit, latency, burst
+        self._refusal, self._late = refusal, late
         self._tokens, self._retry_after, self._warns = tokens, retry_after, warns
         self._random = random.Random(seed)
         self.holders = [Holder(f"holder{n}", most) for n in range(holders)]
@@ -62,6 +69,7 @@ class World:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._bucket, self._filled_at = 1.0, 0.0
+        self._second: deque[float] = deque()
         self.sent: list[float] = []
         self.served: list[float] = []
         self.refused: list[float] = []
@@ -69,7 +77,7 @@ class World:
         self.at_once = 0
         self.busiest = 0
         for holder in self.holders:
-            self._at(self._random.random() / 10, partial(self._exchange, holder))
+            self._plan(holder, self._random.random() / 10)
 
     def run(self, until: float) -> None:
         """On to ``until``."""
@@ -100,9 +108,15 @@ class World:
         self._count += 1
         heapq.heappush(self._events, (when, self._count, event))
 
-    def _exchange(self, holder: Holder) -> None:
-        if holder.dead:
+    def _plan(self, holder: Holder, when: float) -> None:
+        """The holder's next exchange is then, and not when it was planned before."""
+        holder.asks_at = when
+        self._at(when, partial(self._exchange, holder, when))
+
+    def _exchange(self, holder: Holder, planned: float) -> None:
+        if holder.dead or holder.asks_at != planned:
             return
+        holder.asked_at = self.now
         wanted = holder.most - holder.in_flight
         ask = Ask(
             holder=holder.name,
@@ -124,22 +138,35 @@ class World:
         granted, expected, again, _, *starts = self._script(keys_of("sim"), [3_600_000, msgspec.json.encode(ask)])
         holder.in_flight += len(starts)
         for start in starts:
-            self._at(self.now + start / 1000, partial(self._send, holder, int(granted), float(expected)))
+            late = self._late * self._random.random()
+            self._at(self.now + start / 1000 + late, partial(self._send, holder, int(granted), float(expected)))
         pause = max(0.01, again / 1000) * (1 + self._random.random() / 10)
-        self._at(self.now + min(pause, LEASE / 3), partial(self._exchange, holder))
+        self._plan(holder, self.now + min(pause, LEASE / 3))
 
     def _send(self, holder: Holder, granted: int, expected: float) -> None:
         self.sent.append(self.now)
         self.at_once += 1
         self.busiest = max(self.busiest, self.at_once)
+        good = self._serves()
+        spent = good and self._warns and self._bucket < 1
+        whole = self._latency if good or self._refusal is None else self._refusal
+        latency = whole * self._random.uniform(0.8, 1.2)
+        self._at(self.now + latency, partial(self._answered, holder, granted, expected, good, spent))
+
+    def _serves(self) -> bool:
         limit = self._limit(self.now)
+        if not self._burst:
+            while self._second and self._second[0] <= self.now - 1:
+                self._second.popleft()
+            if len(self._second) >= limit:
+                return False
+            self._second.append(self.now)
+            return True
         self._bucket = min(max(1.0, limit * self._burst), self._bucket + (self.now - self._filled_at) * limit)
         self._filled_at = self.now
         good = self._bucket >= 1
         self._bucket -= good
-        spent = good and self._warns and self._bucket < 1
-        latency = self._latency * self._random.uniform(0.8, 1.2)
-        self._at(self.now + latency, partial(self._answered, holder, granted, expected, good, spent))
+        return good
 
     def _answered(self, holder: Holder, granted: int, expected: float, good: bool, spent: bool) -> None:
         self.at_once -= 1
@@ -154,6 +181,8 @@ class World:
             holder.refusals.append((granted, self._retry_after))
         elif spent:
             holder.refusals.append((granted, -2.0))
+        if holder.refusals:
+            self._plan(holder, max(self.now, holder.asked_at + 0.01))
         if good and self._tokens is not None:
             tokens = self._tokens(self._random)
             self.spent_tokens.append((self.now, tokens))
