@@ -25,7 +25,7 @@ class Policy(msgspec.Struct, frozen=True):
     return_to: float = 0.9
     return_seconds: float = 1.0
     """Back to ``return_to`` of the last good rate within so long."""
-    probe_calls: float = 140.0
+    probe_calls: float = 280.0
     probe_least_seconds: float = 2.0
     probe_most_seconds: float = 10.0
     """From there, ever flatter, to all of it: as long as so many calls take for each that the last probe had refused,

@@ -64,7 +64,7 @@ def _bench(server: Server, limit: Callable[[float], float], seed: int) -> World:
 
 
 def test_a_doubled_limit_is_used_within_seconds(server: Server) -> None:
-    """Wherever in a probe the fleet is by then: most of the first 10 s is used, 90 % after that, still few refused."""
+    """Wherever in a probe the fleet is by then: half of the first 10 s is used, 90 % after that, still few refused."""
     first, second, refused = [], [], []
     for seed in range(4):
         at = 30.0 + 1.7 * seed
@@ -73,8 +73,8 @@ def test_a_doubled_limit_is_used_within_seconds(server: Server) -> None:
         first.append(world.rate(at, at + 10) / 50)
         second.append(world.rate(at + 10, at + 30) / 50)
         refused.append(world.refused_share(at + 10, at + 30))
-    assert min(first) >= 0.57, first
-    assert mean(first) >= 0.65, first
+    assert min(first) >= 0.48, first
+    assert mean(first) >= 0.54, first
     assert mean(second) >= 0.9, second
     assert mean(refused) < 0.015, refused
 
@@ -95,11 +95,11 @@ def test_a_halved_limit_is_met_in_a_few_round_trips(server: Server) -> None:
 
 @pytest.mark.parametrize("limit", [25, 50, 200])
 def test_a_probe_costs_about_one_refusal(server: Server, limit: int) -> None:
-    """What passes before a refusal grows with the limit and with what the last probe cost, so under 1 % is refused."""
+    """What passes before a refusal grows with the limit and with what the last probe cost: half a percent is refused."""
     world = _bench(server, _always(limit), seed=5)
     world.run(60)
     assert world.rate(10, 60) >= 0.9 * limit
-    assert world.refused_share(10, 60) < 0.01
+    assert world.refused_share(10, 60) < 0.0065
 
 
 def test_one_step_back_a_round_trip(server: Server) -> None:
