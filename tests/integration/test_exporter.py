@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,18 @@ def test_the_exporter_outlives_its_server(server: Server, tmp_path: Path) -> Non
             assert exporter.value("evalq_ledger_up") == 0
             assert exporter.value("evalq_workers_alive") is None
         server.start()
+
+
+def test_a_server_that_hangs_is_told_while_prometheus_waits(server: Server, tmp_path: Path) -> None:
+    """Within Prometheus' ten seconds, so that the alert is about the ledger and not about the exporter."""
+    with running_exporter(server.url, tmp_path) as exporter:
+        assert exporter.value("evalq_ledger_up") == 1
+        server.client.client_pause(20_000)
+        began = time.monotonic()
+        assert exporter.value("evalq_ledger_up") == 0
+        assert exporter.get("/readyz")[0] == 503
+        assert time.monotonic() - began < 15
+        wait_until(lambda: exporter.value("evalq_ledger_up") == 1, "it is back")
 
 
 def test_both_formats_and_nothing_else(server: Server, tmp_path: Path) -> None:
