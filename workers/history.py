@@ -101,6 +101,13 @@ class History:
         found: Sequence[bytes | None] = self._client.hmget(texts, runs) if runs else []
         return [read_text(text) for text in found if text is not None]
 
+    def forget(self, place: Place) -> None:
+        """Drop a history for good, so that nothing shows or awaits its suite any more."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.zrem(HISTORIES, place.member)
+        pipe.delete(*_keys(place.member))
+        pipe.execute()
+
 
 def read_text(text: bytes) -> Entry:
     """The entry in what the ledger holds of it: its digest, the time in microseconds, and the rest as JSON."""
