@@ -8,7 +8,7 @@ import click
 
 from evalcore.errors import UsageError
 from producer.commands import options as shared
-from producer.commands.find import RUNS, calls_of, command, find, ledger_of, run_argument, server_options
+from producer.commands.find import RUNS, calls_of, command, elsewhere, find, ledger_of, run_argument, server_options
 
 __all__ = ["COMMANDS"]
 
@@ -23,7 +23,20 @@ def _close(given: dict[str, Any], run: str, state: str, reason: str) -> str | No
     return str(calling if found == "gone" else found)
 
 
+def _closed_elsewhere(given: dict[str, Any], run: str | None, state: str) -> bool:
+    """Close a run whose folder is not here; False for one that is to be found here."""
+    if run is None or not elsewhere(run, ledger_of(given)):
+        return False
+    now = _close(given, run, state, f"by evalq {'cancel' if state == 'cancelled' else 'pause'}")
+    if now != state:
+        raise UsageError(f"{run} cannot be {state}: it is {now}")
+    click.echo(f"{run}: {state}; its folder is elsewhere", err=True)
+    return True
+
+
 def _pause(run: str | None, **given: Any) -> None:
+    if _closed_elsewhere(given, run, "paused"):
+        return
     folder = find(run)
     run_id = folder.info()["run"]
     state = _close(given, run_id, "paused", "by evalq pause")
@@ -59,6 +72,8 @@ def _prune(older_than: float, everyone: bool, suites: tuple[str, ...], dry_run: 
 
 
 def _cancel(run: str, **given: Any) -> None:
+    if _closed_elsewhere(given, run, "cancelled"):
+        return
     folder = find(run)
     info = folder.info()
     state = _close(given, info["run"], "cancelled", "by evalq cancel")
