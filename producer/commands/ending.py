@@ -25,7 +25,7 @@ def _close(given: dict[str, Any], run: str, state: str, reason: str) -> str | No
 
 def _closed_elsewhere(given: dict[str, Any], run: str | None, state: str) -> bool:
     """Close a run whose folder is not here; False for one that is to be found here."""
-    if run is None or not elsewhere(run, ledger_of(given)):
+    if run is None or not elsewhere(run, given):
         return False
     now = _close(given, run, state, f"by evalq {'cancel' if state == 'cancelled' else 'pause'}")
     if now != state:

@@ -42,13 +42,14 @@ def find(run: str | None) -> RunFolder:
     return RunFolder.existing(path)
 
 
-def elsewhere(run: str | None, ledger: Any) -> bool:
-    """Whether the ledger knows RUN and no folder here is its own: somebody else's, or one begun on another machine."""
+def elsewhere(run: str | None, given: dict[str, Any]) -> bool:
+    """Whether the ledger that is named knows RUN and none of the folders here is its own."""
+    ledger = ledger_of(given)
     if run is None or ledger is None or Path(run).is_dir() or (RUNS / run).is_dir():
         return False
     if any(RunFolder(path).info().get("run") == run for path in folders()):
         return False
-    return ledger.header(run) is not None
+    return ledger.header(run) is not None or calls_of(ledger, given).look(run) is not None
 
 
 def ledger_of(given: dict[str, Any]) -> Any:

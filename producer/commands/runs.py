@@ -82,13 +82,13 @@ def _status(run: str | None, **given: Any) -> None:
     if rows and run is None and not folders():
         click.echo(canonical_json({"fleet": rows}) if given["as_json"] else "\n".join(f"{w:<9} {t}" for w, t in rows))
         return
-    away = elsewhere(run, ledger)
+    away = elsewhere(run, given)
     folder = None if away else find(run)
     info: dict[str, Json] = folder.info() if folder else {"run": run}
     header = ledger.header(info["run"]) if ledger is not None else None
     look = _sweep(given, info["run"])
     if look is not None:
-        info |= {"calls": look}
+        info |= {"calls": look, "state": info.get("state", look["state"])}
     if header is not None:
         import msgspec
 

@@ -45,7 +45,7 @@ def _gauge(
     name: str,
     text: str,
     *labels: str,
-    group: Literal["work", "fleet", "server", "runs", "exporter"] = "work",
+    group: Literal["work", "fleet", "server", "runs", "calls", "exporter"] = "work",
 ) -> Family:
     return Family(f"evalq_{name}", "gauge", text, labels, group=group)
 
@@ -94,6 +94,14 @@ FAMILIES: tuple[Family, ...] = (
         "target",
         "outcome",
         group="runs",
+    ),
+    _gauge("callers_alive", "Living processes that make live calls.", group="calls"),
+    _gauge("sweeps", "Open sweeps with live calls to make.", "target", group="calls"),
+    _gauge(
+        "sweeps_uncalled",
+        "Those of them whose target no living process of their version calls.",
+        "target",
+        group="calls",
     ),
     _counter(
         "calls",
