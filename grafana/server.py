@@ -91,7 +91,7 @@ SERVER = (
     ),
     View(
         "Writes to disk",
-        "Which ways of persistence are on.",
+        "Whether the append-only file is on.",
         EITHER,
         "status",
         (Query("evalq_ledger_persistence", "{{kind}}"),),

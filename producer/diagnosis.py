@@ -74,7 +74,8 @@ def _workers(snapshot: Snapshot, code: str) -> Iterator[Finding]:
     yield (
         "ok" if mine else "wrong",
         f"{len(mine)} worker(s) of this code, {len(snapshot.workers) - len(mine)} of other code"
-        + ("" if mine else f" ({', '.join(others)})" if others else "; start one: evalq worker --broker URL"),
+        + ("" if mine or not others else f" ({', '.join(others)}), which take no run of this one")
+        + ("" if mine else "; start one: evalq worker --broker URL"),
     )
     for worker in snapshot.workers:
         if worker.state == "stuck":

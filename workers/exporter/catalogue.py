@@ -125,7 +125,7 @@ FAMILIES: tuple[Family, ...] = (
         group="server",
     ),
     _counter("ledger_evicted_keys", "Keys that the server dropped to make room since it started.", group="server"),
-    _gauge("ledger_persistence", "1 where the server writes to disk this way: aof, rdb.", "kind", group="server"),
+    _gauge("ledger_persistence", "1 where the server has an append-only file (kind aof).", "kind", group="server"),
     _gauge("ledger_persistence_failed", "1 when the last write to disk failed: aof, rdb.", "kind", group="server"),
     _gauge("ledger_start_timestamp_seconds", "When the ledger's server started.", group="server"),
     _gauge("ledger_clients", "Connections to the ledger's server.", group="server"),

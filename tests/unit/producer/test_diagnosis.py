@@ -94,9 +94,10 @@ def test_a_queue_without_workers_is_found_whosever_code_it_is() -> None:
     """Of this code a worker is to be started, of another one that version's, or its runs are to be cancelled."""
     other = _but(WORKER, code="theirs", name="w2")
     said = dict.fromkeys(text for _, text in _findings(_but(HEALTHY, workers=[other])))
+    start = "start one: evalq worker --broker URL"
     assert list(said) == [
-        "0 worker(s) of this code, 1 of other code (theirs)",
-        "queue evalq.bulk.mine: 2 waiting and no worker: start one: evalq worker --broker URL",
+        f"0 worker(s) of this code, 1 of other code (theirs), which take no run of this one; {start}",
+        f"queue evalq.bulk.mine: 2 waiting and no worker: {start}",
     ]
     ((kind, text),) = _findings(_but(HEALTHY, queues={"evalq.bulk.old": 4, "evalq.bulk.older": 0}))[:1]
     assert kind == "wrong"
