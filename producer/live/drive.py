@@ -127,13 +127,15 @@ class SweepDriver:
             self._establish()  # the server lost the sweep, or came back with an older state
             return True
         self.look = look
-        if not self._offered or look.prompts < self._sweep.header.cases:
+        if look.state in ("paused", "cancelled"):
+            self._judge(look)
+        elif not self._offered or look.prompts < self._sweep.header.cases:
             config = self._config()
             if config is not None:
                 self._from_cache(config)
                 self._offer()
-            return True
-        self._judge(look)
+        else:
+            self._judge(look)
         return True
 
     def _judge(self, look: SweepLook) -> None:

@@ -525,3 +525,22 @@ def test_a_sweep_that_nobody_calls_for_is_seen(server: Server, tmp_path: Path, s
         fleet.add(1)
         _, said = run.communicate(timeout=60)
         assert run.returncode == 0, said
+
+
+@pytest.mark.parametrize(
+    ("command", "state", "ends"), [("cancel", "cancelled", "was cancelled"), ("pause", "paused", "evalq resume run")]
+)
+def test_a_sweep_that_waits_for_callers_can_be_ended(
+    server: Server, tmp_path: Path, command: str, state: str, ends: str
+) -> None:
+    """From anywhere: its producer does not wait on for somebody to call."""
+    write_golden(tmp_path / "golden.json", CASES)
+    run = start_evalq("vs", "golden.json", "--target", "chat", "--broker", server.url, "--out", "run", cwd=tmp_path)
+    wait_until(lambda: info(tmp_path / "run").get("state") == "calling", "the sweep is open")
+    (tmp_path / "home").mkdir()
+    name, place = info(tmp_path / "run")["run"], ("--broker", server.url)
+    done = evalq(command, name, *place, cwd=tmp_path / "home")
+    assert (done.returncode, done.stderr) == (0, f"{name}: {state}; its folder is elsewhere\n")
+    _, said = run.communicate(timeout=30)
+    assert ends in said
+    assert run.returncode in (3, 130)
