@@ -92,7 +92,8 @@ class History:
 
     def places(self) -> list[Place]:
         """All histories, the one that was added to last first."""
-        return [msgspec.json.decode(member, type=Place) for member in self._client.zrange(HISTORIES, 0, -1, desc=True)]
+        members = self._client.zrange(HISTORIES, 0, -1)  # users of a role may not ask for them in reverse
+        return [msgspec.json.decode(member, type=Place) for member in reversed(members)]
 
     def entries(self, place: Place, most: int | None = None) -> list[Entry]:
         """Its runs, the newest first."""
