@@ -93,9 +93,19 @@ def test_counters_are_exact_when_workers_are_killed(
 ) -> None:
     """Kill -9 in the middle: every record is counted once, and what was published again is counted by reason."""
     first = fleet.add(2)
-    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "100", "--suite", "my suite",
+    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "25", "--suite", "my suite",
                       "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
     wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
+    leases = f"evalq:run:{{{info(tmp_path / 'run')['run']}}}:leases"
+
+    def stopped_at_work() -> bool:
+        os.killpg(first.pid, signal.SIGSTOP)
+        if server.client.hlen(leases):
+            return True
+        os.killpg(first.pid, signal.SIGCONT)
+        return False
+
+    wait_until(stopped_at_work, "it is stopped while it holds a chunk")
     fleet.kill(first)
     fleet.add(2)
     assert run.wait(timeout=120) == 0
