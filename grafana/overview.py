@@ -68,12 +68,13 @@ OLDEST = View(
 )
 ALERTS = View(
     "Alerts that fire",
-    "What Prometheus' rules of evalq say now; each has a section in docs/runbooks.md.",
+    "Critical ones and warnings that Prometheus' rules of evalq give now; each has a section in docs/runbooks.md.",
     COUNT,
     "stat",
-    (Query('count(ALERTS{alertname=~"Evalq.*",alertstate="firing"}) or vector(0)'),),
+    (Query('count(ALERTS{alertname=~"Evalq.*",alertstate="firing",severity!="info"}) or evalq:alerts:none'),),
     NONE_IS_GOOD,
     height=4,
+    none="no rules",
 )
 
 FLEET = (ALERTS, ANSWERS, WORKERS, STUCK, UNFINISHED, OLDEST)

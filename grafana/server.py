@@ -10,6 +10,19 @@ __all__ = ["CALLS", "SERVER", "SERVER_LINES"]
 
 CALLS = (
     View(
+        "Sweeps",
+        "Open sweeps with calls to make, by target; those whose target nobody calls; and processes that make calls.",
+        COUNT,
+        "lines",
+        (
+            Query("evalq_sweeps", "{{target}}"),
+            Query("evalq_sweeps_uncalled", "{{target}}: nobody calls"),
+            Query("evalq_callers_alive", "processes that call"),
+        ),
+        width=6,
+        none="no live calls",
+    ),
+    View(
         "Live calls",
         "Calls of agents a second, by target: answered, failed, and repaid (a second answer to one call).",
         PER_SECOND,
@@ -78,7 +91,7 @@ SERVER = (
     ),
     View(
         "Writes to disk",
-        "Which ways of persistence are on.",
+        "Whether the append-only file is on.",
         EITHER,
         "status",
         (Query("evalq_ledger_persistence", "{{kind}}"),),

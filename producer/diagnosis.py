@@ -29,6 +29,7 @@ def diagnose(snapshot: Snapshot, code: str, here: float) -> Iterator[Finding]:
     yield from _clocks(snapshot, here)
     yield from _workers(snapshot, code)
     yield from _queues(snapshot, code)
+    yield from _sweeps(snapshot)
     yield from _roots(snapshot, code)
     yield from _work(snapshot)
 
@@ -73,7 +74,8 @@ def _workers(snapshot: Snapshot, code: str) -> Iterator[Finding]:
     yield (
         "ok" if mine else "wrong",
         f"{len(mine)} worker(s) of this code, {len(snapshot.workers) - len(mine)} of other code"
-        + ("" if mine else f" ({', '.join(others)})" if others else "; start one: evalq worker --broker URL"),
+        + ("" if mine or not others else f" ({', '.join(others)}), which take no run of this one")
+        + ("" if mine else "; start one: evalq worker --broker URL"),
     )
     for worker in snapshot.workers:
         if worker.state == "stuck":
@@ -91,6 +93,14 @@ def _queues(snapshot: Snapshot, code: str) -> Iterator[Finding]:
         else:
             how = "start a worker of that version, or end its runs with evalq cancel"
             yield "wrong", f"queue {queue}: {messages:,} waiting, and no worker of that code: {how}"
+
+
+def _sweeps(snapshot: Snapshot) -> Iterator[Finding]:
+    if snapshot.sweeps or snapshot.callers:
+        yield "ok", f"{len(snapshot.callers)} process(es) that call, {len(snapshot.sweeps)} sweep(s) with calls to make"
+    for sweep in snapshot.uncalled:
+        how = "start one: evalq worker --calls N --targets FILE"
+        yield "wrong", f"sweep {sweep.run} waits: no process of code {sweep.code} calls {sweep.target!r}: {how}"
 
 
 def _roots(snapshot: Snapshot, code: str) -> Iterator[Finding]:

@@ -48,6 +48,13 @@ def rows(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     yield "workers", f"{fleet.workers} alive, {fleet.consuming} consuming, {len(fleet.stuck)} stuck"
     for name in fleet.stuck:
         yield "stuck", name
+    if snapshot.sweeps or snapshot.callers:
+        yield (
+            "calls",
+            f"{len(snapshot.sweeps)} sweep(s) with calls to make, {len(snapshot.callers)} process(es) that call",
+        )
+    for sweep in snapshot.uncalled:
+        yield "waiting", f"{sweep.run}: no process of code {sweep.code} calls {sweep.target!r}"
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(snapshot.runs.items()))
     yield "runs", states or "none"
     counts = ("records", "committed"), ("dead", "dead"), ("duplicates", "duplicates"), ("divergent", "divergent")

@@ -1,21 +1,22 @@
-"""Removing runs that have ended: their folders, and what the ledger still holds of them."""
+"""Removing runs that have ended (their folders, and what the ledger still holds of them), and suites that have."""
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalcore.errors import Incomplete
+from evalcore.errors import Incomplete, UsageError
 from producer.folder import RunFolder
 
 if TYPE_CHECKING:
     from workers.calls import Calls
+    from workers.history import History
     from workers.ledger import Ledger
 
-__all__ = ["prune"]
+__all__ = ["forget_suites", "prune"]
 
 ENDED = ("done", "cancelled", "failed")
 
@@ -53,3 +54,19 @@ def prune(
             if not dry_run:
                 ledger.forget(run)
             yield f"{run}: in the ledger"
+
+
+def forget_suites(history: History, suites: Collection[str], *, dry_run: bool) -> Iterator[str]:
+    """Drop the histories of suites that will not run again; yields a line for each. Raises UsageError.
+
+    Run folders, runs in the ledger and counters stay as they are.
+    """
+    places = history.places()
+    for suite in suites:
+        if all(place.suite != suite for place in places):
+            known = ", ".join(sorted({place.suite for place in places})) or "none"
+            raise UsageError(f"--suite {suite}: the ledger has no history of it (it has: {known})")
+    for place in sorted(place for place in places if place.suite in suites):
+        if not dry_run:
+            history.forget(place)
+        yield f"{place.suite}: history of {' of '.join(filter(None, (place.evaluator, place.target)))}"

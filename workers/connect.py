@@ -47,8 +47,8 @@ def celery_url(url: str) -> str:
     return _respelled(url, dict.fromkeys(plain, SCHEME) | dict.fromkeys(socket, f"{SCHEME}+socket"))
 
 
-def connect(url: str, settings: Settings) -> redis.Redis:
-    """A client of the Redis or Valkey at ``url`` that has answered once.
+def connect(url: str, settings: Settings, patience: float = 30.0) -> redis.Redis:
+    """A client of the Redis or Valkey at ``url`` that has answered once; each answer may take ``patience`` seconds.
 
     Raises BrokerUnreachable when nothing answers within ``connect_seconds``, ConfigError for a URL of another kind.
     """
@@ -58,7 +58,7 @@ def connect(url: str, settings: Settings) -> redis.Redis:
     try:
         client = redis.Redis.from_url(
             plain,
-            socket_timeout=30,
+            socket_timeout=patience,
             socket_connect_timeout=settings.connect_seconds,
             health_check_interval=10,
             **({} if plain.startswith("unix") else KEEPALIVE),
@@ -69,6 +69,8 @@ def connect(url: str, settings: Settings) -> redis.Redis:
         client.ping()
     except TypeError as error:  # a parameter of the URL that the client does not know
         raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
+    except redis.AuthenticationError as error:
+        raise BrokerUnreachable(f"the server at {redacted(url)} refuses this user and password: {error}") from error
     except (redis.RedisError, OSError) as error:
         raise BrokerUnreachable(f"no server answers at {redacted(url)}: {error}") from error
     return client

@@ -92,7 +92,8 @@ class History:
 
     def places(self) -> list[Place]:
         """All histories, the one that was added to last first."""
-        return [msgspec.json.decode(member, type=Place) for member in self._client.zrange(HISTORIES, 0, -1, desc=True)]
+        members = self._client.zrange(HISTORIES, 0, -1)  # users of a role may not ask for them in reverse
+        return [msgspec.json.decode(member, type=Place) for member in reversed(members)]
 
     def entries(self, place: Place, most: int | None = None) -> list[Entry]:
         """Its runs, the newest first."""
@@ -100,6 +101,13 @@ class History:
         runs = self._client.lrange(ids, 0, -1 if most is None else most - 1)
         found: Sequence[bytes | None] = self._client.hmget(texts, runs) if runs else []
         return [read_text(text) for text in found if text is not None]
+
+    def forget(self, place: Place) -> None:
+        """Drop a history for good, so that nothing shows or awaits its suite any more."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.zrem(HISTORIES, place.member)
+        pipe.delete(*_keys(place.member))
+        pipe.execute()
 
 
 def read_text(text: bytes) -> Entry:

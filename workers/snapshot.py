@@ -7,15 +7,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import redis
 
 from evalcore.plan import QUEUE_CLASSES, queue_name
+from workers.calls import SweepHeader
 from workers.history import Entry, read_recent, read_text
 from workers.ledger import PREFIX
+from workers.register import CallerFacts
 from workers.settings import Settings
+
+_Told = TypeVar("_Told", SweepHeader, CallerFacts)
 
 __all__ = ["RECENT_RUNS", "Newest", "ServerFacts", "Snapshot", "WorkerStanding", "read_snapshot"]
 
@@ -86,6 +90,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     workers: list[WorkerStanding]
     queues: dict[str, int]
     unacked: int | None
+    sweeps: list[SweepHeader]
+    """Open ones with calls to make."""
+    callers: list[CallerFacts]
     version: str
     """Of the histories: as long as it is the same, so are they."""
     histories: list[Newest]
@@ -103,6 +110,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     def serving(self, queue: str) -> list[WorkerStanding]:
         """The living workers of a queue."""
         return [worker for worker in self.workers if queue.endswith(f".{worker.code}")]
+
+    @property
+    def uncalled(self) -> list[SweepHeader]:
+        """Sweeps with calls to make, and no living process of their version that calls their target."""
+        called = {(caller.code, target) for caller in self.callers for target in caller.targets}
+        return [sweep for sweep in self.sweeps if (sweep.code, sweep.target) not in called]
 
 
 def read_snapshot(
@@ -125,7 +138,8 @@ def read_snapshot(
     pipe.info()
     if unacked:
         pipe.hlen("unacked")
-    (now, states, chunks, oldest, totals, calls, workers, lengths, version, histories), info, *held = pipe.execute()
+    found, info, *held = pipe.execute()
+    now, states, chunks, oldest, totals, calls, workers, lengths, version, histories, sweeps, callers = found
     waiting = _counts(lengths)
     if elsewhere is not None:
         waiting = dict(elsewhere(waiting))
@@ -140,6 +154,8 @@ def read_snapshot(
         workers=sorted((_worker(one, now, waiting, settings) for one in workers), key=lambda worker: worker.name),
         queues=dict(sorted(waiting.items())),
         unacked=held[0] if held else None,
+        sweeps=_told(sweeps, SweepHeader),
+        callers=_told(callers, CallerFacts),
         version=version.decode(),
         histories=before.histories if before and version.decode() == known else newest,
         server=_server(info, now / 1000),
@@ -172,6 +188,15 @@ def _newest(text: bytes, recent: Sequence[bytes | None]) -> Newest | None:
     with contextlib.suppress(ValueError, msgspec.DecodeError):
         return Newest(read_text(text), [read_recent(one) if one else [] for one in recent])
     return None
+
+
+def _told(texts: Sequence[bytes], kind: type[_Told]) -> list[_Told]:
+    """What is of that kind; somebody else's writing is left out."""
+    found = []
+    for text in texts:
+        with contextlib.suppress(ValueError, msgspec.DecodeError):
+            found.append(msgspec.json.decode(text, type=kind))
+    return found
 
 
 def _server(info: Mapping[str, Any], now: float) -> ServerFacts:

@@ -16,11 +16,12 @@ __all__ = ["Watch"]
 class Watch:
     """Connects when first asked and stays so, since the client finds its way back by itself.
 
-    ``unacked`` as in `read_snapshot`.
+    ``unacked`` as in `read_snapshot`, ``patience`` as in `connect`.
     """
 
-    def __init__(self, settings: Settings, *, unacked: bool = False) -> None:
+    def __init__(self, settings: Settings, *, unacked: bool = False, patience: float = 30.0) -> None:
         self._settings = settings
+        self._patience = patience
         self._unacked = unacked and not settings.ledger_apart
         self._client: Any = None
         self._broker: Broker | None = None
@@ -48,5 +49,5 @@ class Watch:
             if self._settings.ledger_apart and self._broker is None:
                 self._broker = Broker(self._settings)
             if self._client is None:
-                self._client = connect(self._settings.ledger_url, self._settings)
+                self._client = connect(self._settings.ledger_url, self._settings, self._patience)
             return self._client

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from evalcore.errors import UsageError
-from producer.commands.find import RUNS, calls_of, command, find, ledger_of, run_argument, server_options
+from producer.commands import options as shared
+from producer.commands.find import RUNS, calls_of, command, elsewhere, find, ledger_of, run_argument, server_options
 
 __all__ = ["COMMANDS"]
 
@@ -22,7 +23,20 @@ def _close(given: dict[str, Any], run: str, state: str, reason: str) -> str | No
     return str(calling if found == "gone" else found)
 
 
+def _closed_elsewhere(given: dict[str, Any], run: str | None, state: str) -> bool:
+    """Close a run whose folder is not here; False for one that is to be found here."""
+    if run is None or not elsewhere(run, given):
+        return False
+    now = _close(given, run, state, f"by evalq {'cancel' if state == 'cancelled' else 'pause'}")
+    if now != state:
+        raise UsageError(f"{run} cannot be {state}: it is {now}")
+    click.echo(f"{run}: {state}; its folder is elsewhere", err=True)
+    return True
+
+
 def _pause(run: str | None, **given: Any) -> None:
+    if _closed_elsewhere(given, run, "paused"):
+        return
     folder = find(run)
     run_id = folder.info()["run"]
     state = _close(given, run_id, "paused", "by evalq pause")
@@ -36,10 +50,18 @@ def _pause(run: str | None, **given: Any) -> None:
     click.echo(f"{run_id}: paused; go on with: evalq resume {folder.path} --broker URL", err=True)
 
 
-def _prune(older_than: float, everyone: bool, dry_run: bool, **given: Any) -> None:
-    from producer.prune import prune
+def _prune(older_than: float, everyone: bool, suites: tuple[str, ...], dry_run: bool, **given: Any) -> None:
+    from producer.prune import forget_suites, prune
 
     ledger = ledger_of(given)
+    if suites:
+        from workers.history import History
+
+        if ledger is None:
+            raise UsageError("--suite is about a ledger's history: give --broker URL too")
+        for line in forget_suites(History(ledger.client, shared.settings_from(given)), suites, dry_run=dry_run):
+            click.echo(line)
+        return
     calls = calls_of(ledger, given)
     if everyone and (ledger is None or older_than):
         raise UsageError(
@@ -50,6 +72,8 @@ def _prune(older_than: float, everyone: bool, dry_run: bool, **given: Any) -> No
 
 
 def _cancel(run: str, **given: Any) -> None:
+    if _closed_elsewhere(given, run, "cancelled"):
+        return
     folder = find(run)
     info = folder.info()
     state = _close(given, info["run"], "cancelled", "by evalq cancel")
@@ -78,6 +102,13 @@ _everyone = click.Option(
     is_flag=True,
     help="Also what the ledger holds of ended runs without a folder here, whoever began them (with --older-than 0).",
 )
+_suites = click.Option(
+    ["--suite", "suites"],
+    multiple=True,
+    metavar="NAME",
+    help="Not runs, but the history of a suite that will not run again: metrics, pages and alerts show it no more. "
+    "Repeatable.",
+)
 _dry = click.Option(["--dry-run"], is_flag=True, help="Say what would be removed.")
 
 COMMANDS = {
@@ -85,6 +116,6 @@ COMMANDS = {
     for each in (
         command("pause", _pause, run_argument, *server_options),
         command("cancel", _cancel, click.Argument(["run"]), *server_options),
-        command("prune", _prune, _older, _everyone, _dry, *server_options),
+        command("prune", _prune, _older, _everyone, _suites, _dry, *server_options),
     )
 }

@@ -13,7 +13,7 @@ from producer.commands import SUMMARIES
 from producer.commands import options as shared
 from producer.folder import RunFolder
 
-__all__ = ["RUNS", "calls_of", "command", "find", "folders", "ledger_of", "run_argument", "server_options"]
+__all__ = ["RUNS", "calls_of", "command", "elsewhere", "find", "folders", "ledger_of", "run_argument", "server_options"]
 
 RUNS = Path("evalq-runs")
 
@@ -40,6 +40,16 @@ def find(run: str | None) -> RunFolder:
     if path is None:  # the folder of a run that follows a log is named after the log
         path = next((path for path in folders() if RunFolder(path).info().get("run") == run), RUNS / run)
     return RunFolder.existing(path)
+
+
+def elsewhere(run: str | None, given: dict[str, Any]) -> bool:
+    """Whether the ledger that is named knows RUN and none of the folders here is its own."""
+    ledger = ledger_of(given)
+    if run is None or ledger is None or Path(run).is_dir() or (RUNS / run).is_dir():
+        return False
+    if any(RunFolder(path).info().get("run") == run for path in folders()):
+        return False
+    return ledger.header(run) is not None or calls_of(ledger, given).look(run) is not None
 
 
 def ledger_of(given: dict[str, Any]) -> Any:

@@ -14,7 +14,17 @@ from evalcore.errors import UsageError
 from producer import fleet
 from producer.commands import options as shared
 from producer.commands.evaluate import refuse_dead, reporter_for, show
-from producer.commands.find import RUNS, calls_of, command, find, folders, ledger_of, run_argument, server_options
+from producer.commands.find import (
+    RUNS,
+    calls_of,
+    command,
+    elsewhere,
+    find,
+    folders,
+    ledger_of,
+    run_argument,
+    server_options,
+)
 from producer.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -72,12 +82,13 @@ def _status(run: str | None, **given: Any) -> None:
     if rows and run is None and not folders():
         click.echo(canonical_json({"fleet": rows}) if given["as_json"] else "\n".join(f"{w:<9} {t}" for w, t in rows))
         return
-    folder = find(run)
-    info = folder.info()
+    away = elsewhere(run, given)
+    folder = None if away else find(run)
+    info: dict[str, Json] = folder.info() if folder else {"run": run}
     header = ledger.header(info["run"]) if ledger is not None else None
     look = _sweep(given, info["run"])
     if look is not None:
-        info |= {"calls": look}
+        info |= {"calls": look, "state": info.get("state", look["state"])}
     if header is not None:
         import msgspec
 
@@ -90,14 +101,19 @@ def _status(run: str | None, **given: Any) -> None:
         if look.progress.state == "open" and not look.progress.complete and not info["workers"]:
             info["waiting"] = f"no worker runs its code {header.code_version} ({len(codes)} of other code)"
         info["notes"] = ledger.notes(info["run"])
+        if away:
+            info |= {"evaluator": header.evaluator, "suite": header.suite, "state": look.progress.state}
     if given["as_json"]:
         click.echo(canonical_json(info | ({"fleet": rows} if rows else {})))
         return
-    click.echo(f"run       {info['run']}\nstate     {info['state']}\nfolder    {folder.path}")
+    where = folder.path if folder else "elsewhere; this is what the ledger knows"
+    click.echo(f"run       {info['run']}\nstate     {info['state']}\nfolder    {where}")
     for key, value in (info.get("progress") or {}).items():
-        click.echo(f"{key:<9} {value}")
+        if value != "" and (key, value) != ("state", info["state"]):
+            click.echo(f"{'ledger' if key == 'state' else key:<9} {value}")
     for key, value in (info.get("calls") or {}).items():
-        click.echo(f"calls {key:<9} {value}")
+        if value != "":
+            click.echo(f"calls {key:<9} {value}")
     for key in ("suspect", "leases", "workers", "waiting", "seconds"):
         if key in info:
             click.echo(f"{key:<9} {info[key]}")

@@ -139,13 +139,14 @@ class SweepDriver:
             self._establish()  # the server lost the sweep, or came back with an older state
             return True
         self.look = look
-        if look.left and (not self._offered or look.prompts < self._sweep.header.cases):
+        waiting = look.left and (not self._offered or look.prompts < self._sweep.header.cases)
+        if waiting and look.state not in ("paused", "cancelled"):
             config = self._config()
             if config is not None:
                 self._from_cache(config)
                 self._offer()
-            return True
-        self._judge(look)
+        else:
+            self._judge(look)
         return True
 
     def _judge(self, look: SweepLook) -> None:

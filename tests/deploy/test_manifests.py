@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -60,23 +61,47 @@ def test_every_patch_has_something_to_change(example: list[Manifest]) -> None:
             target = patch["target"]
             assert any((each["kind"], each["metadata"]["name"]) == (target["kind"], target["name"]) for each in example)
             found += 1
-    assert found == 3
+    assert found == 4
     cron = next(each for each in example if each["kind"] == "CronJob")
-    assert cron["spec"]["schedule"] == "30 2 * * 1-5"
+    assert cron["spec"]["schedule"] == "30 2 * * *"
+
+
+def test_workers_of_the_version_before_are_all_that_an_upgrade_adds(example: list[Manifest], tmp_path: Path) -> None:
+    """One Deployment and its secret, under names of their own: no second server behind the service, no second suite."""
+    folder = copied(tmp_path)
+    shutil.copytree(folder / "example" / "secrets", folder / "upgrade" / "secrets")
+    before = built(folder / "upgrade")
+    assert sorted(each["kind"] for each in before) == ["Deployment", "Secret"]
+    kept = {(each["kind"], each["metadata"]["name"]) for each in example}
+    assert not kept & {(each["kind"], each["metadata"]["name"]) for each in before}
+    policies = [each for each in example if each["kind"] in ("NetworkPolicy", "PodDisruptionBudget")]
+    assert faults([*before, *policies, *example]) == []
+    old, new = (
+        next(pod for owner, pod in pods(made) if owner["metadata"]["name"].startswith("worker"))
+        for made in (before, example)
+    )
+    assert new["metadata"]["labels"].items() < old["metadata"]["labels"].items()
+
+
+def test_work_that_is_not_known_is_not_none(example: list[Manifest]) -> None:
+    """An exporter or a ledger that is away gives no number: KEDA is to fall back then, and not to take it for 0."""
+    spec = next(each for each in example if each["kind"] == "ScaledObject")["spec"]
+    assert [each["metadata"]["ignoreNullValues"] for each in spec["triggers"]] == ["false"]
+    assert spec["fallback"]["replicas"] >= 2
 
 
 @pytest.mark.parametrize(
     ("file", "good", "bad"),
     [
-        ("base/kustomization.yaml", "  - worker.yaml\n", "  - worked.yaml\n"),
-        ("base/worker.yaml", "readinessProbe:", "readynessProbe:"),
-        ("base/worker.yaml", "maxUnavailable: 25%\n", "maxUnavailable: [1]\n"),
-        ("base/worker.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false"),
-        ("base/worker.yaml", "runAsNonRoot: true", "runAsNonRoot: false"),
-        ("base/worker.yaml", "enableServiceLinks: false", "enableServiceLinks: true"),
-        ("base/worker.yaml", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 10"),
-        ("base/worker.yaml", "secretName: worker", "secretName: workers"),
-        ("base/worker.yaml", "limits: {memory: 2Gi}", "limits: {}"),
+        ("base/kustomization.yaml", "  - ../worker\n", "  - ../worked\n"),
+        ("worker/worker.yaml", "readinessProbe:", "readynessProbe:"),
+        ("worker/worker.yaml", "maxUnavailable: 25%\n", "maxUnavailable: [1]\n"),
+        ("worker/worker.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false"),
+        ("worker/worker.yaml", "runAsNonRoot: true", "runAsNonRoot: false"),
+        ("worker/worker.yaml", "enableServiceLinks: false", "enableServiceLinks: true"),
+        ("worker/worker.yaml", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 10"),
+        ("worker/worker.yaml", "secretName: worker", "secretName: workers"),
+        ("worker/worker.yaml", "limits: {memory: 2Gi}", "limits: {}"),
         ("base/exporter.yaml", "path: /readyz, port: metrics", "path: /readyz, port: 80"),
         ("base/network.yaml", "component: exporter}", "component: exporters}"),
         ("base/network.yaml", "values: [worker, calls", "values: [workers, calls"),

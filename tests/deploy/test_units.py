@@ -87,3 +87,10 @@ def test_workers_get_the_time_of_their_soft_shutdown(unit: str) -> None:
     soft = (SYSTEMD / unit).read_text().partition("EVALQ_SOFT_SHUTDOWN_SECONDS=")[2].partition("\n")[0]
     assert float(parser["Service"]["TimeoutStopSec"]) >= float(soft) + 10
     assert parser["Service"]["KillMode"] == "mixed"
+
+
+def test_a_suite_takes_as_long_as_its_work_does() -> None:
+    """systemd does not end a run in the middle: one that takes more than a day delays the next."""
+    parser = configparser.RawConfigParser(strict=False)
+    parser.read(SYSTEMD / "evalq-suite@.service")
+    assert parser["Service"]["TimeoutStartSec"] == "infinity"

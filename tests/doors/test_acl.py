@@ -96,6 +96,12 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         left = f"evalq:run:{{{done.stdout.strip()}}}:final"
         wait_until(lambda: guarded.client.hget(left, "report"), "the worker finishes the detached run")
         assert guarded.client.hget(left, "report") == (calm / "report.json").read_bytes()
+        for role in ("producer", "worker"):  # a container of either is where operators give their commands
+            for words in (("status", run), ("cancel", run), ("doctor",), ("prune", "--suite", "default", "--dry-run")):
+                done = evalq(*words, cwd=blind, EVALQ_BROKER=guarded.url_of(role))
+                assert "permission" not in done.stdout + done.stderr
+        done = evalq("prune", "--suite", "default", cwd=blind, EVALQ_BROKER=guarded.url_of("producer"))
+        assert "default: history of planagent\n" in done.stdout, done.stderr
         done = evalq(*live[:6], "--detach", cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
         left = f"evalq:run:{{{done.stdout.strip()}}}:final"
         wait_until(lambda: guarded.client.hget(left, "report"), "the fleet finishes the detached sweep", 60)

@@ -55,6 +55,15 @@ def test_panels_say_what_they_show(uid: str) -> None:
 
 
 @pytest.mark.parametrize("uid", UIDS)
+def test_nothing_is_good_because_nobody_answers(uid: str) -> None:
+    """A number that stands in for a missing one is bad: without evalq's rules there are no alerts either."""
+    for panel in checks.panels(PAGES[uid]):
+        if any("or vector(0)" in target["expr"] for target in panel.get("targets", ())):
+            steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+            assert [step["color"] for step in steps if (step["value"] or 0) <= 0][-1] == "red", panel["title"]
+
+
+@pytest.mark.parametrize("uid", UIDS)
 def test_no_panel_lies_on_another(uid: str) -> None:
     """Nor beside the grid."""
     assert list(checks.grid(PAGES[uid])) == []

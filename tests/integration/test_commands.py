@@ -258,6 +258,8 @@ def test_doctor_here_and_there(server: Server, fleet: Fleet, tmp_path: Path) -> 
     """Without a broker doctor is content here; with one it misses workers until there is one."""
     done = evalq("doctor", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
+    done = evalq("doctor", "--ledger", server.url, cwd=tmp_path)
+    assert (done.returncode, "no broker to go with it" in done.stderr) == (2, True)
     done = evalq("doctor", "--broker", server.url, cwd=tmp_path)
     assert done.returncode == 3
     assert "0 worker(s) of this code" in done.stdout

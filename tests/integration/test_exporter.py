@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,9 +93,19 @@ def test_counters_are_exact_when_workers_are_killed(
 ) -> None:
     """Kill -9 in the middle: every record is counted once, and what was published again is counted by reason."""
     first = fleet.add(2)
-    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "100", "--suite", "my suite",
+    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "25", "--suite", "my suite",
                       "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
     wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
+    leases = f"evalq:run:{{{info(tmp_path / 'run')['run']}}}:leases"
+
+    def stopped_at_work() -> bool:
+        os.killpg(first.pid, signal.SIGSTOP)
+        if server.client.hlen(leases):
+            return True
+        os.killpg(first.pid, signal.SIGCONT)
+        return False
+
+    wait_until(stopped_at_work, "it is stopped while it holds a chunk")
     fleet.kill(first)
     fleet.add(2)
     assert run.wait(timeout=120) == 0
@@ -128,6 +139,18 @@ def test_the_exporter_outlives_its_server(server: Server, tmp_path: Path) -> Non
             assert exporter.value("evalq_ledger_up") == 0
             assert exporter.value("evalq_workers_alive") is None
         server.start()
+
+
+def test_a_server_that_hangs_is_told_while_prometheus_waits(server: Server, tmp_path: Path) -> None:
+    """Within Prometheus' ten seconds, so that the alert is about the ledger and not about the exporter."""
+    with running_exporter(server.url, tmp_path) as exporter:
+        assert exporter.value("evalq_ledger_up") == 1
+        server.client.client_pause(20_000)
+        began = time.monotonic()
+        assert exporter.value("evalq_ledger_up") == 0
+        assert exporter.get("/readyz")[0] == 503
+        assert time.monotonic() - began < 15
+        wait_until(lambda: exporter.value("evalq_ledger_up") == 1, "it is back")
 
 
 def test_both_formats_and_nothing_else(server: Server, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from evalcore.canonical import digest
 from evalcore.plan import queue_name
 from evalcore.version import code_version
 from tests.integration.harness import Fleet, Server, evalq, info, start_evalq, wait_until
+from tests.integration.scraping import running_exporter
 from workers.history import Entry, History, Place
 from workers.settings import Settings
 
@@ -41,6 +42,30 @@ def test_a_finished_run_is_remembered_when_the_ledger_has_forgotten_it(
     assert newest.seconds == info(tmp_path / "two")["seconds"]
     assert newest.samples == oldest.samples
     assert len(newest.samples) > 10
+
+
+def test_a_suite_that_has_ended_is_forgotten_by_name(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+    """The exporter shows it no more, so no alert waits for it; the other suite stays. Unknown names are refused."""
+    fleet.add(1)
+    for suite in ("night", "day"):
+        done = evalq("planagent", "small.csv", "--suite", suite, "--broker", server.url, "--format", "none",
+                     "--out", tmp_path / suite, cwd=data)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    prune = ("prune", "--broker", server.url, "--suite", "night")
+    with running_exporter(server.url, tmp_path) as exporter:
+
+        def shown() -> set[str]:
+            return {dict(labels)["suite"] for name, labels in exporter.scrape() if name == "evalq_last_run_seconds"}
+
+        assert evalq(*prune, "--dry-run", cwd=tmp_path).stdout == "night: history of planagent\n"
+        assert shown() == {"night", "day"}
+        assert evalq(*prune, cwd=tmp_path).stdout == "night: history of planagent\n"
+        assert shown() == {"day"}
+    again = evalq(*prune, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "--suite night: the ledger has no history of it (it has: day)" in again.stderr
+    assert not [key for key in server.client.keys("evalq:history*") if b"night" in key]
+    assert (tmp_path / "night" / "report.json").is_file()
 
 
 def test_a_run_that_is_finished_twice_is_remembered_once(

@@ -328,3 +328,25 @@ def test_a_command_s_server_is_the_settings_own_and_not_shown_in_the_process_lis
     assert not [line for line in mine if server.url in line]
     os.killpg(process.pid, signal.SIGINT)
     process.wait(timeout=30)
+
+
+def test_whoever_is_called_at_night_has_no_run_folder(server: Server, data: Path, tmp_path: Path) -> None:
+    """Elsewhere than where a run was begun, `status` says how it stands and why it waits, and `cancel` ends it."""
+    producer = start_evalq("planagent", "small.csv", "--broker", server.url, "--suite", "night", "--format", "none",
+                           "--out", str(tmp_path / "run"), cwd=data)  # fmt: skip
+    wait_until(lambda: info(tmp_path / "run").get("epoch") and server.client.hlen("evalq:runs"), "the run begins")
+    run, place = info(tmp_path / "run")["run"], ("--broker", server.url)
+    (tmp_path / "home").mkdir()
+    there = partial(evalq, cwd=tmp_path / "home")
+    seen = json.loads(there("status", run, "--json", *place).stdout)
+    assert (seen["state"], seen["suite"]) == ("open", "night")
+    assert "no worker runs its code" in seen["waiting"]
+    assert "folder    elsewhere" in there("status", run, *place).stdout
+    done = there("cancel", run, *place)
+    assert (done.returncode, done.stderr) == (0, f"{run}: cancelled; its folder is elsewhere\n")
+    _, said = producer.communicate(timeout=60)
+    assert producer.returncode == 3, said
+    assert "state     cancelled\nfolder    elsewhere" in there("status", run, *place).stdout
+    assert "by evalq cancel" in there("status", run, *place).stdout
+    assert there("cancel", "no-such-run", *place).returncode == 2
+    assert there("pause", run, *place).returncode == 2

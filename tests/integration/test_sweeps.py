@@ -15,7 +15,17 @@ from typing import Any
 import pytest
 
 from tests.agents.server import Agent, running_agent, write_golden
-from tests.integration.harness import EVALQ, Fleet, Server, clean_environment, evalq, info, running_fleet, wait_until
+from tests.integration.harness import (
+    EVALQ,
+    Fleet,
+    Server,
+    clean_environment,
+    evalq,
+    info,
+    running_fleet,
+    start_evalq,
+    wait_until,
+)
 from tests.integration.scraping import running_exporter
 from workers.calls import Calls, keys_of
 from workers.history import History, Place
@@ -573,3 +583,52 @@ def test_wrong_requests_are_told_before_anything_is_called(
         done = evalq("vs", *args, "--out", "run", cwd=tmp_path)
         assert done.returncode == 2, (args, done.stderr)
         assert said in done.stderr
+
+
+def test_a_sweep_that_nobody_calls_for_is_seen(server: Server, tmp_path: Path, service: tuple[Agent, str]) -> None:
+    """By the exporter, `status` and `doctor`, from anywhere, until a process calls its target."""
+    agent, url = service
+    agent.latency = 0.3
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    (tmp_path / "home").mkdir()
+    run = start_evalq("vs", "golden.json", "--target", "chat", "--repeat", "20", "--broker", server.url, "--format",
+                      "none", "--out", "run", cwd=tmp_path)  # fmt: skip
+    place = ("--broker", server.url)
+    with running_exporter(server.url, tmp_path) as exporter, running_fleet(server.url, tmp_path) as fleet:
+
+        def shown(name: str) -> float | None:
+            return exporter.value(name, target="chat")
+
+        wait_until(lambda: shown("evalq_sweeps_uncalled") == 1, "the exporter sees that nobody calls")
+        name = info(tmp_path / "run")["run"]
+        doctor = evalq("doctor", *place, cwd=tmp_path / "home")
+        assert (doctor.returncode, f"sweep {name} waits: no process of code" in doctor.stdout) == (3, True)
+        assert f"waiting   {name}" in evalq("status", *place, cwd=tmp_path / "home").stdout
+        assert "state     open\nfolder    elsewhere" in evalq("status", name, *place, cwd=tmp_path / "home").stdout
+        fleet.add(0, "--calls", "4", "--targets", "targets.yaml")
+        wait_until(lambda: shown("evalq_sweeps_uncalled") == 0 and shown("evalq_sweeps") == 1, "its calls are made")
+        assert exporter.value("evalq_callers_alive") == 1
+        wait_until(lambda: shown("evalq_sweeps") == 0, "all calls are made")
+        fleet.add(1)
+        _, said = run.communicate(timeout=60)
+        assert run.returncode == 0, said
+
+
+@pytest.mark.parametrize(
+    ("command", "state", "ends"), [("cancel", "cancelled", "was cancelled"), ("pause", "paused", "evalq resume run")]
+)
+def test_a_sweep_that_waits_for_callers_can_be_ended(
+    server: Server, tmp_path: Path, command: str, state: str, ends: str
+) -> None:
+    """From anywhere: its producer does not wait on for somebody to call."""
+    write_golden(tmp_path / "golden.json", CASES)
+    run = start_evalq("vs", "golden.json", "--target", "chat", "--broker", server.url, "--out", "run", cwd=tmp_path)
+    wait_until(lambda: info(tmp_path / "run").get("state") == "calling", "the sweep is open")
+    (tmp_path / "home").mkdir()
+    name, place = info(tmp_path / "run")["run"], ("--broker", server.url)
+    done = evalq(command, name, *place, cwd=tmp_path / "home")
+    assert (done.returncode, done.stderr) == (0, f"{name}: {state}; its folder is elsewhere\n")
+    _, said = run.communicate(timeout=30)
+    assert ends in said
+    assert run.returncode in (3, 130)

@@ -45,7 +45,7 @@ def _gauge(
     name: str,
     text: str,
     *labels: str,
-    group: Literal["work", "fleet", "server", "runs", "exporter"] = "work",
+    group: Literal["work", "fleet", "server", "runs", "calls", "exporter"] = "work",
 ) -> Family:
     return Family(f"evalq_{name}", "gauge", text, labels, group=group)
 
@@ -95,6 +95,14 @@ FAMILIES: tuple[Family, ...] = (
         "outcome",
         group="runs",
     ),
+    _gauge("callers_alive", "Living processes that make live calls.", group="calls"),
+    _gauge("sweeps", "Open sweeps with live calls to make.", "target", group="calls"),
+    _gauge(
+        "sweeps_uncalled",
+        "Those of them whose target no living process of their version calls.",
+        "target",
+        group="calls",
+    ),
     _counter(
         "calls",
         "Live calls: answered, failed, repaid (a second answer to one call).",
@@ -117,7 +125,7 @@ FAMILIES: tuple[Family, ...] = (
         group="server",
     ),
     _counter("ledger_evicted_keys", "Keys that the server dropped to make room since it started.", group="server"),
-    _gauge("ledger_persistence", "1 where the server writes to disk this way: aof, rdb.", "kind", group="server"),
+    _gauge("ledger_persistence", "1 where the server has an append-only file (kind aof).", "kind", group="server"),
     _gauge("ledger_persistence_failed", "1 when the last write to disk failed: aof, rdb.", "kind", group="server"),
     _gauge("ledger_start_timestamp_seconds", "When the ledger's server started.", group="server"),
     _gauge("ledger_clients", "Connections to the ledger's server.", group="server"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from evalcore.metrics import Metric
+from workers.calls import SweepHeader
 from workers.ledger import OTHER
 from workers.measures import SECONDS
 from workers.snapshot import Newest, Snapshot
@@ -144,6 +145,19 @@ def _states(snapshot: Snapshot, *states: str) -> list[Series]:
     return _one(sum(worker.state in states for worker in snapshot.workers))
 
 
+def _by_target(sweeps: Callable[[Snapshot], list[SweepHeader]]) -> Callable[[Snapshot], list[Series]]:
+    """How many sweeps, for each target that is swept or can be called."""
+
+    def read(snapshot: Snapshot) -> list[Series]:
+        targets = {target for caller in snapshot.callers for target in caller.targets}
+        counts = dict.fromkeys(targets | {sweep.target for sweep in snapshot.sweeps}, 0)
+        for sweep in sweeps(snapshot):
+            counts[sweep.target] += 1
+        return _by_name(counts)
+
+    return read
+
+
 def _of_runs(snapshot: Snapshot, value: Callable[[Newest], float]) -> list[Series]:
     places = [(history, history.entry.place) for history in snapshot.histories]
     return [((place.evaluator, place.suite, place.target), value(history)) for history, place in places]
@@ -179,6 +193,9 @@ SERIES: dict[str, Callable[[Snapshot], list[Series]]] = {
     "evalq_workers_stuck": lambda s: _states(s, "stuck"),
     "evalq_pool_processes": lambda s: _one(sum(worker.concurrency for worker in s.workers)),
     "evalq_runs": lambda s: _by_name({**dict.fromkeys(_STATES, 0), **s.runs}),
+    "evalq_callers_alive": lambda s: _one(len(s.callers)),
+    "evalq_sweeps": _by_target(lambda s: s.sweeps),
+    "evalq_sweeps_uncalled": _by_target(lambda s: s.uncalled),
     "evalq_calls_total": _calls,
     "evalq_call_failures_total": _calls_by_kind("failed"),
     "evalq_call_tokens_total": _calls_by_kind("tokens"),

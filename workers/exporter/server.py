@@ -37,7 +37,8 @@ class Exporter:
 
     def __init__(self, settings: Settings, bind: str, port: int) -> None:
         """Raises OSError when the address cannot be had."""
-        self._watch = Watch(settings, unacked=True)
+        # A server that hangs is told within the time that Prometheus waits for an answer.
+        self._watch = Watch(settings, unacked=True, patience=settings.connect_seconds)
         self._page = Page(self._watch.look, settings.max_series)
         self._server = make_server(bind, port, self._answer, _ThreadedServer, _Quiet)
         self.port = int(self._server.server_port)

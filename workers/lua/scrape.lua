@@ -1,6 +1,7 @@
 -- All that is shown of a ledger, in one look that changes nothing. Returns
 -- {now in ms, states, chunks, first publication of the oldest, totals, calls, workers, queues, version of the
--- histories, histories (none when the version is the known one)}; what is by name is flat: name, value, name, value.
+-- histories, histories (none when the version is the known one), open sweeps with calls to make, processes that call
+-- (both as they were written)}; what is by name is flat: name, value, name, value.
 -- ARGV: prefix, queue classes separated by blanks, most recent runs of a history, known version of the histories
 local prefix, classes, recent = ARGV[1], ARGV[2], tonumber(ARGV[3]) - 1
 local now = math.floor(now_us() / 1000)
@@ -55,6 +56,23 @@ for _, name in ipairs(redis.call('SMEMBERS', prefix .. 'workers')) do
 end
 for queue in pairs(queues) do queues[queue] = redis.call('LLEN', queue) end
 
+local sweeps, callers = {}, {}
+local known = redis.call('HGETALL', prefix .. 'sweeps')
+for i = 1, #known, 2 do
+  local key = prefix .. 'sweep:{' .. known[i] .. '}:'
+  local meta = redis.call('HMGET', key .. 'meta', 'state', 'cursor', 'total')
+  if meta[1] == 'open' then
+    local left = tonumber(meta[2] or '0') < tonumber(meta[3] or '0')
+    if left or redis.call('HLEN', key .. 'held') > 0 or redis.call('LLEN', key .. 'again') > 0 then
+      table.insert(sweeps, known[i + 1])
+    end
+  end
+end
+for _, name in ipairs(redis.call('SMEMBERS', prefix .. 'callers')) do
+  local facts = redis.call('GET', prefix .. 'caller:' .. name)
+  if facts then table.insert(callers, facts) end
+end
+
 local index, histories = redis.call('ZRANGE', prefix .. 'histories', 0, -1, 'REV'), {}
 local last = redis.call('ZRANGE', prefix .. 'histories', -1, -1, 'WITHSCORES')
 local version = #index .. ' ' .. (last[2] or '')
@@ -68,5 +86,5 @@ for _, member in ipairs(version == ARGV[4] and {} or index) do
 end
 return {
   now, flat(states), flat(chunks), oldest, redis.call('HGETALL', prefix .. 'totals'), redis.call('HGETALL', prefix .. 'calls'),
-  workers, flat(queues), version, histories,
+  workers, flat(queues), version, histories, sweeps, callers,
 }

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from evalcore.metrics import Metric
+from workers.calls import SweepHeader
 from workers.exporter.catalogue import FAMILIES
 from workers.exporter.families import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
 from workers.history import Entry, Place
 from workers.measures import SECONDS, bucket, counters
+from workers.register import CallerFacts, TargetFacts
 from workers.snapshot import Newest, ServerFacts, Snapshot
 
 SOURCES = SERIES | OF_HISTORIES
@@ -26,6 +28,8 @@ def _snapshot(**given: Any) -> Snapshot:
         "oldest_age": 0.0,
         "workers": [],
         "unacked": None,
+        "sweeps": [],
+        "callers": [],
         "version": "",
         "histories": [],
     }
@@ -49,12 +53,24 @@ def test_every_series_has_a_value_for_each_label(family: Any) -> None:
         totals=totals,
         calls={"answered t": 1, "failed t rate_limit": 2, "tokens t prompt": 3, "cost t": 4},
         queues={"q": 1},
+        sweeps=[SweepHeader("s", "t", "old", 1, 1), SweepHeader("r", "t", "mine", 1, 1)],
+        callers=[CallerFacts("h", 1, "mine", 8, 0, {"t": TargetFacts("c"), "u": TargetFacts("d")})],
         unacked=0,
         histories=[Newest(entry, [])],
     )
     rows = SOURCES[family.name](full)
     assert rows
     assert {len(labels) for labels, _ in rows} == {len(family.labels)}
+
+
+def test_a_sweep_is_called_by_processes_of_its_version_alone() -> None:
+    """By target, with zeros for targets that can be called and are not swept."""
+    full = _snapshot(
+        sweeps=[SweepHeader("s", "t", "old", 1, 1), SweepHeader("r", "t", "mine", 1, 1)],
+        callers=[CallerFacts("h", 1, "mine", 8, 0, {"t": TargetFacts("c"), "u": TargetFacts("d")})],
+    )
+    assert SERIES["evalq_sweeps"](full) == [(("t",), 2.0), (("u",), 0.0)]
+    assert SERIES["evalq_sweeps_uncalled"](full) == [(("t",), 1.0), (("u",), 0.0)]
 
 
 def test_suites_with_blanks_are_whole_and_what_never_happened_is_zero() -> None:

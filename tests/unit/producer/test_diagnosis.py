@@ -12,6 +12,8 @@ import pytest
 
 from producer.diagnosis import diagnose
 from producer.fleet import fleet_of, rows
+from workers.calls import SweepHeader
+from workers.register import CallerFacts, TargetFacts
 from workers.snapshot import ServerFacts, Snapshot, WorkerStanding
 
 SERVER = ServerFacts("valkey", "9.0.1", 100, 1000, "noeviction", 0, True, False, False, 0.0, 1)
@@ -26,6 +28,8 @@ HEALTHY = Snapshot(
     workers=[WORKER],
     queues={"evalq.bulk.mine": 2},
     unacked=None,
+    sweeps=[],
+    callers=[],
     version="",
     histories=[],
     server=SERVER,
@@ -90,13 +94,26 @@ def test_a_queue_without_workers_is_found_whosever_code_it_is() -> None:
     """Of this code a worker is to be started, of another one that version's, or its runs are to be cancelled."""
     other = _but(WORKER, code="theirs", name="w2")
     said = dict.fromkeys(text for _, text in _findings(_but(HEALTHY, workers=[other])))
+    start = "start one: evalq worker --broker URL"
     assert list(said) == [
-        "0 worker(s) of this code, 1 of other code (theirs)",
-        "queue evalq.bulk.mine: 2 waiting and no worker: start one: evalq worker --broker URL",
+        f"0 worker(s) of this code, 1 of other code (theirs), which take no run of this one; {start}",
+        f"queue evalq.bulk.mine: 2 waiting and no worker: {start}",
     ]
     ((kind, text),) = _findings(_but(HEALTHY, queues={"evalq.bulk.old": 4, "evalq.bulk.older": 0}))[:1]
     assert kind == "wrong"
     assert "4 waiting, and no worker of that code" in text
+
+
+def test_a_sweep_that_nobody_calls_for_is_found() -> None:
+    """By status and doctor, with what to start; not where a process of its version calls its target."""
+    sweep = SweepHeader("vs-1", "chat", "mine", 1, 1)
+    caller = CallerFacts("h", 1, "mine", 8, 0, {"chat": TargetFacts("c")})
+    assert _findings(_but(HEALTHY, sweeps=[sweep], callers=[caller])) == []
+    for callers in ([], [_but(caller, code="old")], [_but(caller, targets={"plan": TargetFacts("c")})]):
+        waiting = _but(HEALTHY, sweeps=[sweep], callers=callers)
+        ((kind, text),) = _findings(waiting)
+        assert (kind, "vs-1 waits: no process of code mine calls 'chat': start one" in text) == ("wrong", True)
+        assert ("waiting", "vs-1: no process of code mine calls 'chat'") in list(rows(waiting))
 
 
 def test_what_happened_is_told_as_notes() -> None:
