@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 
 import msgspec
@@ -93,7 +96,13 @@ def config_digest(named: NamedTarget) -> str:
     whole = hashlib.sha256(canonical_json(settings))
     for key in ("system_prompt", "json_schema"):
         pattern = settings.get(key)
-        for path in sorted(named.folder.glob(pattern.replace("{agent}", "*"))) if pattern else ():
+        for path in sorted(_files(named.folder, pattern)) if pattern else ():
             if path.resolve().is_relative_to(named.folder) and path.is_file():
                 whole.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return whole.hexdigest()[:16]
+
+
+def _files(folder: Path, pattern: str) -> Iterator[Path]:
+    """The files that a path of the targets file may stand for, whichever agent is called."""
+    below = os.path.relpath(folder / pattern, folder)
+    return folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))
