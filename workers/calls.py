@@ -29,7 +29,7 @@ SWEEPS = PREFIX + "sweeps"
 TOTALS = PREFIX + "calls"
 _PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted")
 _STEP = 5000
-MAX_PROMPT_BYTES = 64 << 20
+MAX_WIRE_BYTES = 64 << 20
 
 
 class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,9 +156,19 @@ class Calls:
         )
 
     def collect(self, run: str, most: int) -> list[Output]:
-        """The oldest recorded outputs that `trim` has not taken away. Raises WireError for what evalq never wrote."""
+        """The oldest recorded outputs that `trim` has not taken away: fewer where they are long.
+
+        Raises WireError for what evalq never wrote.
+        """
         packed = self.client.lrange(_keys(run)[6], 0, most - 1)
-        return [Output.from_wire(_unpacked(data)) for data in packed]
+        outputs, size = [], 0
+        for data in packed:
+            wire = _unpacked(data)
+            outputs.append(Output.from_wire(wire))
+            size += len(wire)
+            if size > MAX_WIRE_BYTES:  # long answers come in smaller steps
+                break
+        return outputs
 
     def trim(self, run: str, count: int) -> None:
         """Forget the oldest ``count`` outputs, which are safe in the run folder."""
@@ -248,8 +258,8 @@ def _keys(run: str) -> list[str]:
 
 def _unpacked(data: bytes) -> bytes:
     try:
-        if zstandard.frame_content_size(data) not in range(MAX_PROMPT_BYTES):
+        if zstandard.frame_content_size(data) not in range(MAX_WIRE_BYTES):
             raise WireError("a prompt or an output is longer than evalq writes any")
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_PROMPT_BYTES)
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_WIRE_BYTES)
     except zstandard.ZstdError as error:
         raise WireError(f"a prompt or an output is not what evalq writes: {error}") from error
