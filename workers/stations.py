@@ -22,6 +22,12 @@ from workers.targets import Caller, NamedTarget, limits_of
 __all__ = ["Station", "Stations", "config_digest", "target_facts"]
 
 
+_NO_PART_OF_ANSWERS = (
+    *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
+    *("max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
+)
+
+
 class Station(msgspec.Struct, frozen=True):
     """A target ready to be called, or why it cannot be (``fault``: its key or a file is missing here)."""
 
@@ -91,7 +97,7 @@ def target_facts(named: NamedTarget) -> TargetFacts:
 def config_digest(named: NamedTarget) -> str:
     """What the answers depend on: the target's settings without keys and limits, and the files that it names."""
     settings = named.target.model_dump(mode="json")
-    for name in ("headers", "price", "retries", "max_concurrency", "requests_per_minute", "tokens_per_minute"):
+    for name in _NO_PART_OF_ANSWERS:
         settings.pop(name, None)
     whole = hashlib.sha256(canonical_json(settings))
     for key in ("system_prompt", "json_schema"):

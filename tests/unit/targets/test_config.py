@@ -147,3 +147,17 @@ def test_a_prompt_file_counts_however_its_path_is_written(tmp_path: Path, name: 
         (tmp_path / name.replace("{agent}", "critic")).write_text(text)
         digests.add(config_digest(load_targets(path)["t"]))
     assert len(digests) == 2
+
+
+def test_limits_and_keys_are_no_part_of_what_answers_depend_on(tmp_path: Path) -> None:
+    """A longer timeout, another bound or another key's name: what was recorded before still counts."""
+    path = tmp_path / "t.yaml"
+    entry: dict[str, object] = {"kind": "http", "url": "http://h", "body": {}}
+    path.write_text(json.dumps({"targets": {"t": entry}}))
+    before = config_digest(load_targets(path)["t"])
+    limits = {"timeout_seconds": 9, "max_bytes": 5000, "tokens_per_call": 7, "max_concurrency": 3, "api_key_env": "K"}
+    for key, value in limits.items():
+        path.write_text(json.dumps({"targets": {"t": entry | {key: value}}}))
+        assert config_digest(load_targets(path)["t"]) == before, key
+    path.write_text(json.dumps({"targets": {"t": entry | {"answer": "a"}}}))
+    assert config_digest(load_targets(path)["t"]) != before
