@@ -41,7 +41,7 @@ def start_live(
 ) -> None:
     """Start a sweep and, unless detached, see it through."""
     from producer.job import RunExistsError
-    from producer.live.session import launch_sweep
+    from producer.live.session import launch_sweep, refuse_detached
     from producer.live.sweep import Sweep
 
     try:
@@ -51,7 +51,10 @@ def start_live(
             for line in estimate(evaluator, request, _live_from(given), place.settings):
                 click.echo(line)
             return
-        sweep = Sweep.start(evaluator, request, _live_from(given), asked)
+        live = _live_from(given)
+        if given["detach"]:
+            refuse_detached(live)
+        sweep = Sweep.start(evaluator, request, live, asked)
         reporter.event("launch", run=sweep.run, folder=str(sweep.folder.path))
         if given["detach"]:
             launch_sweep(sweep, place)

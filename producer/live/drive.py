@@ -127,7 +127,8 @@ class SweepDriver:
             self._establish()  # the server lost the sweep, or came back with an older state
             return True
         self.look = look
-        if not self._offered or look.prompts < self._sweep.header.cases:
+        whole = look.prompts >= self._sweep.header.cases
+        if not whole or not (self._offered or self._cache is None or not look.left):
             config = self._config()
             if config is not None:
                 self._from_cache(config)

@@ -51,8 +51,10 @@ class _Head(msgspec.Struct, frozen=True):
 class Sweep:
     """One sweep; made by `start` or `load`."""
 
-    def __init__(self, folder: RunFolder, head: _Head) -> None:
+    def __init__(self, folder: RunFolder, head: _Head, *, new: bool = False) -> None:
         self.folder = folder
+        self.new = new
+        """Begun by this process: nobody else can have recorded anything for it."""
         self.header = head.header
         self.live = head.live
         self._asked = head.asked
@@ -100,7 +102,7 @@ class Sweep:
         except BaseException:
             _discard(folder)
             raise
-        return cls(folder, head)
+        return cls(folder, head, new=True)
 
     @classmethod
     def load(cls, folder: RunFolder) -> Sweep:
