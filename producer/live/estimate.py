@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import UsageError
@@ -26,7 +27,7 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: Live, setti
     facts, means = _known(live.target, settings)
     total = len(prompts) * live.repeat
     cached = 0
-    if live.cache and facts is not None:
+    if live.cache and facts is not None and Path(live.cache).exists():
         with contextlib.closing(Cache(live.cache)) as cache:
             repeats = range(live.repeat)
             cached = sum(len(cache.find(live.target, facts.config, prompt, repeats)) for prompt in prompts)
