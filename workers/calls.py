@@ -102,16 +102,22 @@ class Calls:
     # -- the producer's side -----------------------------------------------------------------------------
 
     def open(
-        self, header: SweepHeader, max_calls: int = 0, max_cost: float = 0.0, unattended_seconds: float = 0.0
+        self,
+        header: SweepHeader,
+        max_calls: int = 0,
+        max_cost: float = 0.0,
+        unattended_seconds: float = 0.0,
+        paid: tuple[int, int, float] = (0, 0, 0.0),
     ) -> None:
         """Begin a sweep or go on with it, under these budgets (0: none).
 
+        ``paid`` is what the run folder knows of: attempts, outputs and their cost; a server that lost the sweep, or has
+        an older state of it, counts them against the budgets again.
         Without a producer's `look` for ``unattended_seconds`` (0: for ever) no more calls are handed out.
         """
         budgets = (max_calls, max_cost, int(unattended_seconds * 1000))
-        self._run(
-            "open", header.run, msgspec.json.encode(header), header.cases, header.total, *budgets, SWEEPS, header.run
-        )
+        facts = (msgspec.json.encode(header), header.cases, header.total)
+        self._run("open", header.run, *facts, *budgets, SWEEPS, header.run, *paid)
 
     def offer(self, run: str, prompts: Sequence[Prompt], first: int = 0) -> int:
         """Give the prompts of cases ``first`` on; returns how many the ledger has then, -1 for an unknown sweep."""

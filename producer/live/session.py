@@ -7,8 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from redis import RedisError
+
 from evalcore.canonical import Json
-from evalcore.errors import ConfigError, Incomplete, Interrupted, NothingEvaluated, Paused, StorageError, UsageError
+from evalcore.errors import (
+    Cancelled,
+    ConfigError,
+    Incomplete,
+    Interrupted,
+    NothingEvaluated,
+    Paused,
+    StorageError,
+    UsageError,
+)
 from producer.job import Job
 from producer.live.asked import Live
 from producer.live.sweep import Sweep
@@ -73,8 +84,9 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
             try:
                 facts = driver.drive(seen)
             except KeyboardInterrupt:
-                driver.pause()
                 state = "interrupted"
+                with contextlib.suppress(KeyboardInterrupt, RedisError):
+                    driver.pause()
                 raise Interrupted(place.resume(sweep)) from None
             except Paused:
                 state = "paused"
@@ -89,6 +101,9 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
         sweep.write_outputs()
         if not sweep.recorded.count:
             raise NothingEvaluated("nothing was called: the budget allows no call")
+    except Cancelled as error:
+        state = "cancelled"
+        raise Cancelled(f"{error}; what it recorded is in {sweep.outputs}") from None
     except Incomplete as error:
         raise Incomplete(f"{error}; when it is mended, go on with: {place.resume(sweep)}") from None
     finally:
