@@ -11,6 +11,7 @@ from evalcore.errors import UsageError
 from evalcore.evaluator import Evaluator, Request
 from producer.live.asked import Live
 from producer.live.cache import Cache
+from producer.progress import spell
 from workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -93,9 +94,4 @@ def _time(facts: TargetFacts, means: dict[str, float], calls: int) -> str:
         minutes.append(calls * each / facts.tokens_per_minute)
     if not max(minutes):
         return "time: the target has no limit by the minute; the pace is found out"
-    return f"time at the limit: {_spell(max(minutes) * 60)}"
-
-
-def _spell(seconds: float) -> str:
-    hours, rest = divmod(round(seconds), 3600)
-    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"
+    return f"time at the limit: {spell(max(minutes) * 60)}"
