@@ -209,3 +209,13 @@ def test_a_cache_that_cannot_be_used_is_told_first(tmp_path: Path, service: tupl
     done = sweep(tmp_path, "--cache", "new.sqlite", "--dry-run")
     assert (done.returncode, "6 case(s) x 1 = 6 calls" in done.stdout) == (0, True), done.stderr
     assert not (tmp_path / "new.sqlite").exists()
+
+
+def test_certificates_that_cannot_be_read_stop_the_sweep(tmp_path: Path) -> None:
+    """Told for what it is, at once: no call of it can be made."""
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, "https://127.0.0.1:1/v1")
+    args = ("vs", "golden.json", "--target", "chat", "--targets", "targets.yaml", "--out", "run")
+    done = evalq(*args, cwd=tmp_path, seconds=60, SSL_CERT_FILE="nowhere.pem")
+    assert done.returncode == 3, done.stderr
+    assert "certificates cannot be read: No such file or directory; see SSL_CERT_FILE" in done.stderr
