@@ -219,3 +219,22 @@ def test_certificates_that_cannot_be_read_stop_the_sweep(tmp_path: Path) -> None
     done = evalq(*args, cwd=tmp_path, seconds=60, SSL_CERT_FILE="nowhere.pem")
     assert done.returncode == 3, done.stderr
     assert "certificates cannot be read: No such file or directory; see SSL_CERT_FILE" in done.stderr
+
+
+def test_a_sweep_is_gone_on_with_where_its_input_is_seen(tmp_path: Path, service: tuple[Agent, str]) -> None:
+    """From another folder nothing is called in vain: the command says where to go."""
+    agent, url = service
+    agent.quota = 3
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    assert sweep(tmp_path, "--repeat", "1", "--out", "run").returncode == 3
+    agent.quota = 0
+    (tmp_path / "elsewhere").mkdir()
+    args = ("--targets", tmp_path / "targets.yaml", "--format", "none")
+    done = evalq("resume", "../run", *args, cwd=tmp_path / "elsewhere")
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"evalq: golden.json: not there, seen from here: go on in the folder of its begin, cd {tmp_path}\n",
+    )
+    assert evalq("resume", "run", *args, cwd=tmp_path).returncode == 0
+    assert sum(status == 200 for _, status in agent.log) == 6
