@@ -192,7 +192,11 @@ class Function:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(tell, value, raised)
 
-        threading.Thread(target=run, name="evalq-call", daemon=True).start()
+        try:
+            threading.Thread(target=run, name="evalq-call", daemon=True).start()
+        except RuntimeError:  # the machine has no more threads
+            self._room.release()
+            raise
         value, error = await ended
         if error is not None:
             raise error
