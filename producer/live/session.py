@@ -93,9 +93,10 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
                 raise Interrupted(place.resume(sweep)) from None
         state = "called"
         if facts["ended"] == "spent":
+            kept = f"takes them from {sweep.live.cache}" if sweep.live.cache else "calls them again: it had no --cache"
             reporter.say(
                 f"{facts['reason']}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
-                "with a larger one (--max-calls, --max-cost) a new sweep can take them from --cache"
+                f"a new sweep with a larger one (--max-calls, --max-cost) {kept}"
             )
         sweep.folder.note(calls=facts)
         sweep.write_outputs()
