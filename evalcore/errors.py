@@ -12,6 +12,7 @@
     |   |-- WireError                     3    something in the ledger or on the wire is not what evalq wrote
     |   |-- Divergent                     3    two workers computed different bytes for one chunk
     |   `-- Incomplete                    3    a run ended before all of its chunks were committed
+    |       `-- Cancelled                 3    somebody ended the run for good
     |-- Paused                          130    somebody paused the run: it can be resumed
     `-- Interrupted                     130    Ctrl-C: the run can be resumed
 
@@ -26,6 +27,7 @@ from typing import ClassVar
 
 __all__ = [
     "BrokerUnreachable",
+    "Cancelled",
     "ConfigError",
     "Divergent",
     "EvalqError",
@@ -122,6 +124,10 @@ class Divergent(InfrastructureError):
 
 class Incomplete(InfrastructureError):
     """The run ended (cancelled, expired, or dead records) before every chunk was committed."""
+
+
+class Cancelled(Incomplete):
+    """Somebody cancelled the run: it is not gone on with."""
 
 
 class Paused(EvalqError):

@@ -11,7 +11,7 @@ from typing import Any
 from evalcore.canonical import Json, canonical_json
 from producer.standing import Standing, Watcher
 
-__all__ = ["Reporter"]
+__all__ = ["Reporter", "spell"]
 
 LINE_SECONDS = 60.0
 
@@ -52,14 +52,15 @@ class Reporter:
             yield self._lines()
 
     def _lines(self) -> Watcher:
-        began = said = time.monotonic()
+        pace, said = _Pace(), time.monotonic()
 
         def watch(standing: Standing) -> None:
             nonlocal said
+            rate = pace.of(standing)
             self.event("progress", **_facts(standing))
             if time.monotonic() - said >= LINE_SECONDS:
                 said = time.monotonic()
-                self.say(_line(standing, said - began, self._unit))
+                self.say(_line(standing, rate, self._unit))
 
         return watch
 
@@ -74,20 +75,34 @@ class Reporter:
             TextColumn("{task.fields[note]}"),
             TimeRemainingColumn(),
         )
-        began = time.monotonic()
+        pace = _Pace()
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("", total=None, note="")
 
             def watch(standing: Standing) -> None:
-                note = _line(standing, time.monotonic() - began, self._unit)
+                note = _line(standing, pace.of(standing), self._unit)
                 progress.update(task, total=standing.total_bytes, completed=standing.done_bytes, note=note)
 
             yield watch
 
 
-def _line(standing: Standing, seconds: float, unit: str) -> str:
-    rate = standing.records / seconds if seconds > 0 else 0.0
-    line = f"{standing.records:,} {standing.unit or unit}, {rate:,.0f}/s"
+class _Pace:
+    """Records a second since the first look: what an earlier command or a cache had done is none of it."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+
+    def of(self, standing: Standing) -> float:
+        now = time.monotonic()
+        began, before = self._first = self._first or (now, standing.records)
+        return (standing.records - before) / (now - began) if now > began else 0.0
+
+
+def _line(standing: Standing, rate: float, unit: str) -> str:
+    counted = f"{standing.records:,} of {standing.total_bytes:,} {standing.unit}" if standing.unit else ""
+    line = f"{counted or f'{standing.records:,} {unit}'}, {rate:,.1f}/s"
+    if standing.unit and rate > 0:
+        line += f", {spell((standing.total_bytes - standing.records) / rate)} left"
     if standing.note:
         line += f", {standing.note}"
     progress = standing.progress
@@ -95,6 +110,12 @@ def _line(standing: Standing, seconds: float, unit: str) -> str:
         told = {"published again": progress.reconciled, "duplicates": progress.duplicates, "dead": progress.dead}
         line += "".join(f", {count:,} {word}" for word, count in told.items() if count)
     return f"{line}; {standing.fleet}" if standing.fleet else line
+
+
+def spell(seconds: float) -> str:
+    """A time for a person, to the second or, where it has hours, to the minute."""
+    hours, rest = divmod(round(seconds), 3600)
+    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"
 
 
 def _facts(standing: Standing) -> Mapping[str, Any]:

@@ -121,6 +121,10 @@ def shared_place(place: Place, roots: Sequence[Path], *evaluators: str, calls: b
         here = calls and bool(settings.calls or not settings.broker)
         if here and not settings.targets:
             raise ConfigError("calling from here needs a targets file: --targets FILE (or --broker URL of a fleet)")
+        if here:
+            from workers.targets import load_targets
+
+            load_targets(settings.targets)  # told here; the process that calls would be started again and again
         settings = settings.model_copy(update={"calls": (settings.calls or CALLS_HERE) if here else 0})
         if not settings.broker:
             settings = settings.model_copy(update={"broker": stack.enter_context(embedded_server()), "ledger": ""})

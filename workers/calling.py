@@ -194,7 +194,11 @@ def main() -> int:
     from workers.settings import load_settings
 
     settings = load_settings()
-    return run_calls(settings, os.environ.get("EVALQ_LOGLEVEL", "WARNING"), parent=os.getppid())
+    try:
+        return run_calls(settings, os.environ.get("EVALQ_LOGLEVEL", "WARNING"), parent=os.getppid())
+    except ConfigError as error:
+        log.error("%s", error)
+        return error.exit_code
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ SWEEPS = PREFIX + "sweeps"
 TOTALS = PREFIX + "calls"
 _PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted", "left")
 _STEP = 5000
-MAX_PROMPT_BYTES = 64 << 20
+MAX_WIRE_BYTES = 64 << 20
 
 
 class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,16 +106,22 @@ class Calls:
     # -- the producer's side -----------------------------------------------------------------------------
 
     def open(
-        self, header: SweepHeader, max_calls: int = 0, max_cost: float = 0.0, unattended_seconds: float = 0.0
+        self,
+        header: SweepHeader,
+        max_calls: int = 0,
+        max_cost: float = 0.0,
+        unattended_seconds: float = 0.0,
+        paid: tuple[int, int, float] = (0, 0, 0.0),
     ) -> None:
         """Begin a sweep or go on with it, under these budgets (0: none).
 
+        ``paid`` is what the run folder knows of: attempts, outputs and their cost; a server that lost the sweep, or has
+        an older state of it, counts them against the budgets again.
         Without a producer's `look` for ``unattended_seconds`` (0: for ever) no more calls are handed out.
         """
         budgets = (max_calls, max_cost, int(unattended_seconds * 1000))
-        self._run(
-            "open", header.run, msgspec.json.encode(header), header.cases, header.total, *budgets, SWEEPS, header.run
-        )
+        facts = (msgspec.json.encode(header), header.cases, header.total)
+        self._run("open", header.run, *facts, *budgets, SWEEPS, header.run, *paid)
 
     def offer(self, run: str, prompts: Sequence[Prompt], first: int = 0) -> int:
         """Give the prompts of cases ``first`` on; returns how many the ledger has then, -1 for an unknown sweep."""
@@ -160,12 +166,20 @@ class Calls:
         )
 
     def collect(self, run: str, most: int, first: int = 0) -> list[Output]:
-        """At ``most`` so many recorded outputs from the ``first`` on that `trim` has not taken away, the oldest first.
+        """Recorded outputs from the ``first`` on that `trim` has not taken away, the oldest first: fewer than ``most``
+        where they are long.
 
         Raises WireError for what evalq never wrote.
         """
         packed = self.client.lrange(keys_of(run)[6], first, first + most - 1)
-        return [Output.from_wire(_unpacked(data)) for data in packed]
+        outputs, size = [], 0
+        for data in packed:
+            wire = _unpacked(data)
+            outputs.append(Output.from_wire(wire))
+            size += len(wire)
+            if size > MAX_WIRE_BYTES:  # long answers come in smaller steps
+                break
+        return outputs
 
     def trim(self, run: str, count: int) -> None:
         """Forget the oldest ``count`` outputs, which are safe in the run folder."""
@@ -264,8 +278,8 @@ def keys_of(run: str) -> list[str]:
 
 def _unpacked(data: bytes) -> bytes:
     try:
-        if zstandard.frame_content_size(data) not in range(MAX_PROMPT_BYTES):
+        if zstandard.frame_content_size(data) not in range(MAX_WIRE_BYTES):
             raise WireError("a prompt or an output is longer than evalq writes any")
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_PROMPT_BYTES)
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_WIRE_BYTES)
     except zstandard.ZstdError as error:
         raise WireError(f"a prompt or an output is not what evalq writes: {error}") from error

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 
 import msgspec
@@ -17,6 +20,12 @@ from workers.register import TargetFacts
 from workers.targets import Caller, NamedTarget, limits_of
 
 __all__ = ["Station", "Stations", "config_digest", "target_facts"]
+
+
+_NO_PART_OF_ANSWERS = (
+    *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
+    *("max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
+)
 
 
 class Station(msgspec.Struct, frozen=True):
@@ -88,12 +97,18 @@ def target_facts(named: NamedTarget) -> TargetFacts:
 def config_digest(named: NamedTarget) -> str:
     """What the answers depend on: the target's settings without keys and limits, and the files that it names."""
     settings = named.target.model_dump(mode="json")
-    for name in ("headers", "price", "retries", "max_concurrency", "requests_per_minute", "tokens_per_minute"):
+    for name in _NO_PART_OF_ANSWERS:
         settings.pop(name, None)
     whole = hashlib.sha256(canonical_json(settings))
     for key in ("system_prompt", "json_schema"):
         pattern = settings.get(key)
-        for path in sorted(named.folder.glob(pattern.replace("{agent}", "*"))) if pattern else ():
+        for path in sorted(_files(named.folder, pattern)) if pattern else ():
             if path.resolve().is_relative_to(named.folder) and path.is_file():
                 whole.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return whole.hexdigest()[:16]
+
+
+def _files(folder: Path, pattern: str) -> Iterator[Path]:
+    """The files that a path of the targets file may stand for, whichever agent is called."""
+    below = os.path.relpath(folder / pattern, folder)
+    return folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))

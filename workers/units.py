@@ -11,8 +11,9 @@ import redis
 from evalcore.calls import Attempt, Output, Prompt
 from evalcore.errors import BrokerUnreachable
 from workers.calls import Calls, Result, SweepHeader
+from workers.pacing import Pacer
 from workers.stations import Station
-from workers.targets import Answer, Call, Failure, Tries, attempt
+from workers.targets import Answer, Call, Caller, Failure, Tries, attempt
 from workers.targets.config import Price
 from workers.targets.extract import json_text
 
@@ -45,6 +46,7 @@ class Units:
         self._lanes = lanes
         self._wake = wake
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._queued: set[asyncio.Task[None] | None] = set()
         self._resting = 0
         self._withdrawn = asyncio.Event()
         self._refusals = 0
@@ -87,8 +89,11 @@ class Units:
             self._tasks[call] = task
 
     def withdraw(self) -> None:
-        """Make no further call: what waits is given back, what is in flight ends and is recorded."""
+        """Make no further call: what waits is given back at once, what is in flight ends and is recorded."""
         self._withdrawn.set()
+        for task in self._queued:
+            if task is not None:
+                task.cancel()
 
     async def ended(self) -> None:
         """Until no call is in flight."""
@@ -130,8 +135,7 @@ class Units:
         tries = Tries(station.named.target)
         while True:
             try:
-                async with self._lanes:
-                    result = await attempt(station.caller, station.pacer, asked, lambda: not self._withdrawn.is_set())
+                result = await self._attempt(station.caller, station.pacer, asked)
             except BrokerUnreachable:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
@@ -145,6 +149,28 @@ class Units:
             if wait is None or allowed == 0:
                 return self._result(call, prompt, attempts)
             await self._rest(wait)
+
+    async def _attempt(self, caller: Caller, pacer: Pacer, asked: Call) -> Answer | Failure | None:
+        """One call in its turn; None where it was withdrawn before that came, however long it would have taken."""
+        if self._withdrawn.is_set():
+            return None
+        task = asyncio.current_task()
+
+        def called() -> bool:
+            self._queued.discard(task)
+            return not self._withdrawn.is_set()
+
+        self._queued.add(task)
+        try:
+            async with self._lanes:
+                return await attempt(caller, pacer, asked, called)
+        except asyncio.CancelledError:
+            if task is None or task not in self._queued:
+                raise
+            task.uncancel()
+            return None
+        finally:
+            self._queued.discard(task)
 
     async def _again(self) -> int:
         while True:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalcore.canonical import Json
-from evalcore.errors import EvalqError, Incomplete
+from evalcore.errors import EvalqError, Incomplete, UsageError
 from evalcore.evaluator import Evaluator, Request
 from producer.commands import options as shared
 from producer.commands.evaluate import refuse_dead, reporter_for, show
@@ -41,7 +41,8 @@ def start_live(
 ) -> None:
     """Start a sweep and, unless detached, see it through."""
     from producer.job import RunExistsError
-    from producer.live.session import launch_sweep
+    from producer.live.cache import Cache
+    from producer.live.session import launch_sweep, refuse_detached
     from producer.live.sweep import Sweep
 
     try:
@@ -51,7 +52,12 @@ def start_live(
             for line in estimate(evaluator, request, _live_from(given), place.settings):
                 click.echo(line)
             return
-        sweep = Sweep.start(evaluator, request, _live_from(given), asked)
+        live = _live_from(given)
+        if given["detach"]:
+            refuse_detached(live)
+        if live.cache:
+            Cache(live.cache).close()  # one that cannot be used is told before anything starts
+        sweep = Sweep.start(evaluator, request, live, asked)
         reporter.event("launch", run=sweep.run, folder=str(sweep.folder.path))
         if given["detach"]:
             launch_sweep(sweep, place)
@@ -73,6 +79,9 @@ def go_on_live(folder: RunFolder, given: dict[str, Any]) -> None:
     from producer.session import Place
 
     sweep = Sweep.load(folder)
+    if folder.info()["state"] == "cancelled":
+        kept = f"; what it recorded can be evaluated: --outputs {sweep.outputs}" if sweep.outputs.exists() else ""
+        raise UsageError(f"{folder.path}: this run was cancelled for good: start another{kept}")
     sweep.budgeted(given.get("max_calls"), given.get("max_cost"))
     reporter = reporter_for(sweep.evaluator.unit, given)
     reporter.event("launch", run=sweep.run, folder=str(folder.path))

@@ -53,6 +53,10 @@ def _worker(roots: tuple[str, ...], preload: tuple[str, ...], settings: str | No
         raise ConfigError("a worker needs a broker: --broker URL, EVALQ_BROKER, or broker: in the settings file")
     if chosen.calls and not chosen.targets:
         raise ConfigError("--calls needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
+    if chosen.calls:
+        from workers.targets import load_targets
+
+        load_targets(chosen.targets)
     if not chosen.processes:
         if not chosen.calls:
             raise ConfigError("a worker with --concurrency 0 has nothing to do without --calls N")

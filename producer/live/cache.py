@@ -43,10 +43,11 @@ class Cache:
             "select repeat, output from outputs where target = ? and config = ? and prompt = ?"
             ' and "case" = ? and repeat between ? and ?'
         )
+        wanted = set(repeats)
         bounds = (min(repeats), max(repeats)) if repeats else (0, -1)
         with self._telling():
             rows = self._db.execute(query, (target, config, prompt.digest, prompt.case, *bounds)).fetchall()
-        return {repeat: Output.from_wire(data) for repeat, data in rows if repeat in repeats}
+        return {repeat: Output.from_wire(data) for repeat, data in rows if repeat in wanted}
 
     def keep(self, outputs: Sequence[Output]) -> None:
         """Add outputs; one that is known already stays as it is."""

@@ -10,7 +10,7 @@ import msgspec
 
 from evalcore.calls import Output
 from evalcore.canonical import Json
-from evalcore.errors import Incomplete, Paused, UsageError
+from evalcore.errors import Cancelled, Incomplete, Paused, UsageError
 from producer.live.cache import Cache
 from producer.live.sweep import Sweep
 from producer.patience import patiently
@@ -88,8 +88,12 @@ class SweepDriver:
         return True
 
     def pause(self) -> None:
-        """Hand out no more calls, and keep what ends in the next moment."""
-        self._calls.close(self._sweep.run, "paused", "interrupted")
+        """Hand out no more calls, and keep what ends in the next moment; interrupted again, do not wait for that."""
+        try:
+            self._calls.close(self._sweep.run, "paused", "interrupted")
+        except KeyboardInterrupt:  # whoever presses Ctrl-C twice wants no more calls, either
+            self._calls.close(self._sweep.run, "paused", "interrupted")
+            return
         deadline = time.monotonic() + PAUSE_SECONDS
         while time.monotonic() < deadline:
             look = self._calls.look(self._sweep.run)
@@ -104,8 +108,10 @@ class SweepDriver:
         LeftSweeps(self._calls, self._settings).take_back(self._sweep.run)
         # A rule that the producer applies must not run on without it.
         alone = UNATTENDED_SECONDS if live.stop else 0.0
-        self._calls.open(self._sweep.header, live.max_calls, live.max_cost, alone)
-        self._calls.restore(self._sweep.run, self._sweep.recorded.calls())
+        recorded = self._sweep.recorded
+        paid = (recorded.attempts, recorded.paid, recorded.cost)
+        self._calls.open(self._sweep.header, live.max_calls, live.max_cost, alone, paid)
+        self._calls.restore(self._sweep.run, recorded.calls())
         if self._halted:
             self._calls.halt(self._sweep.run, self._halted)
         self._offered = False
@@ -139,8 +145,8 @@ class SweepDriver:
             self._establish()  # the server lost the sweep, or came back with an older state
             return True
         self.look = look
-        waiting = look.left and (not self._offered or look.prompts < self._sweep.header.cases)
-        if waiting and look.state not in ("paused", "cancelled"):
+        untold = look.prompts < self._sweep.header.cases or (self._cache is not None and not self._offered)
+        if look.left and untold and look.state not in ("paused", "cancelled"):
             config = self._config()
             if config is not None:
                 self._from_cache(config)
@@ -158,7 +164,9 @@ class SweepDriver:
         elif look.state == "paused":
             raise Paused(f"run {self._sweep.run} was paused")
         elif look.state == "cancelled":
-            raise Incomplete(f"run {self._sweep.run} was cancelled {look.reason}".rstrip())
+            while self._collect():
+                pass
+            raise Cancelled(f"run {self._sweep.run} was cancelled {look.reason}".rstrip())
         elif quiet and look.state == "spent":
             self._over = "spent"
         elif quiet and not look.left:
@@ -217,7 +225,7 @@ class SweepDriver:
             wanted = [r for r in range(header.repeats) if not self._sweep.recorded.has(r * header.cases + number)]
             found = self._cache.find(header.target, config, prompt, wanted)
             fresh += [msgspec.structs.replace(o, call=r * header.cases + number) for r, o in sorted(found.items())]
-        self._keep(fresh)
+        self._keep(fresh, cached=True)
         self._calls.restore(self._sweep.run, [output.call for output in fresh])
 
     def _collect(self) -> bool:
@@ -231,14 +239,14 @@ class SweepDriver:
             self._cache.keep(fresh)
         return True
 
-    def _keep(self, outputs: Sequence[Output]) -> list[Output]:
+    def _keep(self, outputs: Sequence[Output], *, cached: bool = False) -> list[Output]:
         header = self._sweep.header
         mine = [
             o
             for o in outputs
             if o.call < header.total and (o.repeat, o.target) == (o.call // header.cases, header.target)
         ]
-        fresh = self._sweep.recorded.add(mine)
+        fresh = self._sweep.recorded.add(mine, cached=cached)
         if self._stopping is not None:
             for output in fresh:
                 self._stopping.add(output.line(self._note))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import UsageError
 from evalcore.evaluator import Evaluator, Request
 from producer.live.asked import Live
 from producer.live.cache import Cache
+from producer.progress import spell
 from workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: Live, setti
     facts, means = _known(live.target, settings)
     total = len(prompts) * live.repeat
     cached = 0
-    if live.cache and facts is not None:
+    if live.cache and facts is not None and Path(live.cache).exists():
         with contextlib.closing(Cache(live.cache)) as cache:
             repeats = range(live.repeat)
             cached = sum(len(cache.find(live.target, facts.config, prompt, repeats)) for prompt in prompts)
@@ -92,9 +94,4 @@ def _time(facts: TargetFacts, means: dict[str, float], calls: int) -> str:
         minutes.append(calls * each / facts.tokens_per_minute)
     if not max(minutes):
         return "time: the target has no limit by the minute; the pace is found out"
-    return f"time at the limit: {_spell(max(minutes) * 60)}"
-
-
-def _spell(seconds: float) -> str:
-    hours, rest = divmod(round(seconds), 3600)
-    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"
+    return f"time at the limit: {spell(max(minutes) * 60)}"

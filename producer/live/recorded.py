@@ -18,6 +18,7 @@ __all__ = ["Recorded"]
 
 UNANSWERED = ("rate_limit", "timeout", "server")
 _AGAIN = b'{"again"'
+_CACHED = b'{"cached"'
 
 
 class Recorded:
@@ -28,10 +29,13 @@ class Recorded:
         self._places = array("q", bytes(8 * total))  # where each call's line begins, plus 1; 0: none
         self._earlier: dict[int, list[int]] = {}
         self._failed: dict[int, str] = {}
+        self._free: set[int] = set()
         self._out: FileIO | None = None
         self._in: BinaryIO | None = None
         self.count = 0
+        self.paid = self.attempts = 0
         self.cost = 0.0
+        """Of all that was called for this sweep, tried anew or not: outputs, attempts, and what they cost."""
         end = 0
         if path.exists():
             with path.open("rb") as stream:
@@ -64,11 +68,16 @@ class Recorded:
         """{kind of failure: calls} of those that nothing came of, through no doing of the agent's."""
         return Counter(kind for kind in self._failed.values() if kind in UNANSWERED)
 
-    def add(self, outputs: list[Output]) -> list[Output]:
-        """Keep new outputs, safely on disk when this returns; returns those that were new."""
+    def add(self, outputs: list[Output], *, cached: bool = False) -> list[Output]:
+        """Keep new outputs, safely on disk when this returns; returns those that were new.
+
+        What is ``cached`` was paid for by another sweep.
+        """
         fresh = {output.call: output for output in reversed(outputs) if not self.has(output.call)}
         if fresh:
             lines = [msgspec.json.encode(output) + b"\n" for output in fresh.values()]
+            if cached:
+                lines.insert(0, _CACHED + b":" + msgspec.json.encode(list(fresh)) + b"}\n")
             self._append(lines)
         return list(fresh.values())
 
@@ -103,12 +112,20 @@ class Recorded:
                 for call in msgspec.json.decode(line, type=dict[str, list[int]])["again"]:
                     self._drop(call)
                 return
+            if line.startswith(_CACHED):
+                self._free.update(msgspec.json.decode(line, type=dict[str, list[int]])["cached"])
+                return
             output = Output.from_wire(line)
             self._places[output.call] = place + 1
         except (WireError, msgspec.DecodeError, KeyError, IndexError) as error:
             raise WireError(f"{self._path} is damaged at byte {place}: {error}") from error
         self.count += 1
-        self.cost += output.cost
+        if output.call in self._free:
+            self._free.discard(output.call)
+        else:
+            self.paid += 1
+            self.attempts += len(output.attempts)
+            self.cost += output.cost
         if output.failed:
             self._failed[output.call] = output.error.partition(":")[0]
 

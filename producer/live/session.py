@@ -8,9 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from redis import RedisError
+
 from evalcore.canonical import Json
-from evalcore.errors import ConfigError, Incomplete, Interrupted, NothingEvaluated, Paused, StorageError, UsageError
+from evalcore.errors import (
+    Cancelled,
+    ConfigError,
+    Incomplete,
+    Interrupted,
+    NothingEvaluated,
+    Paused,
+    StorageError,
+    UsageError,
+)
 from producer.job import Job
+from producer.live.asked import Live
 from producer.live.sweep import Sweep
 from producer.progress import Reporter
 from producer.session import Place, carry_out_here, shared_place
@@ -18,7 +30,7 @@ from producer.session import Place, carry_out_here, shared_place
 if TYPE_CHECKING:
     from producer.live.drive import SweepDriver
 
-__all__ = ["carry_out_sweep", "launch_sweep"]
+__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached"]
 
 
 def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
@@ -40,17 +52,21 @@ def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job
                 sweep.drop_working_files()
                 return job, report
     except (UsageError, ConfigError):
-        if not sweep.recorded.count:
+        if sweep.new and not sweep.recorded.count:  # one begun before may have outputs in the ledger, or another driver
             sweep.discard()
         raise
     except OSError as error:
         raise StorageError.of(error, sweep.folder.path, f"go on with: {place.resume(sweep)}") from error
 
 
+def refuse_detached(live: Live) -> None:
+    """Raise UsageError for what cannot be left to the processes that call."""
+    if live.stop or live.cache:
+        raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
+
+
 def launch_sweep(sweep: Sweep, place: Place) -> None:
     """Leave a sweep to the processes that call."""
-    if sweep.live.stop or sweep.live.cache:
-        raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
     with _driver(sweep, place) as driver:
         driver.launch()
     sweep.folder.note(state="detached")
@@ -58,37 +74,44 @@ def launch_sweep(sweep: Sweep, place: Place) -> None:
 
 def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
     """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
-    state = "stopped"
+    state, here = "stopped", bool(place.settings.calls or not place.settings.broker)
     try:
         with _driver(sweep, shared) as driver, reporter.watching() as watch:
 
             def seen(standing: object) -> None:
-                _warn(driver, reporter, sweep)
+                _warn(driver, reporter, sweep, here)
                 watch(standing)  # type: ignore[arg-type]
 
             try:
                 facts = driver.drive(seen)
             except KeyboardInterrupt:
-                driver.pause()
                 state = "interrupted"
+                with contextlib.suppress(KeyboardInterrupt, RedisError):
+                    driver.pause()
                 raise Interrupted(place.resume(sweep)) from None
             except Paused:
                 state = "paused"
                 raise Interrupted(place.resume(sweep)) from None
         state = "called"
         if facts["ended"] == "spent":
+            kept = f"takes them from {sweep.live.cache}" if sweep.live.cache else "calls them again: it had no --cache"
             reporter.say(
                 f"{facts['reason']}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
-                "with a larger one (--max-calls, --max-cost) a new sweep can take them from --cache"
+                f"a new sweep with a larger one (--max-calls, --max-cost) {kept}"
             )
         sweep.folder.note(calls=facts)
+        sweep.write_outputs()
         if not sweep.recorded.count:
             raise NothingEvaluated("nothing was called: the budget allows no call")
+    except Cancelled as error:
+        state = "cancelled"
+        raise Cancelled(f"{error}; what it recorded is in {sweep.outputs}") from None
     except Incomplete as error:
         raise Incomplete(f"{error}; when it is mended, go on with: {place.resume(sweep)}") from None
     finally:
         with contextlib.suppress(OSError):
-            sweep.write_outputs()
+            if state != "called":
+                sweep.write_outputs()
             sweep.folder.note(state=state)
 
 
@@ -107,14 +130,14 @@ def _forget_evaluation(sweep: Sweep, shared: Place) -> None:
     client.close()
 
 
-def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep) -> None:
-    """Tell once what a user has to know while the calls go."""
+def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> None:
+    """Tell once what a user has to know while the calls go; who calls from ``here`` need not start anything."""
     target = sweep.header.target
     texts = {
         "nobody": f"waiting: no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
         "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
     }
-    for name in sorted(driver.warned & texts.keys()):
+    for name in sorted(driver.warned & texts.keys() - ({"nobody"} if here else set())):
         reporter.say(texts[name])
         driver.warned.discard(name)
         driver.told.add(name)

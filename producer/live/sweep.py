@@ -40,6 +40,7 @@ class _Head(msgspec.Struct, frozen=True):
     live: Live
     asked: Asked
     request: Request
+    cwd: str = ""
 
     def to_wire(self) -> bytes:
         return msgspec.json.encode(self, order="sorted", enc_hook=str) + b"\n"
@@ -52,11 +53,14 @@ class _Head(msgspec.Struct, frozen=True):
 class Sweep:
     """One sweep; made by `start` or `load`."""
 
-    def __init__(self, folder: RunFolder, head: _Head) -> None:
+    def __init__(self, folder: RunFolder, head: _Head, *, new: bool = False) -> None:
         self.folder = folder
+        self.new = new
+        """Begun by this process: nobody else can have recorded anything for it."""
         self.header = head.header
         self.live = head.live
         self._asked = head.asked
+        self._cwd = head.cwd
         self.request = head.request
         self.evaluator: Evaluator[Any, Any] = registry.get(folder.info()["evaluator"])
         self.recorded = Recorded(folder.path / _CALLS, head.header.total)
@@ -96,16 +100,19 @@ class Sweep:
                 **{evaluator.asks: live.target},
                 request=msgspec.to_builtins(request),
             )
-            head = _Head(header, live, asked, request)
+            head = _Head(header, live, asked, request, str(Path.cwd()))
             folder.write(_HEAD, head.to_wire())
         except BaseException:
             _discard(folder)
             raise
-        return cls(folder, head)
+        return cls(folder, head, new=True)
 
     @classmethod
     def load(cls, folder: RunFolder) -> Sweep:
-        """The sweep begun in ``folder``. Raises ConfigError for one of other code, WireError for damaged files."""
+        """The sweep begun in ``folder``. Raises WireError for damaged files.
+
+        Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
+        """
         try:
             head = _Head.from_wire((folder.path / _HEAD).read_bytes())
         except (OSError, msgspec.DecodeError) as error:
@@ -115,6 +122,9 @@ class Sweep:
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; go on "
                 f"with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
             )
+        away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
+        if away and head.cwd not in ("", str(Path.cwd())):
+            raise ConfigError(f"{away[0]}: not there, seen from here: go on in the folder of its begin, cd {head.cwd}")
         return cls(folder, head)
 
     @staticmethod
@@ -133,7 +143,7 @@ class Sweep:
         chosen = {name: value for name, value in given.items() if value is not None}
         if chosen:
             self.live = msgspec.structs.replace(self.live, **chosen)
-            head = _Head(self.header, self.live, self._asked, self.request)
+            head = _Head(self.header, self.live, self._asked, self.request, self._cwd)
             self.folder.write(_HEAD, head.to_wire())
 
     def prompts(self) -> Iterator[Prompt]:

@@ -293,7 +293,8 @@ def test_budgets_stop_the_calls_clean_and_balanced(tmp_path: Path, service: tupl
     write_targets(tmp_path, url, price={"prompt_per_million": 1000, "completion_per_million": 3000})
     done = sweep(tmp_path, "--repeat", "50", "--max-calls", "40", "--out", "calls")
     assert done.returncode == 0, done.stderr
-    assert "the budget is spent: 40 of 300 calls are recorded" in done.stderr
+    assert "the budget is spent: 40 of 300 calls are recorded; a new sweep" in done.stderr
+    assert "calls them again: it had no --cache" in done.stderr
     assert sum(agent.calls.values()) == 40
     counts = Counter(line["case"] for line in outputs(tmp_path / "calls"))
     assert set(counts.values()) == {6, 7}

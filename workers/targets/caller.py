@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -22,6 +23,7 @@ from workers.targets.extract import NoJson, extract
 
 __all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
 
+_unpaired = re.compile("[\ud800-\udfff]")
 _SECRET_AT_LEAST = 6
 """A shorter value is not looked for in texts: it would be found everywhere."""
 
@@ -66,17 +68,22 @@ class Caller:
             result = Failure(kind="timeout", reason=reason, latency_seconds=time.monotonic() - began)
         except OSError as error:
             result = Failure(kind="server", reason=f"cannot be started: {error.strerror or error}")
+        except Exception as error:  # one call's trouble is not to end the process that makes all of them
+            reason = f"the call failed: {type(error).__name__}: {error}"
+            result = Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
+        result = _writable(result)
         if isinstance(result, Answer) and target.output == "json":
             result = _contracted(result)
         return self._scrubbed(result)
 
     def _scrubbed(self, result: Answer | Failure) -> Answer | Failure:
         """Without the target's secrets, which a server may send back."""
-        if not any(secret in result.text or secret in getattr(result, "reason", "") for secret in self._secrets):
-            return result
-        text = self._scrub(result.text)
         if isinstance(result, Failure):
-            return msgspec.structs.replace(result, text=text, reason=self._scrub(result.reason))
+            text, reason = (self._scrub_end(self._scrub(part)) for part in (result.text, result.reason))
+            return msgspec.structs.replace(result, text=text, reason=reason)
+        text = self._scrub(result.text)
+        if text == result.text:
+            return result
         return _contracted(msgspec.structs.replace(result, text=text)) if result.output is not None else (
             msgspec.structs.replace(result, text=text)
         )  # fmt: skip
@@ -84,6 +91,14 @@ class Caller:
     def _scrub(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, "***")
+        return text
+
+    def _scrub_end(self, text: str) -> str:
+        """What was cut may end in the first part of a secret."""
+        for secret in self._secrets:
+            for length in range(len(secret) - 1, _SECRET_AT_LEAST - 1, -1):
+                if text.endswith(secret[:length]):
+                    return text[:-length] + "***"
         return text
 
 
@@ -157,6 +172,14 @@ def _wait(rule: RetryRule, before: int, told: float | None) -> float:
     """Seconds: as the server said, else as the policy says, and up to a tenth more so that not all come at once."""
     wait = rule.wait_seconds * rule.factor**before if told is None else told
     return wait * (1 + random.random() / 10)  # noqa: S311 - no secret
+
+
+def _writable(result: Answer | Failure) -> Answer | Failure:
+    """Without lone surrogates, which no UTF-8 text has: what is recorded could not be written."""
+    text = _unpaired.sub("\ufffd", result.text)
+    if isinstance(result, Failure):
+        return msgspec.structs.replace(result, text=text, reason=_unpaired.sub("\ufffd", result.reason))
+    return msgspec.structs.replace(result, text=text)
 
 
 def _contracted(answer: Answer) -> Answer | Failure:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from evalcore.errors import ConfigError
 from evalcore.evaluator import Params
@@ -33,7 +34,19 @@ __all__ = [
 ]
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-_Url = Annotated[str, Field(pattern=r"^https?://[^\s]+$")]
+
+
+def _with_host(url: str) -> str:
+    parts = urlsplit(url)  # raises ValueError for brackets that hold no address
+    if not parts.hostname or parts.port == 0:  # reading the port raises ValueError for one that is none
+        raise ValueError("not an address: it needs a host, and a port from 1 to 65535 or none")
+    return url
+
+
+_Url = Annotated[str, Field(pattern=r"^https?://[^\s]+$"), AfterValidator(_with_host)]
+_HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+_Headers = dict[_HeaderName, Annotated[str, Field(pattern=r"^[ -~]*$")]]
+_Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
 class RetryRule(Params):
@@ -70,7 +83,7 @@ class Target(Params):
     requests_per_minute: float = Field(default=0.0, ge=0, description="Most calls a minute, fleet-wide; 0: found out")
     tokens_per_minute: float = Field(default=0.0, ge=0, description="Most tokens a minute, fleet-wide; 0: no limit")
     tokens_per_call: int = Field(default=1000, ge=0, description="Tokens a call is taken for until some are known")
-    max_bytes: int = Field(default=8 << 20, ge=1024, le=1 << 30, description="The longest reply that is read")
+    max_bytes: int = Field(default=8 << 20, ge=1024, le=8 << 20, description="The longest reply that is read")
     api_key_env: _Name | None = Field(default=None, description="The environment variable that holds the key")
     price: Price | None = Field(default=None, description="What tokens cost")
     retries: dict[FailureKind, RetryRule] = Field(
@@ -92,8 +105,10 @@ class HttpTarget(Target):
 
     kind: Literal["http"]
     url: _Url = Field(description="Where calls are posted")
-    headers: dict[str, str] = Field(default_factory=dict, description="Further headers (their values are never shown)")
-    api_key_header: str = Field(default="Authorization", description="Header of the key; in Authorization, a bearer")
+    headers: _Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
+    api_key_header: _HeaderName = Field(
+        default="Authorization", description="Header of the key; in Authorization, a bearer"
+    )
     body: Any = Field(description="The JSON to send; {prompt}, {agent}, {case} and {repeat} stand for the call's")
     answer: str = Field(default="", description="Path of the answer in the reply; empty: the whole reply")
     finish_reason: str | None = Field(default=None, description="Path of the reason why the answer ended")
@@ -114,7 +129,7 @@ class OpenAiTarget(Target):
         description="The address before /chat/completions, such as http://127.0.0.1:8000/v1"
     )
     model: str = Field(min_length=1, description="The model's name")
-    headers: dict[str, str] = Field(default_factory=dict, description="Further headers (their values are never shown)")
+    headers: _Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
     system_prompt: str | None = Field(
         default=None, description="A file beside or below the targets file; {agent} stands for the call's agent"
     )
@@ -129,7 +144,7 @@ class CommandTarget(Target):
     """A program: {prompt, agent, case, repeat} as JSON on its stdin, the answer on its stdout."""
 
     kind: Literal["command"]
-    argv: tuple[str, ...] = Field(min_length=1, description="The program and its arguments; no shell reads them")
+    argv: tuple[_Argument, ...] = Field(min_length=1, description="The program and its arguments; no shell reads them")
     env: tuple[_Name, ...] = Field(
         default=(), description="Variables it gets beside PATH, HOME, LANG, TMPDIR and the key's; no other"
     )

@@ -18,6 +18,8 @@ from workers.targets.web import Reply, Web
 
 __all__ = ["ChatEndpoint", "HttpEndpoint"]
 
+_MOST_TOKENS = 1 << 32
+
 
 class HttpEndpoint:
     """A target of kind http."""
@@ -104,7 +106,10 @@ class ChatEndpoint:
 
     def _response_format(self) -> dict[str, Any]:
         if self._target.json_schema:
-            schema = msgspec.json.decode(_file(self._folder, self._target.json_schema).encode())
+            try:
+                schema = msgspec.json.decode(_file(self._folder, self._target.json_schema).encode())
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise ConfigError(f"{self._target.json_schema}: json_schema is not JSON: {error}") from None
             return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}
         return {"response_format": {"type": "json_object"}} if self._target.json_mode else {}
 
@@ -155,7 +160,8 @@ def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
 
 
 def _whole(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None
+    """A number of tokens; more than any call can have is none."""
+    return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
 
 
 def _text(value: Any) -> str | None:

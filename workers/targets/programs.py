@@ -7,9 +7,9 @@ import contextlib
 import inspect
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,11 @@ __all__ = ["CallFailed", "Command", "Function"]
 
 _ALWAYS = ("PATH", "HOME", "LANG", "TMPDIR")
 _SHOWN = 200
-_LIMITED = 'ulimit -v "$0" && exec "$@"'
+_LIMITED = (
+    '( { read -r _ <"/dev/fd/$1"; kill -KILL 0; } </dev/null >/dev/null 2>&1 & ); '
+    'ulimit -v "$2" && shift 2 && exec "$@"'
+)
+"""A guard in the program's group, but no child of it, ends it when the process that calls is gone."""
 _THREADS = 64
 
 
@@ -36,22 +40,26 @@ class Command:
         self._target = target
         self._folder = folder
         self._environment = {name: environment[name] for name in names if name in environment}
+        self._guarded, self._alive = os.pipe()  # its other end is closed with this process, killed or not
 
     async def close(self) -> None:
-        """Nothing is kept between calls."""
+        """End what still runs."""
+        os.close(self._alive)
+        os.close(self._guarded)
 
     async def call(self, call: Call) -> Answer | Failure:
         """Run the program; cancelled (as a call that takes too long is), its whole group is killed."""
         began = time.monotonic()
-        limited = ("/bin/sh", "-c", _LIMITED, str(self._target.max_megabytes << 10), *self._target.argv)
+        limited = (str(self._guarded), str(self._target.max_megabytes << 10), *self._target.argv)
         process = await asyncio.create_subprocess_exec(
-            *limited,
+            *("/bin/sh", "-c", _LIMITED, "evalq", *limited),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=self._folder,
             env=self._environment,
             start_new_session=True,
+            pass_fds=(self._guarded,),
         )
         try:
             _, out, err = await asyncio.gather(
@@ -69,7 +77,7 @@ class Command:
             await asyncio.shield(process.wait())
         seconds, text = time.monotonic() - began, out.decode(errors="replace")
         if process.returncode != 0:
-            said = " ".join(err.decode(errors="replace").split())[-_SHOWN:]
+            said = _tail(err.decode(errors="replace"))
             reason = f"the program {_ended(process.returncode or 0)}" + (f": {said}" if said else "")
             return Failure(kind="server", reason=reason, text=text, latency_seconds=seconds)
         return Answer(text=text, latency_seconds=seconds)
@@ -108,6 +116,12 @@ async def _end_of(stream: asyncio.StreamReader | None) -> bytes:
     return data
 
 
+def _tail(text: str) -> str:
+    """The last words of a text: whole ones, since the rest of one that was cut could be the rest of a secret."""
+    told = " ".join(text.split())
+    return told if len(text) < _SHOWN else told[-_SHOWN:].partition(" ")[2]
+
+
 def _ended(code: int) -> str:
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
@@ -129,28 +143,69 @@ class Function:
 
     def __init__(self, target: PythonTarget) -> None:
         self._function = _imported(target.function)
-        self._threads = ThreadPoolExecutor(target.max_concurrency or _THREADS, thread_name_prefix="evalq-call")
+        self._most = target.max_bytes
+        self._room = asyncio.Semaphore(target.max_concurrency or _THREADS)
 
     async def close(self) -> None:
         """Wait for no thread."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def call(self, call: Call) -> Answer | Failure:
         """What the function returns: text as it is, anything else as JSON."""
         began = time.monotonic()
         try:
-            if inspect.iscoroutinefunction(self._function):
+            if _is_async(self._function):
                 value = await self._function(call.values())
             else:
-                loop = asyncio.get_running_loop()
-                value = await loop.run_in_executor(self._threads, self._function, call.values())
+                value = await self._in_thread(call)
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            if len(text.encode(errors="surrogatepass")) > self._most:
+                reason = f"the answer is longer than max_bytes, {self._most}"
+                seconds = time.monotonic() - began
+                return Failure(kind="bad_output", reason=reason, text=text[:_SHOWN], latency_seconds=seconds)
         except CallFailed as error:
             return error.failure
-        except Exception as error:  # whatever a user's function raises is a failed call
+        except BaseException as error:  # whatever a user's function raises is a failed call, sys.exit() too
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             reason = f"{type(error).__name__}: {error}"[:_SHOWN]
             return Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
         return Answer(text=text, latency_seconds=time.monotonic() - began)
+
+    async def _in_thread(self, call: Call) -> Any:
+        """What the function returns or raises, from a thread that the end of this process does not wait for."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        await self._room.acquire()
+
+        def tell(value: Any, error: BaseException | None) -> None:
+            self._room.release()
+            if not ended.done():
+                ended.set_result((value, error))
+
+        def run() -> None:
+            value, raised = None, None
+            try:
+                value = self._function(call.values())
+            except BaseException as error:  # it is told where the call is awaited
+                raised = error
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(tell, value, raised)
+
+        try:
+            threading.Thread(target=run, name="evalq-call", daemon=True).start()
+        except RuntimeError:  # the machine has no more threads
+            self._room.release()
+            raise
+        value, error = await ended
+        if error is not None:
+            raise error
+        return value
+
+
+def _is_async(function: Callable[[dict[str, Any]], Any]) -> bool:
+    """Whether it is a coroutine function, or an object whose ``__call__`` is one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 def _imported(path: str) -> Callable[[dict[str, Any]], Any]:
@@ -159,7 +214,7 @@ def _imported(path: str) -> Callable[[dict[str, Any]], Any]:
         found: Any = import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except Exception as error:  # what an import of a user's module raises is the user's to see
+    except (Exception, SystemExit) as error:  # what an import of a user's module raises is the user's to see
         raise ConfigError(f"function: {path} cannot be imported: {type(error).__name__}: {error}") from None
     if not callable(found):
         raise ConfigError(f"function: {path} is no function")

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
+from evalcore.errors import ConfigError
 from workers.targets.answers import Failure, FailureKind
 from workers.targets.headers import rate_limits, retry_after
 
@@ -130,8 +131,12 @@ class Web:
 
 @cache
 def ssl_context() -> ssl.SSLContext:
-    """What certificates are held against; made once, since reading the bundle takes a while."""
-    return httpx.create_ssl_context()
+    """What certificates are held against; made once, since reading the bundle takes a while. Raises ConfigError."""
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        how = "see SSL_CERT_FILE and SSL_CERT_DIR"
+        raise ConfigError(f"certificates cannot be read: {error.strerror or error}; {how}") from None
 
 
 def _judged(status: int, text: str) -> tuple[FailureKind, str]:

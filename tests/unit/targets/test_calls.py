@@ -124,6 +124,27 @@ def test_every_failure_has_its_kind(
         assert order["content"] is None or result.text == order["content"]
 
 
+def test_a_number_of_tokens_that_no_call_has_is_none(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """Counts are added up on a server whose numbers end: nonsense must not."""
+    usage = {"prompt_tokens": 1 << 70, "completion_tokens": 7}
+    body = {"choices": [{"message": {"content": "{}"}}], "usage": usage}
+    (result,) = _ask(tmp_path, _chat(service[1]), _order(do="raw", body=json.dumps(body)))
+    assert isinstance(result, Answer)
+    assert (result.prompt_tokens, result.completion_tokens) == (None, 7)
+
+
+@pytest.mark.parametrize("before", range(165, 200, 5))
+def test_no_part_of_a_key_is_told_where_a_reply_is_cut(service: tuple[Agent, str], tmp_path: Path, before: int) -> None:
+    """Of a long reply its first characters are shown, and they may end within the key."""
+    body = (before - 4) * "y" + "end " + SECRET + 5000 * "z"
+    for status, kind in ((403, "auth"), (200, "bad_output")):
+        (result,) = _ask(tmp_path, _chat(service[1], max_bytes=4096), _order(do="raw", status=status, body=body))
+        assert isinstance(result, Failure)
+        assert result.kind == kind
+        assert SECRET[:6] not in result.reason + result.text
+        assert "yend" in result.reason + result.text
+
+
 def test_connections_are_kept(tmp_path: Path) -> None:
     """Calls one after the other use one connection; so many at once, so many."""
     with running_agent() as (agent, url):

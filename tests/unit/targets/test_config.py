@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from evalcore.errors import ConfigError
+from workers.stations import config_digest
 from workers.targets import Caller, load_targets
 from workers.targets.config import OpenAiTarget, RetryRule
 
@@ -53,6 +55,14 @@ def test_every_kind_is_read(tmp_path: Path) -> None:
         ("t: 5", "targets.t: must be a mapping with a kind"),
         ("'a b': {kind: command, argv: [x]}", "targets.a b: a name is"),
         ("t: {kind: http, url: 'ftp://h', body: {}}", "url: String should match"),
+        ("t: {kind: http, url: 'http://h:99999/', body: {}}", "url: Value error, Port out of range"),
+        ("t: {kind: http, url: 'http://[::1/v1', body: {}}", "url: Value error, Invalid IPv6"),
+        ("t: {kind: http, url: 'http://:80/', body: {}}", "url: Value error, not an address: it needs a host"),
+        (f"t: {{kind: http, url: 'http://h', body: {{}}, headers: {{X: 'schlüssel {SECRET}'}}}}", "headers.X: String"),
+        (f't: {{kind: http, url: "http://h", body: {{}}, headers: {{X: "a\\n{SECRET}"}}}}', "headers.X: String"),
+        ("t: {kind: http, url: 'http://h', body: {}, headers: {'a b': c}}", "headers.a b"),
+        ("t: {kind: http, url: 'http://h', body: {}, max_bytes: 8388609}", "max_bytes: Input should be less"),
+        ('t: {kind: command, argv: [x, "a\\0b"]}', "argv.1: String should match"),
         (
             "t: {kind: http, url: 'http://h', body: {}, answer: 'a..b'}",
             "answer: Value error, not a path at character 2",
@@ -110,3 +120,44 @@ def test_a_function_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
         (tmp_path / "t.yaml").write_text(f"targets: {{t: {{kind: python, function: '{path}'}}}}")
         with pytest.raises(ConfigError, match=f"target t: function: {path}.*{said}"):
             Caller(load_targets(tmp_path / "t.yaml")["t"], {})
+
+
+def test_a_schema_that_is_not_json_is_named(tmp_path: Path) -> None:
+    """Like every file that is wrong: before anything is called."""
+    (tmp_path / "answer.json").write_text("{oh")
+    (tmp_path / "t.yaml").write_text(
+        "targets: {t: {kind: openai, base_url: 'http://h', model: m, json_schema: answer.json}}"
+    )
+    with pytest.raises(ConfigError, match=r"target t: answer\.json: json_schema is not JSON"):
+        Caller(load_targets(tmp_path / "t.yaml")["t"], {})
+
+
+@pytest.mark.parametrize("name", ["p.md", "[p].md", "{agent}.md", "below/../p.md"])
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_prompt_file_counts_however_its_path_is_written(tmp_path: Path, name: str, absolute: bool) -> None:
+    """Another system prompt is another target: what was recorded of the first is not taken for it."""
+    (tmp_path / "below").mkdir()
+    path = tmp_path / "t.yaml"
+    entry = {"kind": "openai", "base_url": "http://h", "model": "m"}
+    path.write_text(
+        json.dumps({"targets": {"t": {**entry, "system_prompt": str(tmp_path / name) if absolute else name}}})
+    )
+    digests = set()
+    for text in ("one", "two"):
+        (tmp_path / name.replace("{agent}", "critic")).write_text(text)
+        digests.add(config_digest(load_targets(path)["t"]))
+    assert len(digests) == 2
+
+
+def test_limits_and_keys_are_no_part_of_what_answers_depend_on(tmp_path: Path) -> None:
+    """A longer timeout, another bound or another key's name: what was recorded before still counts."""
+    path = tmp_path / "t.yaml"
+    entry: dict[str, object] = {"kind": "http", "url": "http://h", "body": {}}
+    path.write_text(json.dumps({"targets": {"t": entry}}))
+    before = config_digest(load_targets(path)["t"])
+    limits = {"timeout_seconds": 9, "max_bytes": 5000, "tokens_per_call": 7, "max_concurrency": 3, "api_key_env": "K"}
+    for key, value in limits.items():
+        path.write_text(json.dumps({"targets": {"t": entry | {key: value}}}))
+        assert config_digest(load_targets(path)["t"]) == before, key
+    path.write_text(json.dumps({"targets": {"t": entry | {"answer": "a"}}}))
+    assert config_digest(load_targets(path)["t"]) != before

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evalcore.calls import Attempt, Output, Prompt
 from evalcore.version import code_version
 from tests.integration.harness import Server, running_server
-from workers.calls import Calls, Result, SweepHeader
+from workers.calls import MAX_WIRE_BYTES, Calls, Result, SweepHeader
 from workers.settings import Settings
 
 CASES, REPEATS = 3, 5
@@ -248,3 +248,17 @@ def test_only_open_sweeps_are_looked_at(server: Server) -> None:
     server.client.delete("evalq:sweep:{listed}:meta")
     assert calls.claim("listed", "p", 1, LEASE) == ("gone", [])
     assert header not in calls.sweeps()
+
+
+def test_long_outputs_are_collected_in_smaller_steps(server: Server) -> None:
+    """However many wait, a producer holds no more than one beyond its bound at once, and loses none."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    _sweep(calls, "long")
+    _, mine = calls.claim("long", "p0", TOTAL, LEASE)
+    calls.record("long", "p0", "t", [_result(call, text="x" * (MAX_WIRE_BYTES // 4)) for call in mine])
+    steps = []
+    while found := calls.collect("long", 1000):
+        steps.append([output.call for output in found])
+        calls.trim("long", len(found))
+    assert [call for step in steps for call in step] == mine
+    assert max(len(step) for step in steps) <= 5

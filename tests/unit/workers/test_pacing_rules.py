@@ -95,7 +95,7 @@ def test_a_halved_limit_is_met_in_a_few_round_trips(server: Server) -> None:
 
 @pytest.mark.parametrize("limit", [25, 50, 200])
 def test_a_probe_costs_about_one_refusal(server: Server, limit: int) -> None:
-    """What passes before a refusal grows with the limit and with what the last probe cost: half a percent is refused."""
+    """What passes before a refusal grows with the limit and with what the last probe cost: .4 % is refused."""
     world = _bench(server, _always(limit), seed=5)
     world.run(60)
     assert world.rate(10, 60) >= 0.9 * limit

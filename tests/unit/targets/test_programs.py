@@ -1,0 +1,192 @@
+"""What users' programs and functions do at worst: each is one failed call, and nothing of it stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.harness import clean_environment, wait_until
+from workers.targets import Answer, Call, Caller, Failure, load_targets
+
+KEY = "sk-" + "0123456789" * 4
+
+
+def write_target(folder: Path, entry: dict[str, Any]) -> Path:
+    """A targets file with one target, `t`."""
+    path = folder / "targets.yaml"
+    path.write_text(json.dumps({"targets": {"t": entry}}))
+    return path
+
+
+def ask(folder: Path, entry: dict[str, Any], prompt: str = "p") -> Answer | Failure:
+    """The result of one call."""
+    named = load_targets(write_target(folder, entry))["t"]
+
+    async def once() -> Answer | Failure:
+        async with Caller(named, {"KEY": KEY, "PATH": os.environ["PATH"]}) as caller:
+            return await caller.call(Call(prompt))
+
+    return asyncio.run(once())
+
+
+def exits(call: dict[str, Any]) -> None:
+    """As a script's main function does."""
+    sys.exit(f"no {call['prompt']}")
+
+
+async def exits_async(call: dict[str, Any]) -> None:
+    """The same in the event loop."""
+    exits(call)
+
+
+async def gives_up(_call: dict[str, Any]) -> None:
+    """Cancelled by what it called, not by evalq."""
+    raise asyncio.CancelledError("given up")
+
+
+def half_a_pair(_call: dict[str, Any]) -> str:
+    """Text that no UTF-8 file can hold."""
+    return '"a\ud800b"'
+
+
+def says_half_a_pair(_call: dict[str, Any]) -> str:
+    """The same in an error."""
+    raise ValueError("a\ud800b")
+
+
+def much(_call: dict[str, Any]) -> str:
+    """More than may be kept."""
+    return json.dumps("한" * 2000)
+
+
+def blocks(_call: dict[str, Any]) -> None:
+    """Longer than anybody waits."""
+    time.sleep(60)
+
+
+class Agent:
+    """Called like a function."""
+
+    async def __call__(self, call: dict[str, Any]) -> Any:
+        """Its repeat."""
+        return [call["repeat"]]
+
+
+agent = Agent()
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "said"),
+    [
+        ("exits", "server", "SystemExit: no p"),
+        ("exits_async", "server", "SystemExit: no p"),
+        ("gives_up", "server", "CancelledError: given up"),
+        ("says_half_a_pair", "server", "ValueError: a\ufffdb"),
+        ("much", "bad_output", "longer than max_bytes, 4096"),
+    ],
+)
+def test_whatever_a_function_does_is_one_failed_call(tmp_path: Path, function: str, kind: str, said: str) -> None:
+    """It neither ends the process that makes all calls, nor leaves one without an outcome."""
+    result = ask(tmp_path, {"kind": "python", "function": f"{__name__}:{function}", "max_bytes": 4096})
+    assert isinstance(result, Failure)
+    assert (result.kind, said in result.reason) == (kind, True), result.reason
+    json.dumps([result.reason, result.text], ensure_ascii=False).encode()
+
+
+def test_an_answer_can_be_written(tmp_path: Path) -> None:
+    """A lone surrogate becomes the replacement character: the answer is recorded like any other."""
+    for output, text in (("json", '"a\ufffdb"'), ("text", '"a\ufffdb"')):
+        entry = {"kind": "python", "function": f"{__name__}:half_a_pair", "output": output}
+        result = ask(tmp_path, entry)
+        assert isinstance(result, Answer)
+        assert result.text == text
+
+
+def test_a_prompt_that_cannot_be_sent_is_one_failed_call(tmp_path: Path) -> None:
+    """Whatever a way to a target raises is told as a failure."""
+    result = ask(tmp_path, {"kind": "command", "argv": ["cat"]}, "a\ud800b")
+    assert isinstance(result, Failure)
+    assert "the call failed: UnicodeEncodeError" in result.reason
+
+
+def test_an_object_that_is_called_asynchronously(tmp_path: Path) -> None:
+    """An agent in a class needs no wrapper."""
+    result = ask(tmp_path, {"kind": "python", "function": f"{__name__}:agent"})
+    assert isinstance(result, Answer)
+    assert result.output == [0]
+
+
+CALLER = """
+import asyncio, sys
+from workers.targets import Call, Caller, load_targets
+
+async def once():
+    async with Caller(load_targets(sys.argv[1])["t"]) as caller:
+        print((await caller.call(Call("x"))).kind, flush=True)
+
+asyncio.run(once())
+"""
+
+
+def calling(targets: Path) -> list[str]:
+    """A process that makes one call."""
+    return [sys.executable, "-c", CALLER, str(targets)]
+
+
+def test_a_function_that_blocks_does_not_keep_the_process(tmp_path: Path) -> None:
+    """A call that takes too long is given up, and the process may end all the same."""
+    targets = write_target(
+        tmp_path, {"kind": "python", "function": f"{__name__}:blocks", "timeout_seconds": 0.2, "retries": {}}
+    )
+    done = subprocess.run(
+        calling(targets), env=clean_environment(), capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout == "timeout\n"
+
+
+def test_programs_end_with_the_process_that_calls_them(tmp_path: Path) -> None:
+    """Killed, it cannot end them itself: an agent that runs for ever would go on for ever."""
+    text = "import os, time; open('pid', 'w').write(str(os.getpid())); os.rename('pid', 'there'); time.sleep(600)"
+    targets = write_target(tmp_path, {"kind": "command", "argv": [sys.executable, "-c", text]})
+    caller = subprocess.Popen(calling(targets), env=clean_environment())
+    try:
+        wait_until((tmp_path / "there").is_file, "the program runs")
+    finally:
+        caller.send_signal(signal.SIGKILL)
+        caller.wait()
+    program = int((tmp_path / "there").read_text())
+    wait_until(lambda: not _runs(program), "the program has ended")
+
+
+def test_a_program_has_no_child_that_it_did_not_start(tmp_path: Path) -> None:
+    """One that waits for its children must not wait for evalq's."""
+    text = "import os, sys; os.close(0)\ntry: os.wait()\nexcept ChildProcessError: print('[]')"
+    result = ask(tmp_path, {"kind": "command", "argv": [sys.executable, "-c", text], "timeout_seconds": 20})
+    assert isinstance(result, Answer), result
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("before", [*range(140, 200, 7)])
+def test_no_part_of_a_key_is_told_where_a_text_is_cut(tmp_path: Path, before: int) -> None:
+    """What a program says is cut to its end: not within the key."""
+    text = f"import os, sys; sys.exit('x ' + os.environ['KEY'] + ' ' + {before} * 'y')"
+    entry = {"kind": "command", "argv": [sys.executable, "-c", text], "api_key_env": "KEY"}
+    result = ask(tmp_path, entry)
+    assert isinstance(result, Failure)
+    assert before * "y" in result.reason
+    assert not any(KEY[at : at + 6] in result.reason for at in range(len(KEY) - 5)), result.reason
