@@ -16,7 +16,7 @@ import redis
 from producer.embedded import server_program
 from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
-from tests.integration.harness import EVALQ, Server, clean_environment, evalq, info, same_answer, wait_until
+from tests.integration.harness import EVALQ, PATIENCE, Server, clean_environment, evalq, info, same_answer, wait_until
 from tests.integration.scraping import running_exporter
 from workers.pacing import Pacer
 from workers.pool import Limits
@@ -105,7 +105,7 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         )
     finally:
         worker.terminate()
-        worker.wait(timeout=60)
+        worker.wait(timeout=PATIENCE)
     assert guarded.client.acl_log() == []
     assert worker.returncode == 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,12 +25,17 @@ from producer.embedded import server_program
 EVALQ = (sys.executable, "-m", "producer.cli")
 HAZARDS = os.pathsep.join([str(Path(__file__).parents[1] / "hazards"), str(Path(__file__).parents[2])])
 """PYTHONPATH of commands and workers that know the evaluator `hazards`, whose records kill."""
+PATIENCE = 180.0
+"""Seconds after which a test gives up: no promise of evalq's, only an end to what would wait for ever."""
+_PORTS = range(20_000, 30_000)
+"""Below those that systems give out by themselves, to listeners and to the near ends of connections."""
+_reserved: deque[socket.socket] = deque()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under `nohup` or in a shell's background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # or the commands under test would ignore Ctrl-C, too
 
 
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
     """Poll ``condition`` until it is true and return its value; after ``seconds``, fail naming ``what``."""
     deadline = time.monotonic() + seconds
     while True:
@@ -40,10 +47,24 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0) -
 
 
 def free_port() -> int:
-    """A TCP port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of loopback that nobody listens on, and that no other process gets from this function meanwhile.
+
+    What this process keeps of it is the UDP port of the same number, for the next 256 calls.
+    """
+    for port in random.sample(_PORTS, len(_PORTS)):
+        kept = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            with socket.socket() as probe:
+                kept.bind(("127.0.0.1", port))
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            kept.close()
+            continue
+        _reserved.append(kept)
+        if len(_reserved) > 256:
+            _reserved.popleft().close()
+        return port
+    raise AssertionError(f"no port from {_PORTS.start} to {_PORTS.stop} is free")
 
 
 class Server:
@@ -69,6 +90,8 @@ class Server:
         self._process.wait()
 
     def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"the server ended with exit code {self._process.returncode}"
         with contextlib.suppress(redis.RedisError):
             return bool(self.client.ping())
         return False
@@ -107,6 +130,33 @@ class Fleet:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
+    @contextlib.contextmanager
+    def stopped(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
+        """A worker's whole group stands still for the length of a block: SIGSTOP, and SIGCONT if it is still there."""
+        os.killpg(process.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: _stands_still(process.pid), "the worker stands still")
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGCONT)
+
+    def kill_at_work(self, server: Server) -> None:
+        """SIGKILL to the whole group of a worker at a moment when the ledger has a lease of it."""
+
+        def killed() -> bool:
+            return any(self._killed(process, server) for process in self.processes if process.poll() is None)
+
+        wait_until(killed, "a worker holds a chunk")
+
+    def _killed(self, process: subprocess.Popen[bytes], server: Server) -> bool:
+        with self.stopped(process):
+            server.client.ping()  # whatever it sent before it stood still is done behind this
+            held = _leased(server, process.pid)
+            if held:
+                self.kill(process)
+            return held
+
     def close(self) -> None:
         """End what still runs."""
         for process in self.processes:
@@ -128,7 +178,9 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("EVALQ_")} | extra
 
 
-def evalq(*args: str | Path, cwd: Path, seconds: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+def evalq(
+    *args: str | Path, cwd: Path, seconds: float = PATIENCE, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, as a user would."""
     return subprocess.run(
         [*EVALQ, *map(str, args)],
@@ -167,6 +219,11 @@ def committed(server: Server, folder: Path) -> int:
     return int(server.client.hget(f"evalq:run:{{{run}}}:meta", "committed") or 0) if run else 0
 
 
+def serves(server: Server) -> bool:
+    """Whether a worker waits at its queues: it is listed a little earlier."""
+    return any(client["cmd"] == "brpop" for client in server.client.client_list())
+
+
 def same_answer(one: Path, other: Path) -> None:
     """Assert that two run folders hold the same report and the same records, byte for byte."""
     for name in ("report.json", "records.jsonl"):
@@ -177,6 +234,22 @@ def children_of(pid: int) -> Sequence[int]:
     """Direct children of a process (Linux)."""
     listed = subprocess.run(["ps", "--ppid", str(pid), "-o", "pid="], capture_output=True, text=True, check=False)
     return [int(line) for line in listed.stdout.split()]
+
+
+def _stands_still(group: int) -> bool:
+    """Whether every thread of a process group is stopped or has ended (Linux)."""
+    states = set()
+    for stat in Path("/proc").glob("[0-9]*/task/*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
+            states |= {state} if int(of) == group else set()
+    return states <= {"T", "Z", "X"}
+
+
+def _leased(server: Server, worker: int) -> bool:
+    """Whether chunks are leased to the worker whose main process has this number."""
+    holders = [lease for key in server.client.scan_iter("evalq:run:*:leases") for lease in server.client.hvals(key)]
+    return any(f"-{worker}-".encode() in holder for holder in holders)
 
 
 def short_folder() -> Path:

@@ -50,7 +50,7 @@ def rabbit() -> Iterator[str]:
     with (folder / "out").open("wb") as log:
         node = subprocess.Popen(["rabbitmq-server"], env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
-        wait_until(lambda: _listens(port), "RabbitMQ listens", seconds=60)
+        wait_until(lambda: _listens(port), "RabbitMQ listens")
         yield f"amqp://guest:guest@127.0.0.1:{port}//"
     finally:
         subprocess.run(["rabbitmqctl", "stop"], env=environment, capture_output=True, check=False)
