@@ -14,6 +14,7 @@ import pytest
 from evalcore.version import code_version
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
+    PATIENCE,
     Server,
     clean_environment,
     evalq,
@@ -54,7 +55,7 @@ def rabbit() -> Iterator[str]:
         yield f"amqp://guest:guest@127.0.0.1:{port}//"
     finally:
         subprocess.run(["rabbitmqctl", "stop"], env=environment, capture_output=True, check=False)
-        node.wait(timeout=60)
+        node.wait(timeout=PATIENCE)
         subprocess.run(["epmd", "-kill"], env=environment, capture_output=True, check=False)
         remove(folder)
 

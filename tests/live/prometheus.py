@@ -82,7 +82,7 @@ def running_prometheus(folder: Path, exporter: str, seconds: int = 1) -> Iterato
     process = subprocess.Popen(command, cwd=folder)
     server = Prometheus(f"http://127.0.0.1:{port}")
     try:
-        wait_until(server.ready, "prometheus is ready", 60)
+        wait_until(server.ready, "prometheus is ready")
         yield server
     finally:
         process.terminate()
