@@ -20,7 +20,8 @@ from producer.embedded import server_program
 from tests.deploy.composed import composed, seconds
 from tests.deploy.image import DOCKERFILE, stages
 from tests.deploy.programs import TOP, program, run
-from tests.integration.harness import EVALQ, PATIENCE, clean_environment, free_port, wait_until
+from tests.integration.harness import EVALQ, PATIENCE, clean_environment, wait_until
+from tests.integration.ports import free_port
 
 _PORTS = {"redis": 6379, "exporter": 9808, "prometheus": 9090}
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.programs import TOP
-from tests.integration.harness import EVALQ, evalq, free_port, running_fleet, running_server, wait_until
+from tests.integration.harness import EVALQ, evalq, running_fleet, running_server, wait_until
+from tests.integration.ports import free_port
 
 HEALTH = TOP / "deploy" / "health.sh"
 

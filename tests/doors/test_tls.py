@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
-from tests.integration.harness import EVALQ, PATIENCE, clean_environment, evalq, free_port, same_answer, wait_until
+from tests.integration.harness import EVALQ, PATIENCE, clean_environment, evalq, same_answer, wait_until
+from tests.integration.ports import free_port
 
 pytestmark = pytest.mark.skipif(
     shutil.which("redis-server") is None or shutil.which("openssl") is None,

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,15 +18,13 @@ from typing import Any
 import redis
 
 from producer.embedded import server_program
+from tests.integration.ports import free_port
 
 EVALQ = (sys.executable, "-m", "producer.cli")
 HAZARDS = os.pathsep.join([str(Path(__file__).parents[1] / "hazards"), str(Path(__file__).parents[2])])
 """PYTHONPATH of commands and workers that know the evaluator `hazards`, whose records kill."""
 PATIENCE = 180.0
 """Seconds after which a test gives up: no promise of evalq's, only an end to what would wait for ever."""
-_PORTS = range(20_000, 30_000)
-"""Below those that systems give out by themselves, to listeners and to the near ends of connections."""
-_reserved: deque[socket.socket] = deque()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under `nohup` or in a shell's background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # or the commands under test would ignore Ctrl-C, too
@@ -44,27 +39,6 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENC
             return value
         assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
         time.sleep(0.01)
-
-
-def free_port() -> int:
-    """A TCP port of loopback that nobody listens on, and that no other process gets from this function meanwhile.
-
-    What this process keeps of it is the UDP port of the same number, for the next 256 calls.
-    """
-    for port in random.sample(_PORTS, len(_PORTS)):
-        kept = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            with socket.socket() as probe:
-                kept.bind(("127.0.0.1", port))
-                probe.bind(("127.0.0.1", port))
-        except OSError:
-            kept.close()
-            continue
-        _reserved.append(kept)
-        if len(_reserved) > 256:
-            _reserved.popleft().close()
-        return port
-    raise AssertionError(f"no port from {_PORTS.start} to {_PORTS.stop} is free")
 
 
 class Server:

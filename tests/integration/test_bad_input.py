@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import PATIENCE, Fleet, Server, committed, evalq, free_port, start_evalq, wait_until
+from tests.integration.harness import PATIENCE, Fleet, Server, committed, evalq, start_evalq, wait_until
+from tests.integration.ports import free_port
 
 HEADER = "Run ID,Item ID,Query ID,질의,기대결과,카테고리,방/반복,오류,LLM 상태,LLM 점수,LLM 코멘트,Raw JSON\n"
 EVENT = '{"turn": 1, "agent": "a", "decision": "join", "resources": {"stone": 3}}\n'

@@ -18,13 +18,13 @@ from tests.integration.harness import (
     Server,
     clean_environment,
     evalq,
-    free_port,
     remove,
     running_fleet,
     same_answer,
     short_folder,
     wait_until,
 )
+from tests.integration.ports import free_port
 from tests.integration.scraping import running_exporter
 
 pytestmark = pytest.mark.skipif(shutil.which("rabbitmq-server") is None, reason="rabbitmq-server is not installed")

@@ -15,7 +15,8 @@ import msgspec
 import yaml
 
 from tests.grafana.known import RULES
-from tests.integration.harness import free_port, wait_until
+from tests.integration.harness import wait_until
+from tests.integration.ports import free_port
 
 __all__ = ["PROGRAM", "Prometheus", "Series", "running_prometheus"]
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.agents.server import Agent, running_agent
-from tests.integration.harness import free_port, wait_until
+from tests.integration.harness import wait_until
+from tests.integration.ports import free_port
 from workers.targets import Answer, Call, Caller, Failure, load_targets
 from workers.targets.programs import CallFailed
 
