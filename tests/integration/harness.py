@@ -213,11 +213,17 @@ def children_of(pid: int) -> Sequence[int]:
 def _stands_still(group: int) -> bool:
     """Whether every thread of a process group is stopped or has ended (Linux)."""
     states = set()
-    for stat in Path("/proc").glob("[0-9]*/task/*/stat"):
-        with contextlib.suppress(OSError):
-            state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
-            states |= {state} if int(of) == group else set()
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):  # it is no process, or none any more
+            if os.getpgid(int(process.name)) == group:
+                states |= {_state(thread) for thread in (process / "task").iterdir()}
     return states <= {"T", "Z", "X"}
+
+
+def _state(thread: Path) -> str:
+    with contextlib.suppress(OSError):
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    return "X"
 
 
 def _leased(server: Server, worker: int) -> bool:
