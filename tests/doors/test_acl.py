@@ -98,7 +98,7 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         assert guarded.client.hget(left, "report") == (calm / "report.json").read_bytes()
         done = evalq(*live[:6], "--detach", cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
         left = f"evalq:run:{{{done.stdout.strip()}}}:final"
-        wait_until(lambda: guarded.client.hget(left, "report"), "the fleet finishes the detached sweep", 60)
+        wait_until(lambda: guarded.client.hget(left, "report"), "the fleet finishes the detached sweep")
         # The sweep for what a dead worker held is a script and a transaction of kombu's: it must be allowed, too.
         wait_until(
             lambda: guarded.client.info("commandstats").get("cmdstat_zrange"), "the worker looks for old messages"

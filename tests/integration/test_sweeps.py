@@ -485,7 +485,7 @@ def test_what_is_left_survives_the_death_of_the_worker_that_evaluates_it(
     with running_fleet(server.url, tmp_path) as workers:
         workers.add(1)
         reports = Reports(ledger, Settings())
-        report = wait_until(lambda: reports.report(run), "the report is in the ledger", 60)
+        report = wait_until(lambda: reports.report(run), "the report is in the ledger")
         done = evalq("watch", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.json").read_bytes() == report
