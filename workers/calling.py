@@ -13,8 +13,6 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import redis
 
@@ -38,8 +36,6 @@ _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.01
 """Between two claims of a busy process: what becomes free meanwhile is filled together."""
-
-T = TypeVar("T")
 
 
 def run_calls(settings: Settings, loglevel: str = "WARNING", *, parent: int | None = None) -> int:
@@ -85,8 +81,8 @@ class _Process:
                     self._wake.clear()
                     await asyncio.sleep(_PAUSE_SECONDS)
             finally:
-                beat.cancel()
-                await self._leave()
+                self._stop.set()
+                await self._leave(beat)
 
     def _end(self) -> None:
         self._stop.set()
@@ -154,7 +150,7 @@ class _Process:
             units.start(calls)
 
     async def _beat(self, parent: int | None) -> None:
-        while True:
+        while not self._stop.is_set():
             if parent is not None and os.getppid() != parent:
                 self._end()
             facts = CallerFacts(
@@ -167,26 +163,35 @@ class _Process:
             )
             with contextlib.suppress(redis.RedisError, OSError):
                 await asyncio.to_thread(self._register.beat_caller, self._name, facts, LIFE_SECONDS)
-            await asyncio.sleep(_BEAT_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_BEAT_SECONDS):
+                    await self._stop.wait()
 
-    async def _leave(self) -> None:
+    async def _leave(self, beat: asyncio.Task[None]) -> None:
         """Withdraw what waits, let calls in flight end, keep their outputs, and give the rest back."""
         for units in self._units.values():
             units.withdraw()
-        await _within(self._settings.soft_shutdown_seconds, [units.ended for units in self._units.values()])
+        await self._ended()
         for run, units in self._units.items():
             with contextlib.suppress(redis.RedisError, OSError, BrokerUnreachable):
                 await units.close()
                 await asyncio.to_thread(self._calls.give_back, run, self._name, {}, leave=True)
+        await asyncio.gather(beat, return_exceptions=True)  # one under way would put this process on the list again
         with contextlib.suppress(redis.RedisError, OSError):
             await asyncio.to_thread(self._register.leave, self._name)
 
-
-async def _within(seconds: float, steps: list[Callable[[], Any]]) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            for step in steps:
-                await step()
+    async def _ended(self) -> None:
+        """Until no call is in flight, ``soft_shutdown_seconds`` at most; so long they stay this process's."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.soft_shutdown_seconds
+        while (left := deadline - loop.time()) > 0:
+            with contextlib.suppress(redis.RedisError, OSError):
+                for run in self._units:
+                    await asyncio.to_thread(self._calls.claim, run, self._name, 0, LEASE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, LEASE_SECONDS / 3)):
+                    await asyncio.gather(*(units.ended() for units in self._units.values()))
+                    return
 
 
 def main() -> int:

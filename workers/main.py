@@ -130,6 +130,7 @@ class _Attendant:
         self._settings = settings
         self._name = name
         self._stop = threading.Event()
+        self._telling = threading.Lock()
         self._since, self._clock_ahead = 0, 0.0
 
     def attend(self) -> None:
@@ -155,7 +156,8 @@ class _Attendant:
 
     def leave(self) -> None:
         """Stop, take this worker off the list, and give back what it held."""
-        self._stop.set()
+        with self._telling:  # a beat that is under way would put it on the list again
+            self._stop.set()
         with contextlib.suppress(redis.RedisError, EvalqError, OSError):
             client = connect(self._settings.ledger_url, self._settings)
             Register(client).leave(self._name)
@@ -169,7 +171,7 @@ class _Attendant:
         left = LeftSweeps(Calls(client, self._settings), self._settings)
         try:
             while not self._stop.wait(BEAT_SECONDS):
-                register.beat(self._name, self._facts(), LIFE_SECONDS)
+                self._beat(register)
                 # The lock only saves work: tending twice would be harmless.
                 if (
                     client.set(_LOCK, self._name, nx=True, px=int(BEAT_SECONDS * 2000))
@@ -181,6 +183,11 @@ class _Attendant:
             finalisers.close()
             broker.close()
             client.close()
+
+    def _beat(self, register: Register) -> None:
+        with self._telling:
+            if not self._stop.is_set():
+                register.beat(self._name, self._facts(), LIFE_SECONDS)
 
     def _facts(self) -> dict[str, str | int]:
         return {

@@ -82,9 +82,14 @@ class Units:
         self._due.set()
 
     def start(self, calls: list[int]) -> None:
-        """Make these calls. A sweep that was withdrawn and goes on again is called as before."""
+        """Make these calls. A sweep that was withdrawn and goes on again is called as before.
+
+        A ledger that lost all may hand out what is being made here already: that is not made twice.
+        """
         self._withdrawn.clear()
         for call in calls:
+            if call in self._tasks:
+                continue
             task = asyncio.create_task(self._one(call))
             self._tasks[call] = task
 

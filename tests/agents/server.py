@@ -24,13 +24,15 @@ __all__ = ["Agent", "running_agent"]
 class Agent:
     """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are.
 
-    After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order.
+    After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order. While ``ready`` is false,
+    calls are taken and none is answered.
     """
 
     def __init__(self) -> None:
         self.latency = 0.0
         self.per_second = 0
         self.quota = 0
+        self.ready: Callable[[], bool] = lambda: True
         self.answer: Callable[[str], str] | None = None
         self.retry_after = ""
         self.requests: list[dict[str, Any]] = []
@@ -83,6 +85,8 @@ class Agent:
         system = data["messages"][0]["content"] if prompt and len(data["messages"]) > 1 else None
         self.calls[prompt] += 1
         await asyncio.sleep(self.latency)
+        while not self.ready():
+            await asyncio.sleep(0.005)
         try:
             order = json.loads(prompt)
         except ValueError:

@@ -9,7 +9,8 @@ import pytest
 
 from tests.chaos import network
 from tests.chaos.network import HUB, Network
-from tests.integration.harness import free_port, wait_until
+from tests.integration.harness import wait_until
+from tests.integration.ports import free_port
 
 HOSTS = ("p", "w0", "w1", "w2")
 LISTEN = "import socket, sys; s = socket.create_server((sys.argv[1], int(sys.argv[2])))\nwhile True: s.accept()"

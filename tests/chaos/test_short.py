@@ -66,7 +66,7 @@ def test_naive_celery_loses_or_doubles_rows_under_the_same_faults(
     workshop: Workshop, tmp_path: Path, naive: str, fault: str, kind: str
 ) -> None:
     """The negative control: the suite sees the harm where there is some."""
-    line = fight(_scenario((fault, 0.2), workers=1, naive=naive), workshop, tmp_path, patience=4.0)
+    line = fight(_scenario((fault, 0.2), workers=1, naive=naive), workshop, tmp_path, patience=10.0)
     assert line["faults"] == [fault], line
     assert line[kind] > 0, line
 

@@ -20,7 +20,8 @@ from producer.embedded import server_program
 from tests.deploy.composed import composed, seconds
 from tests.deploy.image import DOCKERFILE, stages
 from tests.deploy.programs import TOP, program, run
-from tests.integration.harness import EVALQ, clean_environment, free_port, wait_until
+from tests.integration.harness import EVALQ, PATIENCE, clean_environment, wait_until
+from tests.integration.ports import free_port
 
 _PORTS = {"redis": 6379, "exporter": 9808, "prometheus": 9090}
 
@@ -63,7 +64,7 @@ class Stack:
             subprocess.Popen([*command, *extra.get(name, [])], cwd=self._cwd(name), env=environment)
             for _ in range(count)
         ]
-        wait_until(lambda: self.well(name), f"{name} is well", 60)
+        wait_until(lambda: self.well(name), f"{name} is well")
 
     def run(self, name: str, *command: str) -> subprocess.CompletedProcess[str]:
         """`docker compose run NAME COMMAND`."""
@@ -87,7 +88,7 @@ class Stack:
     def query(self, promql: str, label: str) -> dict[str, float]:
         """What the stack's Prometheus answers now: {value of ``label``: value}."""
         address = f"http://{self.at('prometheus')}/api/v1/query"
-        answer = httpx.get(address, params={"query": promql}, timeout=10).raise_for_status().json()
+        answer = httpx.get(address, params={"query": promql}, timeout=60).raise_for_status().json()
         return {each["metric"].get(label, ""): float(each["value"][1]) for each in answer["data"]["result"]}
 
     def stop(self, name: str) -> list[int]:
@@ -112,7 +113,12 @@ class Stack:
         found = shutil.which(words[0], path=self._environment(name)["PATH"]) or words[0]
         environment = self._environment(name)
         done = subprocess.run(
-            [found, *words[1:]], cwd=self._cwd(name), env=environment, capture_output=True, timeout=30, check=False
+            [found, *words[1:]],
+            cwd=self._cwd(name),
+            env=environment,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
         )
         return done.returncode == 0
 

@@ -107,8 +107,8 @@ def test_prometheus_shows_what_the_ledger_counted(stack: Stack) -> None:
     def records() -> dict[str, float]:
         return stack.query('evalq_records_committed_total{suite="nightly"}', "evaluator")
 
-    wait_until(lambda: records() == {"planagent": 5_000, "cooperation": 5_000}, "Prometheus has both counters", 60)
-    wait_until(lambda: stack.query("up", "job") == {"evalq": 1, "prometheus": 1}, "both jobs are scraped", 60)
+    wait_until(lambda: records() == {"planagent": 5_000, "cooperation": 5_000}, "Prometheus has both counters")
+    wait_until(lambda: stack.query("up", "job") == {"evalq": 1, "prometheus": 1}, "both jobs are scraped")
 
 
 def test_the_scaling_query_says_that_nothing_is_left(stack: Stack) -> None:

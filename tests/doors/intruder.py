@@ -14,7 +14,7 @@ from typing import Any
 
 from evalcore.plan import queue_name
 from evalcore.version import code_version
-from tests.integration.harness import EVALQ, Server, clean_environment, wait_until
+from tests.integration.harness import EVALQ, Server, clean_environment, serves, wait_until
 from workers.broker import Broker
 from workers.settings import Settings
 
@@ -59,7 +59,7 @@ def logged_worker(server: Server, cwd: Path, log: Path, *options: str, **environ
             start_new_session=True,
         )
     try:
-        wait_until(lambda: any(c["cmd"] == "brpop" for c in server.client.client_list()), "a worker waits at a queue")
+        wait_until(lambda: serves(server), "a worker waits at a queue")
         yield LoggedWorker(process, log)
     finally:
         with contextlib.suppress(ProcessLookupError):

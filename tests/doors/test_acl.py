@@ -16,7 +16,7 @@ import redis
 from producer.embedded import server_program
 from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
-from tests.integration.harness import EVALQ, Server, clean_environment, evalq, info, same_answer, wait_until
+from tests.integration.harness import EVALQ, PATIENCE, Server, clean_environment, evalq, info, same_answer, wait_until
 from tests.integration.scraping import running_exporter
 from workers.pacing import Pacer
 from workers.pool import Limits
@@ -104,14 +104,14 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         assert "default: history of planagent\n" in done.stdout, done.stderr
         done = evalq(*live[:6], "--detach", cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
         left = f"evalq:run:{{{done.stdout.strip()}}}:final"
-        wait_until(lambda: guarded.client.hget(left, "report"), "the fleet finishes the detached sweep", 60)
+        wait_until(lambda: guarded.client.hget(left, "report"), "the fleet finishes the detached sweep")
         # The sweep for what a dead worker held is a script and a transaction of kombu's: it must be allowed, too.
         wait_until(
             lambda: guarded.client.info("commandstats").get("cmdstat_zrange"), "the worker looks for old messages"
         )
     finally:
         worker.terminate()
-        worker.wait(timeout=60)
+        worker.wait(timeout=PATIENCE)
     assert guarded.client.acl_log() == []
     assert worker.returncode == 0
 

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import EVALQ, Server, clean_environment, evalq, same_answer, start_evalq, wait_until
+from tests.integration.harness import (
+    EVALQ,
+    PATIENCE,
+    Server,
+    clean_environment,
+    evalq,
+    same_answer,
+    start_evalq,
+    wait_until,
+)
 from workers.connect import redacted
 
 SECRET = "opensesame-0123456789"  # noqa: S105 - of a server that lives as long as a test
@@ -62,7 +71,7 @@ def test_a_password_stays_where_it_is(server: Server, data: Path, calm: Path, tm
         return any("producer.cli worker" in line for line in lines.values()) or producer.poll() is not None
 
     wait_until(seen, "its worker has started")
-    out, said = producer.communicate(timeout=120)
+    out, said = producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 0, said
     same_answer(calm, tmp_path / "run")
     assert sum("producer.cli worker" in line for line in lines.values()) >= 1, "the worker was seen"

@@ -6,12 +6,13 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import redis
 
-from tests.integration.harness import EVALQ, clean_environment, evalq, free_port, same_answer, wait_until
+from tests.integration.harness import EVALQ, PATIENCE, clean_environment, evalq, same_answer, wait_until
+from tests.integration.ports import free_port
 
 pytestmark = pytest.mark.skipif(
     shutil.which("redis-server") is None or shutil.which("openssl") is None,
@@ -98,11 +99,12 @@ def test_a_run_over_tls(secured: TlsServer, data: Path, calm: Path, tmp_path: Pa
         args = ("planagent", "rows.csv", "--chunk-size", "250", "--out", tmp_path / "run", "--format", "none")
         done = evalq(*args, cwd=data, EVALQ_BROKER=secured.url())
         assert done.returncode == 0, done.stderr
-        clients = redis.Redis.from_url(secured.url()).client_list()
-        assert any(client["cmd"] == "brpop" for client in clients), "the broker's connection is there, by TLS alone"
+        client: Any = redis.Redis.from_url(secured.url())
+        waits = "the broker's connection is there, by TLS alone"
+        wait_until(lambda: any(one["cmd"] == "brpop" for one in client.client_list()), waits)
     finally:
         worker.terminate()
-        worker.wait(timeout=60)
+        worker.wait(timeout=PATIENCE)
         log.close()
     assert "insecure" not in (tmp_path / "log").read_text()
     same_answer(calm, tmp_path / "run")

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,16 +18,19 @@ from typing import Any
 import redis
 
 from producer.embedded import server_program
+from tests.integration.ports import free_port
 
 EVALQ = (sys.executable, "-m", "producer.cli")
 HAZARDS = os.pathsep.join([str(Path(__file__).parents[1] / "hazards"), str(Path(__file__).parents[2])])
 """PYTHONPATH of commands and workers that know the evaluator `hazards`, whose records kill."""
+PATIENCE = 180.0
+"""Seconds after which a test gives up: no promise of evalq's, only an end to what would wait for ever."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under `nohup` or in a shell's background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # or the commands under test would ignore Ctrl-C, too
 
 
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
     """Poll ``condition`` until it is true and return its value; after ``seconds``, fail naming ``what``."""
     deadline = time.monotonic() + seconds
     while True:
@@ -37,13 +39,6 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0) -
             return value
         assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
         time.sleep(0.01)
-
-
-def free_port() -> int:
-    """A TCP port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Server:
@@ -69,6 +64,8 @@ class Server:
         self._process.wait()
 
     def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"the server ended with exit code {self._process.returncode}"
         with contextlib.suppress(redis.RedisError):
             return bool(self.client.ping())
         return False
@@ -107,6 +104,33 @@ class Fleet:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
+    @contextlib.contextmanager
+    def stopped(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
+        """A worker's whole group stands still for the length of a block: SIGSTOP, and SIGCONT if it is still there."""
+        os.killpg(process.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: _stands_still(process.pid), "the worker stands still")
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGCONT)
+
+    def kill_at_work(self, server: Server) -> None:
+        """SIGKILL to the whole group of a worker at a moment when the ledger has a lease of it."""
+
+        def killed() -> bool:
+            return any(self._killed(process, server) for process in self.processes if process.poll() is None)
+
+        wait_until(killed, "a worker holds a chunk")
+
+    def _killed(self, process: subprocess.Popen[bytes], server: Server) -> bool:
+        with self.stopped(process):
+            server.client.ping()  # whatever it sent before it stood still is done behind this
+            held = _leased(server, process.pid)
+            if held:
+                self.kill(process)
+            return held
+
     def close(self) -> None:
         """End what still runs."""
         for process in self.processes:
@@ -128,7 +152,9 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("EVALQ_")} | extra
 
 
-def evalq(*args: str | Path, cwd: Path, seconds: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+def evalq(
+    *args: str | Path, cwd: Path, seconds: float = PATIENCE, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, as a user would."""
     return subprocess.run(
         [*EVALQ, *map(str, args)],
@@ -167,6 +193,11 @@ def committed(server: Server, folder: Path) -> int:
     return int(server.client.hget(f"evalq:run:{{{run}}}:meta", "committed") or 0) if run else 0
 
 
+def serves(server: Server) -> bool:
+    """Whether a worker waits at its queues: it is listed a little earlier."""
+    return any(client["cmd"] == "brpop" for client in server.client.client_list())
+
+
 def same_answer(one: Path, other: Path) -> None:
     """Assert that two run folders hold the same report and the same records, byte for byte."""
     for name in ("report.json", "records.jsonl"):
@@ -177,6 +208,28 @@ def children_of(pid: int) -> Sequence[int]:
     """Direct children of a process (Linux)."""
     listed = subprocess.run(["ps", "--ppid", str(pid), "-o", "pid="], capture_output=True, text=True, check=False)
     return [int(line) for line in listed.stdout.split()]
+
+
+def _stands_still(group: int) -> bool:
+    """Whether every thread of a process group is stopped or has ended (Linux)."""
+    states = set()
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):  # it is no process, or none any more
+            if os.getpgid(int(process.name)) == group:
+                states |= {_state(thread) for thread in (process / "task").iterdir()}
+    return states <= {"T", "Z", "X"}
+
+
+def _state(thread: Path) -> str:
+    with contextlib.suppress(OSError):
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    return "X"
+
+
+def _leased(server: Server, worker: int) -> bool:
+    """Whether chunks are leased to the worker whose main process has this number."""
+    holders = [lease for key in server.client.scan_iter("evalq:run:*:leases") for lease in server.client.hvals(key)]
+    return any(f"-{worker}-".encode() in holder for holder in holders)
 
 
 def short_folder() -> Path:

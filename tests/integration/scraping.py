@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from tests.integration.harness import start_evalq
+from tests.integration.harness import PATIENCE, start_evalq
 
 __all__ = ["Scraper", "running_exporter"]
 
@@ -24,7 +24,7 @@ class Scraper:
 
     def get(self, path: str, accept: str = "") -> tuple[int, str, str]:
         """(status, content type, body) of a path."""
-        answer = httpx.get(self.url + path, headers={"Accept": accept or "*/*"}, timeout=30)
+        answer = httpx.get(self.url + path, headers={"Accept": accept or "*/*"}, timeout=PATIENCE)
         return answer.status_code, answer.headers["content-type"], answer.text
 
     def scrape(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -53,7 +53,7 @@ def running_exporter(url: str, cwd: Path, *options: str, **environment: str) -> 
         assert "/metrics" in line, line + process.stderr.read()
         yield Scraper(line.split()[-1].removesuffix("/metrics"))
         process.terminate()
-        assert process.wait(timeout=30) == 0, process.stderr.read()
+        assert process.wait(timeout=PATIENCE) == 0, process.stderr.read()
     finally:
         process.kill()
         process.wait()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import Fleet, Server, committed, evalq, free_port, start_evalq, wait_until
+from tests.integration.harness import PATIENCE, Fleet, Server, committed, evalq, start_evalq, wait_until
+from tests.integration.ports import free_port
 
 HEADER = "Run ID,Item ID,Query ID,질의,기대결과,카테고리,방/반복,오류,LLM 상태,LLM 점수,LLM 코멘트,Raw JSON\n"
 EVENT = '{"turn": 1, "agent": "a", "decision": "join", "resources": {"stone": 3}}\n'
@@ -107,15 +106,13 @@ def test_an_input_changed_in_mid_run(server: Server, fleet: Fleet, data: Path, t
     args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "250", "--out", "run")
     producer = start_evalq(*args, cwd=tmp_path, EVALQ_WINDOW="8")
     wait_until(lambda: committed(server, tmp_path / "run") > 10, "some chunks are committed")
-    os.killpg(worker.pid, signal.SIGSTOP)
     size = rows.stat().st_size
-    with rows.open("r+b") as stream:
+    with fleet.stopped(worker), rows.open("r+b") as stream:
         if way == "shortened":
             stream.truncate(size // 20)
         else:
             stream.write(b"\xef\xbb\xbf" + b"x" * (size - 3))
-    os.killpg(worker.pid, signal.SIGCONT)
-    _, said = producer.communicate(timeout=60)
+    _, said = producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 2, said
     assert "input" in said
     assert "rows.csv:" in said

@@ -196,7 +196,7 @@ def test_detach_then_watch(server: Server, fleet: Fleet, data: Path, calm: Calm,
     assert info(tmp_path / "run")["state"] == "detached"
     fleet.add(2)
     meta = f"evalq:run:{{{run}}}:meta"
-    wait_until(lambda: server.client.hget(meta, "committed") == b"400", "the workers did it all", seconds=90)
+    wait_until(lambda: server.client.hget(meta, "committed") == b"400", "the workers did it all")
     done = evalq("watch", tmp_path / "run", "--broker", server.url, "--format", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     same_answer(calm("mid.csv"), tmp_path / "run")

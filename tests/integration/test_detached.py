@@ -9,7 +9,17 @@ import pytest
 
 from evalcore.errors import InfrastructureError
 from tests.integration.conftest import Calm
-from tests.integration.harness import Fleet, Server, evalq, info, running_fleet, same_answer, wait_until
+from tests.integration.harness import (
+    PATIENCE,
+    Fleet,
+    Server,
+    evalq,
+    info,
+    running_fleet,
+    same_answer,
+    start_evalq,
+    wait_until,
+)
 from tests.integration.scraping import running_exporter
 from workers.finaliser import finalise
 from workers.history import History, Place
@@ -37,7 +47,7 @@ def test_workers_finish_a_detached_run_alone(
     """The report is in the ledger, the run in its history and done; `report` writes it where there is no folder."""
     fleet.add(1)
     run = _detach(server, data, tmp_path / "begun", name)
-    wait_until(lambda: _reports(server).report(run), "the report is in the ledger", 60)
+    wait_until(lambda: _reports(server).report(run), "the report is in the ledger")
     wanted = (calm(name) / "report.json").read_bytes()
     assert _reports(server).report(run) == wanted
     wait_until(lambda: server.client.hget(keys_of(run)[0], "state") == b"done", "the run is done")
@@ -62,7 +72,7 @@ def test_watching_a_finalised_run_gives_the_whole_folder(
     """Report first, then watch: the same bytes, the records too, and one entry in the history."""
     fleet.add(1)
     run = _detach(server, data, tmp_path / "run")
-    wait_until(lambda: _reports(server).report(run), "the report is in the ledger", 60)
+    wait_until(lambda: _reports(server).report(run), "the report is in the ledger")
     assert evalq("report", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
     assert not (tmp_path / "run" / "records.jsonl").exists()
     assert evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
@@ -75,7 +85,7 @@ def test_a_second_finaliser_changes_nothing(server: Server, fleet: Fleet, data: 
     """The first report stays, whatever is stored later; finalising again gives the same bytes and no entry."""
     fleet.add(1)
     run = _detach(server, data, tmp_path / "run")
-    wait_until(lambda: server.client.hget(keys_of(run)[0], "state") == b"done", "the run is finalised", 60)
+    wait_until(lambda: server.client.hget(keys_of(run)[0], "state") == b"done", "the run is finalised")
     first = _reports(server).report(run)
     entries = History(server.client, Settings()).entries(Place("planagent", "night"))
     assert finalise(run, Ledger(server.client, Settings()), Settings(roots=(data,)))
@@ -91,7 +101,7 @@ def test_what_workers_cannot_finish_is_left_to_watch(server: Server, data: Path,
     with running_fleet(server.url, blind) as fleet:
         fleet.add(1)
         run = _detach(server, data, tmp_path / "run", "shuffled.jsonl")
-        wait_until(lambda: server.client.hget(keys_of(run)[0], "finals") == b"3", "three tries", 60)
+        wait_until(lambda: server.client.hget(keys_of(run)[0], "finals") == b"3", "three tries")
         assert _reports(server).report(run) is None
         assert not Ledger(server.client, Settings()).look(run).unreported
         server.client.hdel(keys_of(run)[0], "finals")
@@ -109,7 +119,9 @@ def test_a_run_whose_producer_came_back_is_its_own_again(
 ) -> None:
     """Watching takes the run back before it is complete: workers do not finalise it."""
     run = _detach(server, data, tmp_path / "run")
+    watch = start_evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data)
+    wait_until(lambda: _reports(server).detached(run) is None, "it is taken back")
     fleet.add(1)
-    assert evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
-    assert _reports(server).detached(run) is None
+    _, said = watch.communicate(timeout=PATIENCE)
+    assert watch.returncode == 0, said
     assert not finalise(run, Ledger(server.client, Settings()), Settings())

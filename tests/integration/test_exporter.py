@@ -15,6 +15,7 @@ import pytest
 from evalcore import registry
 from evalcore.evaluator import Evaluator
 from tests.integration.harness import (
+    PATIENCE,
     Fleet,
     Server,
     children_of,
@@ -92,23 +93,13 @@ def test_counters_are_exact_when_workers_are_killed(
     server: Server, fleet: Fleet, data: Path, calm: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """Kill -9 in the middle: every record is counted once, and what was published again is counted by reason."""
-    first = fleet.add(2)
+    fleet.add(2)
     run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "25", "--suite", "my suite",
                       "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
     wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
-    leases = f"evalq:run:{{{info(tmp_path / 'run')['run']}}}:leases"
-
-    def stopped_at_work() -> bool:
-        os.killpg(first.pid, signal.SIGSTOP)
-        if server.client.hlen(leases):
-            return True
-        os.killpg(first.pid, signal.SIGCONT)
-        return False
-
-    wait_until(stopped_at_work, "it is stopped while it holds a chunk")
-    fleet.kill(first)
+    fleet.kill_at_work(server)
     fleet.add(2)
-    assert run.wait(timeout=120) == 0
+    assert run.wait(timeout=PATIENCE) == 0
     with running_exporter(server.url, tmp_path) as exporter:
         shown = exporter.scrape()
     of = frozenset(SUITE.items())
@@ -173,7 +164,7 @@ def test_a_worker_that_lives_and_takes_nothing_is_stuck(
     run = start_evalq("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "50",
                       "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
     wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
-    with running_exporter(server.url, tmp_path, EVALQ_STUCK_SECONDS="1") as exporter:
+    with running_exporter(server.url, tmp_path, EVALQ_STUCK_SECONDS="5") as exporter:
         assert exporter.value("evalq_workers_stuck") == 0
         assert (exporter.value("evalq_chunks", state="published") or 0) > 0
         stopped = children_of(worker.pid)

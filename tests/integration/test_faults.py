@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.conftest import MID_ROWS, Calm
 from tests.integration.harness import (
+    PATIENCE,
     Fleet,
     Server,
     children_of,
@@ -47,7 +48,7 @@ def test_a_killed_worker_group_changes_nothing(
         _wait_for_share(server, out, share)
         fleet.kill(worker)
         worker = fleet.add()
-    _, said = producer.communicate(timeout=90)
+    _, said = producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 0, said
     same_answer(calm("mid.csv"), out)
     assert info(out)["progress"]["divergent"] == 0
@@ -64,7 +65,7 @@ def test_a_killed_pool_process_changes_nothing_and_is_counted(
         _wait_for_share(server, out, share)
         for child in children_of(worker.pid):
             os.kill(child, signal.SIGKILL)
-    _, said = producer.communicate(timeout=90)
+    _, said = producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 0, said
     same_answer(calm("mid.csv"), out)
 
@@ -108,11 +109,12 @@ def test_ctrl_c_stops_and_says_how_to_go_on(
 ) -> None:
     """SIGINT once: exit 130, the command to resume with, and that command works."""
     out = tmp_path / "run"
-    fleet.add()
+    worker = fleet.add()
     producer = _start(server, data, out)
     wait_until(lambda: committed(server, out) > 20, "some chunks are committed")
-    producer.send_signal(signal.SIGINT)
-    _, said = producer.communicate(timeout=30)
+    with fleet.stopped(worker):  # or it might be done first
+        producer.send_signal(signal.SIGINT)
+        _, said = producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 130
     assert f"evalq resume {out} --broker URL" in said
     assert info(out)["state"] == "interrupted"
@@ -144,21 +146,22 @@ def test_a_slow_fleet_s_queue_never_grows(server: Server, fleet: Fleet, data: Pa
     producer = _start(server, data, out, EVALQ_WINDOW="16", EVALQ_GRACE_SECONDS="0.2", EVALQ_LOOK_SECONDS="0.1")
     wait_until(lambda: committed(server, out) > 10, "it goes")
     queue = next(value for value in server.client.hgetall("evalq:runs").values())
-    os.killpg(worker.pid, signal.SIGSTOP)
-    meta = f"evalq:run:{{{info(out)['run']}}}:meta"
-    looks = int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"])
-    lengths = set()
+    with fleet.stopped(worker):
+        meta = f"evalq:run:{{{info(out)['run']}}}:meta"
+        before = int(server.client.hget(meta, "reconciled") or 0)
+        looks = int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"])
+        lengths = set()
 
-    def looked() -> bool:
-        lengths.add(server.client.llen(queue))
-        return int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"]) > looks + 200
+        def looked() -> bool:
+            lengths.add(server.client.llen(queue))
+            return int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"]) > looks + 200
 
-    wait_until(looked, "the producer has looked many times")
-    os.killpg(worker.pid, signal.SIGCONT)
-    producer.communicate(timeout=90)
+        wait_until(looked, "the producer has looked many times")
+        doubled = int(server.client.hget(meta, "reconciled") or 0) - before
+    producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 0
     assert max(lengths) <= 16
-    assert int(server.client.hget(meta, "reconciled") or 0) <= 2, "only what the stopped worker held may be doubled"
+    assert doubled <= 2, "only what the stopped worker held may be doubled"
 
 
 def test_a_server_that_loses_everything_is_told_again(
@@ -170,7 +173,7 @@ def test_a_server_that_loses_everything_is_told_again(
     producer = _start(server, data, out)
     wait_until(lambda: committed(server, out) > 0.3 * CHUNKS, "30 % are committed")
     server.client.flushall()
-    _, said = producer.communicate(timeout=90)
+    _, said = producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 0, said
     same_answer(calm("mid.csv"), out)
 
@@ -179,24 +182,26 @@ def test_a_server_that_loses_everything_is_told_again(
 def test_a_run_in_progress_can_be_seen(server: Server, fleet: Fleet, data: Path, tmp_path: Path, command: str) -> None:
     """Status and list read a run that another process drives."""
     out = tmp_path / "evalq-runs" / "r"
-    fleet.add()
+    worker = fleet.add()
     producer = _start(server, data, out)
     wait_until(lambda: committed(server, out) > 20, "some chunks are committed")
-    done = evalq(command, "--broker", server.url, cwd=tmp_path)
+    with fleet.stopped(worker):
+        done = evalq(command, "--broker", server.url, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert info(out)["run"] in done.stdout
-    producer.communicate(timeout=90)
+    producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 0
 
 
 def test_a_cancelled_run_ends(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
     """`cancel` from elsewhere ends the producer with exit 3, and workers compute no further."""
     out = tmp_path / "run"
-    fleet.add()
+    worker = fleet.add()
     producer = _start(server, data, out)
     wait_until(lambda: committed(server, out) > 20, "some chunks are committed")
-    done = evalq("cancel", out, "--broker", server.url, cwd=tmp_path)
+    with fleet.stopped(worker):
+        done = evalq("cancel", out, "--broker", server.url, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    _, said = producer.communicate(timeout=30)
+    _, said = producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 3
     assert "cancelled" in said

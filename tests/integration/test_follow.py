@@ -19,7 +19,7 @@ import pytest
 
 from evalcore.canonical import digest
 from evalcore.evaluators.cooperation.sample import write_events
-from tests.integration.harness import EVALQ, Server, clean_environment, evalq, info, start_evalq, wait_until
+from tests.integration.harness import EVALQ, PATIENCE, Server, clean_environment, evalq, info, start_evalq, wait_until
 from tests.integration.scraping import running_exporter
 from workers.history import Entry, History, Place
 from workers.settings import Settings
@@ -175,7 +175,7 @@ def test_ctrl_c_and_sigterm_end_it_with_all_kept(
         assert second.returncode == 2
         assert "another evalq process is following this log" in second.stderr
         process.send_signal(number)
-        stderr = process.communicate(timeout=20)[1]
+        stderr = process.communicate(timeout=PATIENCE)[1]
         assert (process.returncode, said in stderr) == (code, True), stderr
     assert info(tmp_path / "run")["state"] == "stopped"
     append(tmp_path, events[100_000:200_000])

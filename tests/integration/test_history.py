@@ -9,7 +9,7 @@ from pathlib import Path
 from evalcore.canonical import digest
 from evalcore.plan import queue_name
 from evalcore.version import code_version
-from tests.integration.harness import Fleet, Server, evalq, info, start_evalq, wait_until
+from tests.integration.harness import PATIENCE, Fleet, Server, evalq, info, start_evalq, wait_until
 from tests.integration.scraping import running_exporter
 from workers.history import Entry, History, Place
 from workers.settings import Settings
@@ -78,7 +78,7 @@ def test_a_run_that_is_finished_twice_is_remembered_once(
     wait_until(lambda: info(out).get("epoch"), "the run begins")
     (out / "report.json" / "in the way").mkdir(parents=True)
     fleet.add(1)
-    assert run.wait(timeout=60) == 3
+    assert run.wait(timeout=PATIENCE) == 3
     before = _entries(server)
     (out / "report.json" / "in the way").rmdir()
     (out / "report.json").rmdir()
@@ -121,4 +121,4 @@ def test_the_terminal_shows_the_fleet(server: Server, fleet: Fleet, data: Path, 
         assert watch.stderr is not None
         assert "30 queued" in watch.stderr.readline()
         fleet.add(1)
-        assert run.wait(timeout=60) == watch.wait(timeout=60) == 0
+        assert run.wait(timeout=PATIENCE) == watch.wait(timeout=PATIENCE) == 0

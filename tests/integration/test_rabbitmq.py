@@ -14,16 +14,17 @@ import pytest
 from evalcore.version import code_version
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
+    PATIENCE,
     Server,
     clean_environment,
     evalq,
-    free_port,
     remove,
     running_fleet,
     same_answer,
     short_folder,
     wait_until,
 )
+from tests.integration.ports import free_port
 from tests.integration.scraping import running_exporter
 
 pytestmark = pytest.mark.skipif(shutil.which("rabbitmq-server") is None, reason="rabbitmq-server is not installed")
@@ -50,11 +51,11 @@ def rabbit() -> Iterator[str]:
     with (folder / "out").open("wb") as log:
         node = subprocess.Popen(["rabbitmq-server"], env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
-        wait_until(lambda: _listens(port), "RabbitMQ listens", seconds=60)
+        wait_until(lambda: _listens(port), "RabbitMQ listens")
         yield f"amqp://guest:guest@127.0.0.1:{port}//"
     finally:
         subprocess.run(["rabbitmqctl", "stop"], env=environment, capture_output=True, check=False)
-        node.wait(timeout=60)
+        node.wait(timeout=PATIENCE)
         subprocess.run(["epmd", "-kill"], env=environment, capture_output=True, check=False)
         remove(folder)
 

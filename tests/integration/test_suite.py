@@ -112,7 +112,7 @@ def test_enqueue_now_and_come_back(server: Server, fleet: Fleet, suite: Path) ->
     def complete() -> bool:
         return all(server.client.hlen(f"{key}:digests") == server.client.llen(f"{key}:chunks") for key in keys)
 
-    wait_until(complete, "the workers did it all", seconds=60)
+    wait_until(complete, "the workers did it all")
     for run in runs:
         folder = next(path for path in (suite / "results").iterdir() if info(path)["run"] == run)
         done = evalq("watch", folder, "--broker", server.url, "--format", "json", cwd=suite)

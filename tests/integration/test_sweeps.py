@@ -17,6 +17,7 @@ import pytest
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import (
     EVALQ,
+    PATIENCE,
     Fleet,
     Server,
     clean_environment,
@@ -117,9 +118,9 @@ def test_each_kind_of_failure_is_told(
     """What the user sees, what is recorded, and that an error is neither a mode nor a score."""
     _, url = service
     write_golden(tmp_path / "golden.json", {"good": {"share": 1.0}, "bad": order})
-    write_targets(tmp_path, url, timeout_seconds=0.5, retries={})
     retries = {name: {"times": 1, "wait_seconds": 0.01} for name in ("server", "rate_limit", "timeout")}
-    write_targets(tmp_path, url, timeout_seconds=0.5, retries=retries)
+    # Where no answer is waited for in vain, the time-out is not what is tested, and no busy machine may reach it.
+    write_targets(tmp_path, url, timeout_seconds=3 if kind == "timeout" else 60, retries=retries)
     done = sweep(tmp_path, "--repeat", "2", "--out", "run")
     assert done.returncode == code, done.stderr
     assert said in done.stderr
@@ -155,7 +156,7 @@ def test_a_spent_quota_stops_all_and_what_was_paid_is_kept(tmp_path: Path, servi
     assert "quota" in done.stderr
     kept = len(outputs(tmp_path / "run"))
     assert kept == 40
-    assert len(agent.log) <= 40 + 2 * 4, "those in flight when the first refusal was written, and when it was read"
+    assert len(agent.log) <= 40 + 4, "those in flight when the first refusal was read"
     agent.quota = 0
     done = evalq("resume", "run", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -179,7 +180,10 @@ def served(agent: Agent) -> int:
 def test_killed_callers_and_producers_pay_again_for_no_more_than_was_in_flight(
     tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
 ) -> None:
-    """SIGKILL of both processes that call, then of the producer: after resume, one output each, and a bounded bill."""
+    """SIGKILL of both processes that call, then of the producer: after resume, one output each, and a bounded bill.
+
+    In flight is what a process has taken and not yet recorded: what ended a moment before the kill, too.
+    """
     agent, url = service
     agent.latency = 0.2
     agent.keep_requests = False
@@ -194,12 +198,9 @@ def test_killed_callers_and_producers_pay_again_for_no_more_than_was_in_flight(
     )
     in_flight = 0
     for victim in (first, second):
-        wait_until(lambda: agent.at_once >= 15, "calls are in flight")
-        in_flight += agent.at_once
-        callers.kill(victim)
-        wait_until(lambda: agent.at_once <= 20, "its calls have ended")
+        in_flight += kill_in_flight(server, callers, victim, 15)
         callers.add(0, *options)
-    wait_until(lambda: served(agent) > 250, "half is done", seconds=60)
+    wait_until(lambda: served(agent) > 250, "half is done")
     os.killpg(producer.pid, signal.SIGKILL)
     producer.wait()
     done = evalq("resume", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
@@ -209,8 +210,27 @@ def test_killed_callers_and_producers_pay_again_for_no_more_than_was_in_flight(
         (c, r) for c in CASES for r in range(100)
     )
     paid_again = sum(agent.calls.values()) - 600
-    assert paid_again <= 40, "two kills of processes with at most 20 calls in flight each"
+    assert paid_again <= in_flight
     replays(tmp_path, tmp_path / "run")
+
+
+def kill_in_flight(server: Server, callers: Fleet, victim: subprocess.Popen[bytes], least: int) -> int:
+    """SIGKILL to a process that calls when it has ``least`` calls in flight; returns how many it had."""
+    killed = 0
+
+    def found() -> int:
+        nonlocal killed
+        with callers.stopped(victim):
+            server.client.ping()  # whatever it sent before it stood still is done behind this
+            held = [name for key in server.client.scan_iter("evalq:sweep:*:held") for name in server.client.hvals(key)]
+            in_flight = sum(f"-{victim.pid}-".encode() in name for name in held)
+            if in_flight >= least:
+                killed = in_flight
+                callers.kill(victim)
+        return killed
+
+    wait_until(found, f"{least} calls are in flight")
+    return killed
 
 
 SLOW_TO_RECORD = "from workers import calling, units; units._GATHER_SECONDS = 0.5; raise SystemExit(calling.main())"
@@ -256,13 +276,14 @@ def test_a_server_that_loses_everything_costs_no_more_than_what_was_under_way(
     calls = tmp_path / "run" / "calls.jsonl"
     wait_until(lambda: calls.exists() and calls.read_bytes().count(b"\n") > 100, "some are safe in the folder")
     server.kill()
-    calls.read_bytes().count(b"\n")
+    wait_until(lambda: agent.at_once == 0, "what was in flight has ended")
+    under_way = sum(agent.calls.values()) - calls.read_bytes().count(b"\n")
     server.start()
-    assert producer.wait(timeout=120) == 0
+    assert producer.wait(timeout=PATIENCE) == 0
     lines = outputs(tmp_path / "run")
     assert len({(line["case"], line["repeat"]) for line in lines}) == len(lines) == 360
-    # In flight, and recorded on the server but not collected yet: a tenth of a second of calls, and what waited.
-    assert sum(agent.calls.values()) <= 360 + 10 + 60
+    # Recorded by the server and not collected yet, or made when nobody could record it; and what was taken already.
+    assert sum(agent.calls.values()) <= 360 + under_way + 10
     replays(tmp_path, tmp_path / "run")
 
 
@@ -387,7 +408,7 @@ def test_a_detached_sweep_is_called_and_evaluated_by_the_fleet(
     run = detached(tmp_path, server, "--out", "run", "--tag", "by=cron")
     assert not (tmp_path / "run" / "outputs.jsonl").exists()
     reports = Reports(Ledger(server.client, Settings()), Settings())
-    report = wait_until(lambda: reports.report(run), "the report is in the ledger", 60)
+    report = wait_until(lambda: reports.report(run), "the report is in the ledger")
     assert sum(agent.calls.values()) == 60
     (entry,) = wait_until(lambda: History(server.client, Settings()).entries(Place("vs", "night", "chat")), "an entry")
     assert (entry.run, entry.tags, entry.records["total"]) == (run, {"by": "cron"}, 60)
@@ -413,15 +434,17 @@ def test_a_detached_sweep_is_taken_back_by_whoever_watches_it(
     agent.latency = 0.05
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
-    first = callers.add(1, "--calls", "4", "--targets", "targets.yaml")
+    options = ("--calls", "4", "--targets", "targets.yaml")
+    first = callers.add(0, *options)
+    callers.add(1)
     detached(tmp_path, server, "--out", "run")
     wait_until(lambda: served(agent) > 20, "a third is called")
-    callers.kill(first)
-    callers.add(1, "--calls", "4", "--targets", "targets.yaml")
+    killed = kill_in_flight(server, callers, first, 2)
+    callers.add(0, *options)
     done = evalq("watch", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert done.returncode == 0, done.stderr
     assert not server.client.hlen("evalq:sweeps:left")
-    assert sum(agent.calls.values()) <= 60 + 4
+    assert sum(agent.calls.values()) <= 60 + killed
     replays(tmp_path, tmp_path / "run")
 
 
@@ -466,7 +489,7 @@ def test_what_is_left_survives_the_death_of_the_worker_that_evaluates_it(
     with running_fleet(server.url, tmp_path) as workers:
         workers.add(1)
         reports = Reports(ledger, Settings())
-        report = wait_until(lambda: reports.report(run), "the report is in the ledger", 60)
+        report = wait_until(lambda: reports.report(run), "the report is in the ledger")
         done = evalq("watch", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.json").read_bytes() == report
@@ -497,7 +520,8 @@ def test_the_exporter_counts_what_was_called(
 def test_pausing_stops_the_calls(tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]) -> None:
     """`evalq pause` from elsewhere: nothing new is called, and resuming calls the rest once."""
     agent, url = service
-    agent.latency = 0.1
+    paused = False
+    agent.ready = lambda: paused or sum(agent.calls.values()) <= 25
     run = tmp_path / "evalq-runs" / "run"
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
@@ -516,12 +540,12 @@ def test_pausing_stops_the_calls(tmp_path: Path, server: Server, callers: Fleet,
         "none",
     ]
     producer = subprocess.Popen(command, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
-    wait_until(lambda: served(agent) > 20, "calls are made")
+    wait_until(lambda: served(agent) > 15, "calls are made")
     assert evalq("pause", "evalq-runs/run", cwd=tmp_path, EVALQ_BROKER=server.url).returncode == 0
-    assert producer.wait(timeout=60) == 130
+    paused = True
+    assert producer.wait(timeout=PATIENCE) == 130
     wait_until(lambda: agent.at_once == 0, "calls in flight end")
-    before = sum(agent.calls.values())
-    assert before < 240
+    assert sum(agent.calls.values()) <= 25 + 5, "as many as were in flight"
     done = evalq("resume", "evalq-runs/run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert done.returncode == 0, done.stderr
     assert sum(agent.calls.values()) == 240

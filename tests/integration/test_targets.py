@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from evalcore.errors import BrokerUnreachable
 from tests.agents.server import Agent, running_agent
-from tests.integration.harness import Server, evalq, wait_until
+from tests.integration.harness import PATIENCE, Server, evalq, wait_until
 from workers.pacing import Pacer
 from workers.pool import Limits, keys_of
 from workers.targets import Answer, Call, Caller, Failure, call_paced, limits_of, load_targets
@@ -78,7 +79,7 @@ def test_trying_a_target(service: tuple[Agent, str], tmp_path: Path) -> None:
     assert lines[0].split()[:2] == ["0", "ok"]
     assert "20 tokens  after 2 more attempts" in lines[0]
     assert answered == "5 of 5 calls answered, 7 attempts"
-    assert latency.startswith("latency: median 0.")
+    assert re.match(r"latency: median \d+\.\d", latency)
     assert tokens == "tokens: 50 prompt, 50 completion, cost 0.005"
     assert failures == "failures: 2 server"
 
@@ -119,6 +120,7 @@ def test_retries_follow_the_policy(service: tuple[Agent, str], tmp_path: Path, s
 def test_pacers_share_what_is_at_once(server: Server) -> None:
     """Two holders with many callers each never have more calls at once than the limit, and all are served."""
     at_once = busiest = 0
+    crowded = asyncio.Event()
 
     async def lane(pacer: Pacer) -> None:
         nonlocal at_once, busiest
@@ -126,6 +128,9 @@ def test_pacers_share_what_is_at_once(server: Server) -> None:
             grant = await pacer.acquire()
             at_once += 1
             busiest = max(busiest, at_once)
+            if at_once == 6:
+                crowded.set()
+            await crowded.wait()
             await asyncio.sleep(0.002)
             at_once -= 1
             pacer.settle(grant)
@@ -133,10 +138,11 @@ def test_pacers_share_what_is_at_once(server: Server) -> None:
     async def both() -> None:
         limits = Limits(requests_per_minute=60_000, max_concurrency=6)
         async with Pacer(server.client, "t", limits) as one, Pacer(server.client, "t", limits) as other:
-            await asyncio.gather(*(lane(pacer) for pacer in (one, other) for _ in range(15)))
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.gather(*(lane(pacer) for pacer in (one, other) for _ in range(15)))
 
     asyncio.run(both())
-    assert 3 <= busiest <= 6
+    assert busiest == 6, "all of the limit, and no more"
     assert server.client.hgetall(keys_of("t")[1]) == {}, "holders that leave in good order leave nothing"
 
 
@@ -151,7 +157,7 @@ def test_a_caller_that_gives_up_gives_back(server: Server) -> None:
                     async with asyncio.timeout(0.02):
                         await pacer.acquire()
             pacer.settle(held)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 pacer.settle(await pacer.acquire())
 
     asyncio.run(gave_up())

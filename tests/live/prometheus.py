@@ -15,7 +15,8 @@ import msgspec
 import yaml
 
 from tests.grafana.known import RULES
-from tests.integration.harness import free_port, wait_until
+from tests.integration.harness import wait_until
+from tests.integration.ports import free_port
 
 __all__ = ["PROGRAM", "Prometheus", "Series", "running_prometheus"]
 
@@ -82,7 +83,7 @@ def running_prometheus(folder: Path, exporter: str, seconds: int = 1) -> Iterato
     process = subprocess.Popen(command, cwd=folder)
     server = Prometheus(f"http://127.0.0.1:{port}")
     try:
-        wait_until(server.ready, "prometheus is ready", 60)
+        wait_until(server.ready, "prometheus is ready")
         yield server
     finally:
         process.terminate()

@@ -14,7 +14,7 @@ import msgspec
 from tests.agents.server import running_agent
 from tests.integration.harness import HAZARDS, running_server, wait_until
 from tests.integration.scraping import running_exporter
-from tests.live.prometheus import Prometheus, running_prometheus
+from tests.live.prometheus import Prometheus, Series, running_prometheus
 from tests.live.questions import SILENT, questions
 from tests.live.stage import Stage, Truth
 
@@ -30,28 +30,38 @@ _COUNTERS: dict[str, Callable[[Truth], Counter[tuple[str, str]]]] = {
 }
 
 
-class Scene(msgspec.Struct, frozen=True):
-    """Where a round is played, and who watches it since ``start``."""
+class Scene(msgspec.Struct):
+    """Where a round is played, and who watches it since ``start``; ``end`` is when all of it was scraped."""
 
     stage: Stage
     prometheus: Prometheus
     start: float
+    end: float = 0.0
 
     def settle(self) -> None:
-        """Wait until Prometheus has scraped all that was done before this call."""
+        """Wait until Prometheus has scraped all that was done before this call.
+
+        What is asked afterwards is asked about that moment: a later scrape may come too late for its time-out, and
+        leaves nothing then.
+        """
         asked = time.time()
 
-        def scraped() -> bool:
-            return self.prometheus.now("min(timestamp(evalq_ledger_up))")[0].points[0][1] > asked + 2
+        def scraped() -> float:
+            times = [at for one in self.now("timestamp(evalq_ledger_up)") for _, at in one.points]
+            return max((at for at in times if at > asked + 2), default=0.0)
 
-        wait_until(scraped, "a scrape and an evaluation of the rules after the last run")
+        self.end = wait_until(scraped, "a scrape and an evaluation of the rules after the last run")
+
+    def now(self, expr: str) -> list[Series]:
+        """What Prometheus answers about the end, or about this moment before there is one."""
+        return self.prometheus.now(expr, self.end or None)
 
     def wrong_counters(self) -> list[str]:
         """Counters that differ from the run folders, by evaluator and suite."""
         truth = self.stage.truth()
         found = []
         for counter, right in _COUNTERS.items():
-            shown = self.prometheus.now(f"sum by (evaluator, suite) ({counter})")
+            shown = self.now(f"sum by (evaluator, suite) ({counter})")
             counted = Counter({(s.labels["evaluator"], s.labels["suite"]): round(s.points[0][1]) for s in shown})
             wanted = right(truth)
             found += [
@@ -59,18 +69,17 @@ class Scene(msgspec.Struct, frozen=True):
                 for of in sorted({*counted, *wanted})
                 if counted[of] != wanted[of]
             ]
-        calls = round(self.prometheus.now("sum(evalq_call_seconds_count)")[0].points[0][1])
+        calls = round(self.now("sum(evalq_call_seconds_count)")[0].points[0][1])
         return [*found, *([f"{calls} calls, sweeps have {truth.calls}"] if calls != truth.calls else [])]
 
     def silent(self) -> list[str]:
         """Questions without an answer at any time that are not listed; listed ones that have one, or are not asked."""
-        end = time.time()
         missed, listed = [], set()
         for question in questions():
             if question.over_time:
-                answer = self.prometheus.over(question.expr, self.start, end, 2)
+                answer = self.prometheus.over(question.expr, self.start, self.end or time.time(), 2)
             else:
-                answer = self.prometheus.now(question.expr)
+                answer = self.now(question.expr)
             asked = f"{question.where} {question.expr}"
             reason = next((pattern for pattern in SILENT if re.search(pattern, asked)), "")
             listed.add(reason)

@@ -15,7 +15,7 @@ from evalcore import registry
 from evalcore.canonical import canonical_json
 from evalcore.evaluator import Evaluator
 from tests.agents.server import write_golden
-from tests.integration.harness import HAZARDS, Fleet, Server, committed, info, start_evalq, wait_until
+from tests.integration.harness import HAZARDS, PATIENCE, Fleet, Server, committed, info, start_evalq, wait_until
 
 __all__ = ["EVALUATORS", "TARGET", "Stage", "Truth"]
 
@@ -58,7 +58,7 @@ class Stage:
         if kill:
             self._kill_in_the_middle([folder for _, folder in started])
         for process, folder in started:
-            _, errors = process.communicate(timeout=180)
+            _, errors = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, f"{folder}: {errors}"
 
     def deadly(self, suite: str) -> None:
@@ -68,7 +68,7 @@ class Stage:
         lines = ({"id": f"r{n}", "value": n} | ({"do": "kill"} if n == 77 else {}) for n in range(200))
         path.write_bytes(b"".join(canonical_json(line) + b"\n" for line in lines))
         process, _ = self._begin("hazards", suite, [str(path)], 20)
-        _, errors = process.communicate(timeout=180)
+        _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 3, errors
 
     def sweep(self, suite: str, repeat: int = 25) -> None:
@@ -77,7 +77,7 @@ class Stage:
         cases: dict[str, dict[str, Any]] = {f"C{number}": {"share": number / 4} for number in range(4)}
         golden = write_golden(self._folder / "golden.json", cases | {"bad": {"do": "said", "content": "none"}})
         process, _ = self._begin("vs", suite, [str(golden), "--target", TARGET, "--repeat", str(repeat)], 20)
-        _, errors = process.communicate(timeout=180)
+        _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors
 
     def truth(self) -> Truth:
@@ -118,10 +118,6 @@ class Stage:
         return process, folder
 
     def _kill_in_the_middle(self, folders: list[Path]) -> None:
-        wait_until(lambda: any(committed(self._server, folder) >= 3 for folder in folders), "some chunks are done", 60)
-        wait_until(lambda: self._leases() > 0, "a worker computes", 60)
-        self.fleet.kill(self.fleet.processes[-1])
+        wait_until(lambda: any(committed(self._server, folder) >= 3 for folder in folders), "some chunks are done")
+        self.fleet.kill_at_work(self._server)
         self.fleet.add(1)
-
-    def _leases(self) -> int:
-        return sum(self._server.client.hlen(key) for key in self._server.client.scan_iter("evalq:run:*:leases"))

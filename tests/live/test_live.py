@@ -40,7 +40,7 @@ def test_counters_are_those_of_the_run_folders(scene: Scene) -> None:
     """Records, chunks, dead letters and runs, by evaluator and suite, although workers were killed."""
     assert scene.wrong_counters() == []
     assert scene.stage.truth().dead["hazards", SUITE] == 1
-    (again,) = scene.prometheus.now('sum(evalq_chunks_reconciled_total{reason="lease_died"})')
+    (again,) = scene.now('sum(evalq_chunks_reconciled_total{reason="lease_died"})')
     assert again.points[0][1] >= 1
 
 
@@ -83,11 +83,11 @@ def test_quality_is_that_of_the_newest_reports(scene: Scene) -> None:
         for metric in evaluator.metrics:
             shown = {
                 tuple(series.labels.get(label, "") for label in metric.labels): series.points[0][1]
-                for series in scene.prometheus.now(f'{metric.name}{{suite="{SUITE}"}}')
+                for series in scene.now(f'{metric.name}{{suite="{SUITE}"}}')
             }
             assert shown == {sample.labels: sample.value for sample in metric.samples(report)}
             if metric.recent:
-                (count,) = scene.prometheus.now(f"count(count by (position) ({metric.name}_recent))")
+                (count,) = scene.now(f"count(count by (position) ({metric.name}_recent))")
                 assert count.points[0][1] == 2
 
 

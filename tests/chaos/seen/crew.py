@@ -14,7 +14,8 @@ from tests.chaos.processes import TOP, spawn
 from tests.chaos.seen.observers import OBSERVERS, Observer
 from tests.chaos.seen.rivals import environment_of
 from tests.chaos.seen.truth import read_lines
-from tests.integration.harness import clean_environment, free_port
+from tests.integration.harness import clean_environment
+from tests.integration.ports import free_port
 
 __all__ = ["Crew"]
 

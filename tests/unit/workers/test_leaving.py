@@ -1,0 +1,76 @@
+"""Workers and processes that call leave the list for good: no heartbeat that is under way puts them back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.integration.harness import PATIENCE, Server, clean_environment, running_server, wait_until
+from workers import main
+from workers.register import Register
+from workers.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for this module."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves while its attendant is telling that it lives: it is off the list when both are done."""
+    begun, go_on, real = threading.Event(), threading.Event(), Register.beat
+    attendant = main._Attendant(Settings(broker=server.url), "w")
+    attendant.arrive()
+
+    def slow(self: Register, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        real(self, worker, facts, seconds)
+
+    monkeypatch.setattr(Register, "beat", slow)
+    monkeypatch.setattr(main, "BEAT_SECONDS", 0.01)
+    threads = [threading.Thread(target=step) for step in (attendant.attend, attendant.leave)]
+    threads[0].start()
+    assert begun.wait(PATIENCE)
+    threads[1].start()
+    threads[1].join(1)  # time enough to leave for one that does not wait for the beat
+    go_on.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert Register(server.client).workers() == {}
+
+
+SLOW_TO_TELL = """
+import time
+from workers import calling
+from workers.register import Register
+real = Register.beat_caller
+def slow(*args):
+    time.sleep(0.3)
+    real(*args)
+Register.beat_caller = slow
+calling._BEAT_SECONDS = 0.01
+raise SystemExit(calling.main())
+"""
+
+
+def test_a_beat_under_way_does_not_bring_a_process_that_calls_back(server: Server, tmp_path: Path) -> None:
+    """It is told to end while a heartbeat is on its way, as nearly always here."""
+    (tmp_path / "targets.yaml").write_text("targets: {own: {kind: command, argv: [cat]}}")
+    settings = {"EVALQ_BROKER": server.url, "EVALQ_TARGETS": str(tmp_path / "targets.yaml"), "EVALQ_CALLS": "2"}
+    process = subprocess.Popen([sys.executable, "-c", SLOW_TO_TELL], env=clean_environment(**settings))
+    try:
+        wait_until(lambda: Register(server.client).callers(), "it is on the list")
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert Register(server.client).callers() == {}

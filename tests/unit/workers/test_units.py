@@ -1,0 +1,55 @@
+"""The calls that a process has of a sweep, over a real server and a real agent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalcore.calls import Prompt
+from evalcore.version import code_version
+from tests.agents.server import running_agent
+from tests.integration.harness import Server, running_server
+from workers.calls import Calls, SweepHeader
+from workers.settings import Settings
+from workers.stations import Stations
+from workers.targets import load_targets
+from workers.units import Units
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of this test's own."""
+    with running_server(tmp_path) as started:
+        yield started
+
+
+def test_a_call_that_is_being_made_is_not_made_twice(server: Server, tmp_path: Path) -> None:
+    """A ledger that came back empty hands out again what this process has in flight: one call, and one record."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    header = SweepHeader("r", "t", code_version(), 1, 1)
+
+    async def taken_twice(file: Path) -> None:
+        async with Stations(load_targets(file), server.client) as stations:
+            units = Units(header, "p", await stations.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
+            units.prompts[0] = Prompt("c", "a", "q")
+            for _ in range(2):
+                server.client.flushall()
+                calls.open(header)
+                calls.offer("r", [units.prompts[0]])
+                assert calls.claim("r", "p", 5, 600) == ("open", [0])
+                units.start([0])
+            await units.ended()
+            await units.close()
+
+    with running_agent() as (agent, url):
+        file = tmp_path / "targets.yaml"
+        file.write_text(json.dumps({"targets": {"t": {"kind": "openai", "base_url": url, "model": "m"}}}))
+        asyncio.run(taken_twice(file))
+        assert sum(agent.calls.values()) == 1
+    look = calls.look("r")
+    assert look is not None
+    assert (look.recorded, look.repaid, look.busy) == (1, 0, 0)
