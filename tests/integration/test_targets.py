@@ -101,7 +101,8 @@ def test_a_call_without_an_answer_is_incomplete(service: tuple[Agent, str], tmp_
 def test_retries_follow_the_policy(service: tuple[Agent, str], tmp_path: Path, server: Server) -> None:
     """As many as the kind's rule says, every attempt kept; a cut connection and a 429 are counted apart."""
     named = load_targets(_file(tmp_path, service[1]))["chat"]
-    orders = [{"do": "cut"}, {"do": "cut", "times": 2}, {"do": "raw", "status": 429, "body": "{}", "times": 3}]
+    day = {"do": "raw", "status": 429, "body": "{}", "headers": {"retry-after": "86400"}}
+    orders = [{"do": "cut"}, {"do": "cut", "times": 2}, {"do": "raw", "status": 429, "body": "{}", "times": 3}, day]
 
     async def all_of() -> list[list[Answer | Failure]]:
         async with (
@@ -111,10 +112,13 @@ def test_retries_follow_the_policy(service: tuple[Agent, str], tmp_path: Path, s
             calls = [call_paced(caller, pacer, Call(json.dumps(order))) for order in orders]
             return list(await asyncio.gather(*calls))
 
-    cut, mended, limited = asyncio.run(all_of())
+    cut, mended, limited, tomorrow = asyncio.run(all_of())
     assert [type(attempt).__name__ for attempt in cut] == ["Failure"] * 4
     assert [type(attempt).__name__ for attempt in mended] == ["Failure", "Failure", "Answer"]
     assert [getattr(attempt, "kind", "ok") for attempt in limited] == ["rate_limit"] * 3 + ["ok"]
+    (late,) = tomorrow
+    assert isinstance(late, Failure), "nobody waits for a day"
+    assert late.reason.endswith("(Retry-After: 86400 s)")
 
 
 def test_pacers_share_what_is_at_once(server: Server) -> None:

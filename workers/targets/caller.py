@@ -145,10 +145,11 @@ class Tries:
         if not isinstance(result, Failure):
             return None
         rule, before = self._target.rule(result.kind), self._before.get(result.kind, 0)
-        if before >= rule.times:
+        told = result.retry_after_seconds
+        if before >= rule.times or (told is not None and told > rule.longest_seconds):
             return None
         self._before[result.kind] = before + 1
-        return _wait(rule, before, result.retry_after_seconds)
+        return _wait(rule, before, told)
 
 
 async def call_paced(caller: Caller, pacer: Pacer, call: Call) -> list[Answer | Failure]:

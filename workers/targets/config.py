@@ -55,6 +55,9 @@ class RetryRule(Params):
     times: int = Field(default=0, ge=0, le=100, description="How often such a call is tried again")
     wait_seconds: float = Field(default=1.0, ge=0, le=3600, description="Wait before it; Retry-After wins")
     factor: float = Field(default=2.0, ge=1, le=10, description="What each further wait is multiplied by")
+    longest_seconds: float = Field(
+        default=600.0, gt=0, le=86_400, description="A server that asks for a longer wait is not tried again"
+    )
 
 
 DEFAULT_RETRIES: dict[FailureKind, RetryRule] = {

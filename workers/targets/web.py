@@ -107,6 +107,7 @@ class Web:
         if not response.is_success:
             kind, reason = _judged(status, text)
             wait = retry_after(response.headers)
+            reason += "" if wait is None else f" (Retry-After: {wait:g} s)"
             return Failure(
                 kind=kind, reason=reason, text=text, status=status, retry_after_seconds=wait,
                 latency_seconds=seconds, limits=limits,
