@@ -24,10 +24,10 @@ PANELS = (
     ),
     Panel(
         "Phases by level",
-        "Tests whose phases were all executed, by level.",
+        "Tests whose phases were all executed, by level; of several suites the lowest.",
         "share",
         "stat",
-        (Plot("evalq_vs_level_phase_completion", ("level",), legend="{level}", beside="evalq_vs_level_agents"),),
+        (Plot("evalq_vs_level_phase_completion", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"),),
         _BAD_BELOW_HALF,
         (0, 1),
         overview=True,
@@ -35,10 +35,15 @@ PANELS = (
     ),
     Panel(
         "T-score by level",
-        "Spread of the T-scores, by level; the specification wants 0.3. Light agents give none.",
+        "Spread of the T-scores, by level, of several suites the lowest; the specification wants 0.3. Light agents "
+        "give none.",
         "points",
         "stat",
-        (Plot("evalq_vs_level_t_score_diversity", ("level",), legend="{level}", beside="evalq_vs_level_agents"),),
+        (
+            Plot(
+                "evalq_vs_level_t_score_diversity", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"
+            ),
+        ),
         _SPREAD,
         (0, 1),
         overview=True,
@@ -46,10 +51,10 @@ PANELS = (
     ),
     Panel(
         "Self-critique by level",
-        "Checks of the self-critique that hold, by level; only full agents give one.",
+        "Checks of the self-critique that hold, by level, of several suites the lowest; only full agents give one.",
         "share",
         "stat",
-        (Plot("evalq_vs_level_self_critique", ("level",), legend="{level}", beside="evalq_vs_level_agents"),),
+        (Plot("evalq_vs_level_self_critique", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"),),
         _BAD_BELOW_HALF,
         (0, 1),
         overview=True,
