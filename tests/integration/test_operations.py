@@ -186,7 +186,8 @@ def test_an_unfinished_run_of_another_version_is_refused_by_name(
     assert "begun by evalq code" in resumed.stderr
     status = evalq("status", out, "--broker", server.url, cwd=tmp_path)
     assert status.returncode == 0, status.stderr
-    assert "state     paused" in status.stdout
+    assert "state     interrupted\n" in status.stdout
+    assert "ledger    paused\n" in status.stdout
     assert evalq("cancel", out, "--broker", server.url, cwd=tmp_path).returncode == 0
 
 
