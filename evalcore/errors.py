@@ -11,6 +11,7 @@
     |   |-- StorageError                  3    a disk: full, read-only, or a folder that is somebody else's
     |   |-- WireError                     3    something in the ledger or on the wire is not what evalq wrote
     |   |-- Divergent                     3    two workers computed different bytes for one chunk
+    |   |-- Driven                        3    another process drives this run
     |   `-- Incomplete                    3    a run ended before all of its chunks were committed
     |       `-- Cancelled                 3    somebody ended the run for good
     |-- Paused                          130    somebody paused the run: it can be resumed
@@ -30,6 +31,7 @@ __all__ = [
     "Cancelled",
     "ConfigError",
     "Divergent",
+    "Driven",
     "EvalqError",
     "Incomplete",
     "InfrastructureError",
@@ -120,6 +122,15 @@ class WireError(InfrastructureError):
 
 class Divergent(InfrastructureError):
     """One chunk has two different answers; neither is trusted."""
+
+
+class Driven(InfrastructureError):
+    """Another process drives the run; ``by`` says which ("host pid ..."). Whoever is told this only watches."""
+
+    def __init__(self, run: str, by: str) -> None:
+        super().__init__(f"run {run} is driven by another process ({by}); see it with: evalq watch {run}")
+        self.run = run
+        self.by = by
 
 
 class Incomplete(InfrastructureError):

@@ -31,6 +31,9 @@ class Settings(BaseSettings):
     roots: tuple[Path, ...] = Field(default=(), description="Folders workers may read; empty: the current one")
     window: int = Field(default=64, ge=1, le=100_000, description="Messages of one run in flight")
     lease_seconds: float = Field(default=5.0, gt=0.1, le=600, description="How long a silent worker keeps a chunk")
+    driver_seconds: float = Field(
+        default=10.0, gt=0.1, le=600, description="How long a silent producer keeps the run that it drives"
+    )
     look_seconds: float = Field(default=1.0, gt=0.01, le=60, description="How often lost work is looked for")
     grace_seconds: float = Field(default=2.0, gt=0.01, le=600, description="How old a message is before it can be lost")
     keep_days: float = Field(default=7.0, gt=0, le=365, description="How long a run stays in the ledger")
