@@ -13,6 +13,7 @@ import msgspec
 from evalcore import registry
 from evalcore.canonical import Json, canonical_json
 from evalcore.evaluator import Batch, Evaluator
+from evalcore.files import open_input
 from evalcore.fold import Fold, InputSummary
 from evalcore.params import validate
 from evalcore.partial import decode, encode
@@ -55,7 +56,7 @@ def evaluate_files(
         summaries: list[InputSummary] = []
         lines: list[bytes] = []
         for index, source in enumerate(sources):
-            with open(source.path, "rb") as stream:
+            with open_input(source.path) as stream:
                 cutter = Cutter(stream, chosen.format, source.name, size=chunk_size)
                 columns: tuple[str, ...] = ()
                 header = cutter.header() if chosen.format == "csv" else b""
@@ -71,7 +72,7 @@ def evaluate_files(
             summaries.append(InputSummary(source.name, source.given, cutter.sha256, source.members))
 
         def reopen(index: int) -> BinaryIO:
-            return Path(sources[index].path).open("rb")
+            return open_input(sources[index].path)
 
         report, closing = fold.finish(summaries, reopen, Path(scratch))
     # The form report.json has: keys in order, lists for tuples.
