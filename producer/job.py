@@ -20,7 +20,7 @@ from evalcore.files import open_input
 from evalcore.params import validate
 from evalcore.plan import Header, PlannedInput
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import Source, discover, format_suffixes, read_columns
+from evalcore.records.inputs import Source, discover, format_suffixes
 from evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalcore.version import code_version
 from producer.folder import FOLLOWS, Manifest, RunFolder
@@ -208,8 +208,7 @@ def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
     if evaluator.format != "csv":
         return ()
     with open_input(source.path) as stream:
-        header = Cutter(stream, "csv", source.name).header()
-    return read_columns(header, source.name, evaluator.columns) if header.strip() else ()
+        return Cutter(stream, "csv", source.name).columns(evaluator.columns)
 
 
 def _absolute(source: Source) -> Source:
