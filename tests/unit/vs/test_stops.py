@@ -141,8 +141,8 @@ def test_the_dashboard_shows_stopping(tmp_path: Path) -> None:
     text = evaluator.markdown(evaluated(tmp_path, lines).report, {})
     assert (
         "Stopping when-decided: 1 of 1 cases decided, 0 undecided; 20 of 4,000 calls made, 3,980 saved. Verdicts "
-        "of these cases spend their error, at most 2.5% on either side, over the calls planned; shares are a confidence "
-        "sequence. Both hold however often they were looked at"
+        "of these cases spend their error, at most 2.5% on either side, over the calls planned; shares are a "
+        "confidence sequence. Both hold however often they were looked at"
     ) in text
 
 
