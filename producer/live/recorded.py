@@ -16,7 +16,7 @@ from evalcore.errors import WireError
 
 __all__ = ["Recorded"]
 
-UNANSWERED = ("rate_limit", "timeout", "server")
+UNANSWERED = ("rate_limit", "timeout", "server", "crashed")
 _AGAIN = b'{"again"'
 _CACHED = b'{"cached"'
 
