@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from redis.retry import Retry
 from evalcore.errors import InfrastructureError
 from producer.children import Children, Keeper
 from workers.beside import environment
+from workers.child import child
 from workers.settings import Settings
 
 __all__ = ["embedded_server", "local_workers", "server_program"]
@@ -57,7 +57,7 @@ def local_workers(
     ``evaluators`` are loaded before they fork. A worker that ends is started again; `Children.check` says when it is
     given up.
     """
-    command = [sys.executable, "-m", "producer.cli", "worker", "--quiet", "--concurrency", str(count)]
+    command = child("producer.cli", "worker", "--quiet", "--concurrency", str(count))
     for root in roots:
         command += ["--root", str(root)]
     for name in evaluators:

@@ -8,9 +8,10 @@ import msgspec
 
 __all__ = ["KINDS", "Answer", "Call", "Failure", "FailureKind", "Quota", "RateLimits"]
 
-FailureKind = Literal["rate_limit", "quota", "timeout", "server", "auth", "refused", "bad_output"]
+FailureKind = Literal["rate_limit", "quota", "timeout", "server", "crashed", "auth", "refused", "bad_output"]
 """Why a call has no answer: asked too often; the account is spent; no answer in time; the server or the way to it
-failed; the key is wrong; the target refuses this very request; the answer is not what the target's answers are."""
+failed; the function's process died; the key is wrong; the target refuses this very request; the answer is not what the
+target's answers are."""
 
 KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 
@@ -57,6 +58,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """``text`` as it came, and ``output``, the JSON in it (None for a target whose answers are text).
 
     ``latency_seconds`` is from sending to the last byte; token counts are None where the target does not tell them.
+    ``note`` says what of the reply was not believed.
     """
 
     text: str
@@ -66,6 +68,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int | None = None
     finish_reason: str | None = None
     limits: RateLimits = RateLimits()
+    note: str = ""
 
     @property
     def tokens(self) -> int | None:
@@ -89,6 +92,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int | None = None
     finish_reason: str | None = None
     limits: RateLimits = RateLimits()
+    note: str = ""
 
     @property
     def tokens(self) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evalcore.calls import WHEN_DECIDED
 from evalcore.canonical import Json
 from evalcore.evaluator import InputResult
-from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, share_rule, specified
+from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
 from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
 from evalcore.evaluators.vs.params import Case, Level, VsParams
 from evalcore.evaluators.vs.state import CaseState, VsState
@@ -172,7 +172,7 @@ def _worst(counted: CaseState) -> tuple[str, str]:
 
 def _collapse_entry(case: Case, counted: CaseState, params: VsParams) -> dict[str, Json]:
     report = specified(counted.options, params.collapse)
-    stop = {"stop": {"rule": WHEN_DECIDED, "of": counted.planned, "interval": share_rule(counted.planned).name}}
+    stop = {"stop": {"rule": WHEN_DECIDED, "of": counted.planned}}
     return {
         "agent": case.agent,
         "case": case.id,
@@ -193,7 +193,8 @@ def _counts(collapse: Sequence[Mapping[str, Json]]) -> Iterator[CaseCounts]:
     for entry in collapse:
         share, runs = entry["mode_share"]["value"], entry["runs"]["valid"]
         planned = entry["stop"]["of"] if "stop" in entry else 0
-        yield CaseCounts(entry["case"], round(share * runs) if runs else 0, runs, entry["verdict"], planned)
+        mode, fuzzy = round(share * runs) if runs else 0, entry["fuzzy"]["verdict"]
+        yield CaseCounts(entry["case"], mode, runs, entry["verdict"], fuzzy, planned)
 
 
 def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
@@ -212,7 +213,6 @@ def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
     return {
         "stopping": {
             "rule": WHEN_DECIDED,
-            "interval": cases[0]["stop"]["interval"],
             "alpha": ALPHA,
             "cases": len(cases),
             "decided": decided,
