@@ -69,8 +69,17 @@ def _first_line(module: str) -> str:
     return (ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or "").partition("\n")[0]
 
 
+def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from evalcore.version import __version__, code_version
+
+        click.echo(f"evalq {__version__} (code {code_version()})")
+        ctx.exit()
+
+
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="evalq")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
+              help="Show the version, and the code version that runs, queues and workers carry.")  # fmt: skip
 def cli() -> None:
     """Evaluate agents, on a laptop or on a fleet, with the same bytes as the answer."""
 

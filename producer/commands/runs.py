@@ -75,10 +75,15 @@ def _watch_for(given: dict[str, Any]) -> Watch | None:
     return Watch(settings) if settings.broker else None
 
 
+def _fleet_rows(watch: Watch) -> list[tuple[str, str]]:
+    snapshot = watch.look()
+    return list(fleet.rows(snapshot, watch.codes(snapshot)))
+
+
 def _status(run: str | None, **given: Any) -> None:
     ledger = ledger_of(given)
     watch = _watch_for(given)
-    rows = list(fleet.rows(watch.look())) if watch else []
+    rows = _fleet_rows(watch) if watch else []
     if rows and run is None and not folders():
         click.echo(canonical_json({"fleet": rows}) if given["as_json"] else "\n".join(f"{w:<9} {t}" for w, t in rows))
         return

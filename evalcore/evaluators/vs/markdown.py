@@ -31,7 +31,8 @@ _COLUMNS = (
 )
 _NOTES = (
     "Distinct options are counted as written, normalised, and with near-duplicates as one; "
-    "modes are effective ones (Hill number of order 1)."
+    "modes are effective ones (Hill number of order 1). After so many further runs as a case is said to take, "
+    "about every second case like it is decided."
 )
 
 
@@ -111,8 +112,9 @@ def _stopping(results: Mapping[str, Json]) -> str:
     calls = f"{stopping['calls_made']:,} of {stopping['calls_planned']:,} calls made, {stopping['calls_saved']:,} saved"
     return (
         f"Stopping {stopping['rule']}: {stopping['decided']} of {stopping['cases']} cases decided, "
-        f"{stopping['undecided']} undecided; {calls}. Shares and verdicts of these cases come from a "
-        f"{stopping['interval']}: error at most {stopping['alpha']:.1%} on either side, however often it was looked at"
+        f"{stopping['undecided']} undecided; {calls}. Verdicts of these cases spend "
+        f"their error, at most {stopping['alpha']:.1%} on either side, over the calls planned; shares are a confidence "
+        "sequence. Both hold however often they were looked at"
     )
 
 
@@ -124,13 +126,19 @@ def _case(entry: Mapping[str, Json]) -> tuple[object, ...]:
         entry["agent"],
         f"{entry['passes']} of {entry['of']}",
         "no repeats" if entry["verdict"] == "no_repeats" else _FLAGS[entry["mode_collapse_detected"]],
-        entry["verdict"].replace("_", " "),
+        _verdict(entry),
         _share(entry["mode_share"]),
         " → ".join("?" if count is None else str(count) for count in distinct),
         _number(entry["effective_modes"]["q1"]),
         _number(entry["diversity_score"]),
         _NONE if more is None else more,
     )
+
+
+def _verdict(entry: Mapping[str, Json]) -> str:
+    """The verdict, and what it would be with near-duplicates as one where that is another."""
+    said, fuzzy = entry["verdict"].replace("_", " "), entry["fuzzy"]["verdict"]
+    return said if fuzzy in (None, entry["verdict"]) else f"{said} ({fuzzy} with near-duplicates as one)"
 
 
 def _faults(report: Mapping[str, Json]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evalcore.calls import WHEN_DECIDED
 from evalcore.canonical import Json
 from evalcore.evaluator import InputResult
-from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, share_rule, specified
+from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
 from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES, in_full
 from evalcore.evaluators.vs.params import Case, Level, VsParams
 from evalcore.evaluators.vs.state import CaseState, VsState
@@ -171,8 +171,8 @@ def _worst(counted: CaseState, params: VsParams) -> tuple[str, str]:
 def _collapse_entry(case: Case, counted: CaseState, params: VsParams) -> dict[str, Json]:
     """Both readings of one case; a single run repeats nothing, so neither says anything then."""
     report = specified(counted.options, params.collapse)
-    alone = report.total_runs == 1
-    stop = {"stop": {"rule": WHEN_DECIDED, "of": counted.planned, "interval": share_rule(counted.planned).name}}
+    block, alone = robust_block(counted.options, params.collapse, counted.planned), report.total_runs == 1
+    stop = {"stop": {"rule": WHEN_DECIDED, "of": counted.planned}}
     return {
         "agent": case.agent,
         "case": case.id,
@@ -184,10 +184,14 @@ def _collapse_entry(case: Case, counted: CaseState, params: VsParams) -> dict[st
         "runs": {"total": counted.runs, "valid": report.total_runs, "errors": counted.runs - report.total_runs},
         "passes": counted.passed,
         "of": counted.tests,
-        **robust_block(counted.options, params.collapse, counted.planned),
-        **({"verdict": "no_repeats"} if alone else {}),
+        **(_unrepeated(block) if alone else block),
         **(stop if counted.planned else {}),
     }
+
+
+def _unrepeated(block: Mapping[str, Json]) -> dict[str, Json]:
+    """The block of a single run, without a verdict."""
+    return {**block, "verdict": "no_repeats", "fuzzy": {**block["fuzzy"], "verdict": "no_repeats"}}
 
 
 def _detected(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
@@ -213,7 +217,8 @@ def _counts(collapse: Sequence[Mapping[str, Json]]) -> Iterator[CaseCounts]:
     for entry in collapse:
         share, runs = entry["mode_share"]["value"], entry["runs"]["valid"]
         planned = entry["stop"]["of"] if "stop" in entry else 0
-        yield CaseCounts(entry["case"], round(share * runs) if runs else 0, runs, entry["verdict"], planned)
+        mode, fuzzy = round(share * runs) if runs else 0, entry["fuzzy"]["verdict"]
+        yield CaseCounts(entry["case"], mode, runs, entry["verdict"], fuzzy, planned)
 
 
 def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
@@ -232,7 +237,6 @@ def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
     return {
         "stopping": {
             "rule": WHEN_DECIDED,
-            "interval": cases[0]["stop"]["interval"],
             "alpha": ALPHA,
             "cases": len(cases),
             "decided": decided,

@@ -212,6 +212,7 @@ def test_an_entry_has_the_documented_keys(tmp_path: Path) -> None:
         "chao1",
         "verdict",
         "runs_to_decide",
+        "fuzzy",
     }
     assert (found["agent"], found["unique_recommendations"], found["total_runs"]) == (FULL, 2, 50)
     assert found["runs"] == {"total": 51, "valid": 50, "errors": 1}
