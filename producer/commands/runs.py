@@ -13,7 +13,7 @@ from evalcore.canonical import Json, canonical_json
 from evalcore.errors import UsageError
 from producer import fleet
 from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, reporter_for, show
+from producer.commands.evaluate import refuse_dead, refuse_unscored, reporter_for, show
 from producer.commands.find import (
     RUNS,
     calls_of,
@@ -159,6 +159,7 @@ def _go_on(job: Job, given: dict[str, Any]) -> None:
     show(folder, job.evaluator, result, job.request.options, given)
     reporter.event("done", run=job.run, folder=str(folder.path), records=result["records"])
     refuse_dead(folder, result, given)
+    refuse_unscored(folder, result)
 
 
 def _retry(run: str | None, errors: bool, **given: Any) -> None:

@@ -11,7 +11,7 @@ from evalcore.canonical import Json, canonical_json
 from evalcore.errors import EvalqError, Interrupted, UsageError
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, reporter_for
+from producer.commands.evaluate import refuse_dead, refuse_unscored, reporter_for
 from producer.live.asked import Live
 from producer.outputs import check_output, render, write_output
 from producer.suite import PlannedRun, load_suite
@@ -85,6 +85,7 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
         return None
     report = carry_out(job, place, reporter)
     _show(run, job, report, reporter, given)
+    refuse_unscored(job.folder, report)
     return report
 
 
@@ -114,6 +115,7 @@ def _sweep(run: PlannedRun, live: Live, asked: Any, place: Any, reporter: Any, g
     job, report = carry_out_sweep(sweep, place, reporter)
     _show(run, job, report, reporter, given)
     refuse_unanswered(sweep, given["allow_dead"])
+    refuse_unscored(job.folder, report)
     return report
 
 
