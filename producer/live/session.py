@@ -154,7 +154,6 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
     from producer.live.drive import SweepDriver
     from producer.patience import Patience
     from workers.calls import Calls
-    from workers.connect import connect
 
     settings = place.settings
     with contextlib.ExitStack() as stack:
@@ -163,7 +162,7 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
             stack.callback(cache.close)
         patience = Patience(settings, reporter, place.check)
         stack.enter_context(patience.telling())
-        calls = Calls(connect(settings.ledger_url, settings, again=False), settings)
+        calls = Calls(patience.client(), settings)
         yield SweepDriver(sweep, calls, settings, patience, cache), patience
 
 
