@@ -27,7 +27,7 @@ from producer.folder import MANIFEST, RunFolder, whole_or_nothing
 from producer.job import Asked, Job, new_path, planned
 from producer.live.asked import Live
 from producer.live.recorded import Recorded
-from workers.calls import SweepHeader
+from workers.sweeps import SweepHeader
 
 __all__ = ["Sweep"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from evalcore.metrics import Metric
-from workers.calls import SweepHeader
+from workers.sweeps import SweepHeader
 from workers.ledger import OTHER
 from workers.measures import SECONDS
 from workers.snapshot import Newest, Snapshot

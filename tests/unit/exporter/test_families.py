@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalcore.metrics import Metric
-from workers.calls import SweepHeader
+from workers.sweeps import SweepHeader
 from workers.exporter.catalogue import FAMILIES
 from workers.exporter.families import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
 from workers.history import Entry, Place

@@ -12,7 +12,7 @@ import pytest
 
 from producer.diagnosis import diagnose
 from producer.fleet import fleet_of, rows
-from workers.calls import SweepHeader
+from workers.sweeps import SweepHeader
 from workers.register import CallerFacts, TargetFacts
 from workers.snapshot import ServerFacts, Snapshot, WorkerStanding
 
