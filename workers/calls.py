@@ -79,8 +79,8 @@ class Calls:
     ) -> str:
         """Begin a sweep or go on with it, under these budgets (0: none), as its driver; returns the state it is in.
 
-        A server that lost the sweep, or has an older state of it, counts what the run folder ``known`` has against the
-        budgets again. Without a producer's `look` for ``unattended_seconds`` (0: for ever) no more calls are handed out.
+        What the run folder has (``known``) counts against the budgets, whatever the server has lost. Without a
+        producer's `look` for ``unattended_seconds`` (0: for ever) no more calls are handed out.
         ``before`` is the token of the folder's last driver, which is known to be dead. What is done stays so unless it
         goes on "anew", what was cancelled always; "keep" leaves what was paused, too.
         Raises Driven where another process drives it, UsageError where the ledger has another sweep of this id.
@@ -120,7 +120,7 @@ class Calls:
         self._run("halt", run, "go" if go else "halt", *cases)
 
     def look(self, run: str, *, attending: bool = False) -> SweepLook | None:
-        """How a sweep stands; None for one the ledger does not know. Its driver looks ``attending``, which keeps it so."""
+        """How a sweep stands; None for one the ledger does not know. Its driver looks ``attending``, and stays that."""
         found = self._run("look", run, int(attending), SWEEPS, run)
         meta, waiting, busy, holders, recorded, halted, left, prompts, lost = found
         if not meta:

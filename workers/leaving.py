@@ -91,8 +91,8 @@ class LeftSweeps:
             self._calls.restore(run, sorted(there))
             if look.state == "open":
                 self._calls.forget(run, [call for call in range(header.total) if call not in there])
-        except Driven:
-            return False  # somebody attends it after all
+        except (Driven, WireError):
+            return False  # somebody attends it after all, or will have to
         return look.state == "spent" and bool(there)
 
     def evaluate(self, run: str, ledger: Ledger) -> bool:

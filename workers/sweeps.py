@@ -1,4 +1,4 @@
-"""What a sweep of live calls is, how it stands, and what comes of its calls: the values that ledger and processes share."""
+"""What a sweep of live calls is, how it stands, and what comes of its calls."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class SweepLook(msgspec.Struct, frozen=True):
     """How a sweep stands. ``started`` counts attempts, ``repaid`` outputs of calls that were recorded already.
 
     ``waiting`` outputs lie in the ledger, ``busy`` calls are being made by ``holders`` processes, ``left``: more are to
-    be handed out; ``halted`` cases get no more. ``lost`` calls were begun by a process that died: they may have been paid.
-    ``place`` is the folder that its driver collects in.
+    be handed out; ``halted`` cases get no more. ``lost`` calls were begun by a process that died: they may have been
+    paid. ``place`` is the folder that its driver collects in.
     """
 
     state: str
@@ -68,7 +68,7 @@ class SweepLook(msgspec.Struct, frozen=True):
 
 
 class Collected(msgspec.Struct, frozen=True):
-    """Outputs that wait in the ledger, up to running number ``upto``; ``last`` is the SHA-1 of how the last is kept there."""
+    """Outputs that wait in the ledger, up to running number ``upto``; ``last``: the SHA-1 of the last, packed."""
 
     outputs: list[Output] = []
     upto: int = 0
@@ -85,8 +85,9 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of one call: its output, or why the whole sweep cannot go on (``fatal``). It is ``retold`` to a ledger
-    that had lost it.
+    """What became of one call: its output, or why the whole sweep cannot go on (``fatal``).
+
+    It is ``retold`` to a ledger that had lost it.
     """
 
     output: Output

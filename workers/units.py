@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 
 import msgspec
 import redis
@@ -18,6 +17,7 @@ from workers.sweeps import Result, SweepHeader
 from workers.targets import Answer, Call, Caller, Failure, Tries, attempt
 from workers.targets.config import Price
 from workers.targets.extract import json_text
+from workers.told import Told
 
 __all__ = ["Units"]
 
@@ -27,9 +27,6 @@ FATAL = ("quota", "auth")
 """Failures that every further call of the sweep would have too."""
 _GATHER_SECONDS = 0.02
 _RETRY_SECONDS = 0.5
-_TOLD_SECONDS = 30.0
-_TOLD_BYTES = 16 << 20
-"""How long, and how much of, what was recorded is kept: a server that comes back older than it was is told again."""
 
 
 class Units:
@@ -57,7 +54,7 @@ class Units:
         self._refusals = 0
         self._results: list[Result] = []
         self._returned: dict[int, bool] = {}
-        self._told = _Told()
+        self._told = Told()
         self._due = asyncio.Event()
         self._recorder = asyncio.create_task(self._recording(), name="evalq-record")
         self.prompts: dict[int, Prompt] = {}
@@ -268,39 +265,6 @@ class Units:
             await asyncio.to_thread(self._calls.give_back, run, holder, returned)
             for call in returned:
                 self._returned.pop(call, None)
-
-
-class _Told:
-    """Outputs that were recorded lately, the oldest first."""
-
-    def __init__(self) -> None:
-        self._results: dict[int, tuple[float, int, Result]] = {}
-        self._size = 0
-
-    def keep(self, results: list[Result]) -> None:
-        """Keep answers for a while. A failure is not worth it: it may be meant to be called again."""
-        now = time.monotonic()
-        for result in results:
-            if not result.output.failed:
-                self.take([result.output.call])
-                size = len(result.output.output) + len(result.output.text or "")
-                self._results[result.output.call] = (now, size, result)
-                self._size += size
-
-    def calls(self) -> list[int]:
-        """Those that are kept."""
-        over = time.monotonic() - _TOLD_SECONDS
-        for call, (at, _, _) in list(self._results.items()):
-            if at > over and self._size <= _TOLD_BYTES:
-                break
-            self.take([call])
-        return list(self._results)
-
-    def take(self, calls: list[int]) -> list[Result]:
-        """Those of ``calls`` that are kept, which are not any more."""
-        taken = [kept for call in calls if (kept := self._results.pop(call, None))]
-        self._size -= sum(size for _, size, _ in taken)
-        return [msgspec.structs.replace(result, retold=True) for _, _, result in taken]
 
 
 def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:

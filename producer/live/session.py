@@ -136,6 +136,7 @@ def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> 
     texts = {
         "nobody": f"waiting: no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
         "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
+        "elsewhere": "warning: another producer drove this sweep; outputs that only its folder has are called again",
     }
     for name in sorted(driver.warned & texts.keys() - ({"nobody"} if here else set())):
         reporter.say(texts[name])
@@ -155,7 +156,12 @@ def _driver(sweep: Sweep, place: Place) -> Iterator[SweepDriver]:
         cache = Cache(sweep.live.cache) if sweep.live.cache else None
         if cache is not None:
             stack.callback(cache.close)
-        yield SweepDriver(sweep, Calls(connect(settings.ledger_url, settings), settings), settings, cache)
+        driver = SweepDriver(sweep, Calls(connect(settings.ledger_url, settings), settings), settings, cache)
+        try:
+            yield driver
+        finally:
+            with contextlib.suppress(RedisError):
+                driver.release()
 
 
 def _roots(sweep: Sweep) -> list[Path]:
