@@ -17,7 +17,7 @@ from evalcore.errors import Cancelled, Driven, Incomplete, Paused
 from producer.live.cache import Cache
 from producer.live.served import Served
 from producer.live.sweep import Sweep
-from producer.patience import patiently
+from producer.patience import Patience
 from producer.standing import Standing, Watcher
 from workers.calls import Calls
 from workers.driver import driver_token
@@ -45,8 +45,15 @@ class SweepDriver:
     """
 
     def __init__(
-        self, sweep: Sweep, calls: Calls, settings: Settings, cache: Cache | None = None, token: str = ""
+        self,
+        sweep: Sweep,
+        calls: Calls,
+        settings: Settings,
+        patience: Patience,
+        cache: Cache | None = None,
+        token: str = "",
     ) -> None:
+        self._patiently = patience
         self._sweep = sweep
         self._token = token or driver_token()
         self._calls = Calls(calls.client, settings, self._token)
@@ -72,7 +79,7 @@ class SweepDriver:
         of this id, Incomplete for a spent quota, a wrong key or a sweep that was ended elsewhere, Paused,
         BrokerUnreachable when the server stays away.
         """
-        patiently(self._establish)
+        self._patiently(self._establish)
         self._recall()
         while not self._over:
             if not self._mine(self._collect):
@@ -86,9 +93,9 @@ class SweepDriver:
 
     def launch(self) -> None:
         """Give all prompts to the ledger, for processes that call to go on with alone, and workers to evaluate."""
-        patiently(self._establish)
-        patiently(self._offer)
-        patiently(self._leave)
+        self._patiently(self._establish)
+        self._patiently(self._offer)
+        self._patiently(self._leave)
 
     def release(self) -> None:
         """Let go of the sweep: whoever drives it next need not wait."""
@@ -104,7 +111,7 @@ class SweepDriver:
                 self._establish("keep")
                 return step()
 
-        return patiently(taken)
+        return self._patiently(taken)
 
     def _leave(self) -> bool:
         sweep, (seconds, micros) = self._sweep, self._calls.client.time()
@@ -160,7 +167,7 @@ class SweepDriver:
             output = self._sweep.recorded.get(call)
             if output is not None:
                 self._stopping.add(output.line(self._note))
-        patiently(self._halt_decided)
+        self._patiently(self._halt_decided)
 
     def _offer(self) -> bool:
         run, number = self._sweep.run, 0

@@ -13,10 +13,11 @@ import msgspec
 
 from evalcore.calls import Output
 from evalcore.errors import WireError
+from evalcore.files import open_appending
 
 __all__ = ["Recorded"]
 
-UNANSWERED = ("rate_limit", "timeout", "server")
+UNANSWERED = ("rate_limit", "timeout", "server", "crashed")
 _AGAIN = b'{"again"'
 _CACHED = b'{"cached"'
 _BEGUN = b'{"begun"'
@@ -118,8 +119,8 @@ class Recorded:
     def _append(self, lines: list[bytes], *, sync: bool = True) -> None:
         """Only whoever drives the sweep comes here: what a killed driver left half written goes."""
         if self._out is None:
-            self._out = self._path.open("ab", buffering=0)
-            os.truncate(self._path, self._end)
+            self._out = open_appending(self._path)
+            self._out.truncate(self._end)
         data = memoryview(b"".join(lines))
         while data:
             data = data[self._out.write(data) :]

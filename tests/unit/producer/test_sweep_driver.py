@@ -20,6 +20,7 @@ from producer.job import Asked
 from producer.live.asked import Live
 from producer.live.drive import SweepDriver
 from producer.live.sweep import Sweep
+from producer.patience import Patience
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
 from workers import calling
@@ -80,7 +81,7 @@ class Stage:
     def driver(self, sweep: Sweep, token: str) -> SweepDriver:
         """A driver with a connection of its own, as in a process of its own."""
         client = connect(self.server.url, self.settings)
-        return SweepDriver(sweep, Calls(client, self.settings), self.settings, token=token)
+        return SweepDriver(sweep, Calls(client, self.settings), self.settings, Patience(self.settings), token=token)
 
     @contextlib.contextmanager
     def calling(self, count: int = 1) -> Iterator[None]:
@@ -226,6 +227,10 @@ def test_a_sweep_ends_whatever_key_its_server_loses(stage: Stage, part: str) -> 
     assert stage.agent.calls.total() <= 30 * CASES + 12, "more than what was under way"
 
 
+def _until(sweep: Sweep, count: int) -> None:
+    wait_until(lambda: sweep.recorded.count > count, f"{count} outputs are recorded")
+
+
 def test_a_server_that_comes_back_older_is_told_what_it_lost(stage: Stage) -> None:
     """A lagging replica is promoted: the sweep ends, and what callers had recorded is not called again."""
     sweep = stage.sweep("a", 40)
@@ -234,13 +239,13 @@ def test_a_server_that_comes_back_older_is_told_what_it_lost(stage: Stage) -> No
     with stage.calling():
         one = Drive(stage.driver(sweep, "host 1 a"))
         for least in (30, 70, 110):
-            wait_until(lambda least=least: sweep.recorded.count > least, "outputs are recorded")
+            _until(sweep, least)
             keys = [key.encode() for key in keys_of(sweep.run)]
             pipe = client.pipeline()
             for key in keys:
                 pipe.dump(key)
             moment = dict(zip(keys, pipe.execute(), strict=True))
-            wait_until(lambda least=least: sweep.recorded.count > least + 12, "more are recorded")
+            _until(sweep, least + 12)
             pipe = client.pipeline()
             pipe.delete(*keys)
             for key, dump in moment.items():
