@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import FrozenInstanceError
 from typing import Any
@@ -22,6 +23,7 @@ from evalcore.evaluators.selfcheck import (
     SelfCheckParams,
     SelfCheckProtocol,
     SelfCheckQuestion,
+    SelfCheckResult,
     create_default_self_check_protocol,
     create_self_check_protocol,
     evaluator,
@@ -244,3 +246,39 @@ def test_evidence_in_json_text_is_compact_and_not_escaped() -> None:
     items = [{"requirement": '로그인 "ok"\n', "met": True, "ref": [1, {"a": None}]}]
     answers = create_default_self_check_protocol().check({**DONE, "requirementsList": items}).questions
     assert answers[1].evidence == '[{"requirement":"로그인 \\"ok\\"\\n","met":true,"ref":[1,{"a":null}]}]'
+
+
+async def _later(answer: bool) -> bool:
+    await asyncio.sleep(0)
+    return answer
+
+
+async def _broken(_: Evidence) -> bool:
+    raise ValueError("no network")
+
+
+def test_asynchronous_validators_are_awaited() -> None:
+    """As the specification's promises are: the answer counts, and what is raised is a no with its reason."""
+    questions = [
+        SelfCheckQuestion("yes", "?", lambda _: _later(True)),
+        SelfCheckQuestion("no", "?", lambda _: _later(False), required=False),
+        SelfCheckQuestion("broken", "?", _broken, required=False),
+        SelfCheckQuestion("plain", "?", lambda _: True),
+    ]
+    protocol = create_self_check_protocol(questions)
+    expected = [("yes", True, ""), ("no", False, ""), ("broken", False, "ValueError: no network"), ("plain", True, "")]
+    for result in (protocol.check({}), asyncio.run(protocol.acheck({}))):
+        assert [(answer.id, answer.passed, answer.evidence) for answer in result.questions] == expected
+        assert result.passed
+
+
+def test_check_in_a_running_loop_says_what_to_call() -> None:
+    """Nothing is awaited behind the loop's back: the question is not passed, and says to await acheck()."""
+    protocol = create_self_check_protocol([SelfCheckQuestion("q", "?", lambda _: _later(True))])
+
+    async def inside() -> SelfCheckResult:
+        return protocol.check({})
+
+    (answer,) = asyncio.run(inside()).questions
+    assert not answer.passed
+    assert "await acheck() instead of check()" in str(answer.evidence)
