@@ -74,7 +74,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
             return 0
         reporter.event("launch", run=job.run, folder=str(job.folder.path))
         if given["detach"]:
-            launch(job, place)
+            launch(job, place, reporter)
             click.echo(job.run)
             return 0
         report = carry_out(job, place, reporter)
