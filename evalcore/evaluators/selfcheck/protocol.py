@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,8 +64,8 @@ class SelfCheckResult:
 class SelfCheckProtocol:
     """Asks ``questions`` and looks for ``danger_signals``; both empty unless given.
 
-    The specification's check is a promise: `acheck` awaits validators that are coroutines where a loop runs already,
-    ``check`` in a loop of its own where there is none.
+    The specification's check is a promise, and so is `acheck`; ``check`` needs no event loop, and takes asynchronous
+    validators that have nothing to wait for.
     """
 
     def __init__(
@@ -98,16 +97,15 @@ class SelfCheckProtocol:
     def check(self, evidence: Evidence | Mapping[str, Any]) -> SelfCheckResult:
         """The verdict on ``evidence``. Raises RecordFault for a mapping with a key of a wrong type.
 
-        Validators may be asynchronous, unless a loop runs in this thread: then such a question is not passed, and its
-        evidence says to call `acheck`.
+        A question whose validator waits for something is not passed, and its evidence says to await `acheck`.
         """
         given = _read(evidence)
         return self._verdict(given, [_answer(question, given) for question in self._questions])
 
     async def acheck(self, evidence: Evidence | Mapping[str, Any]) -> SelfCheckResult:
-        """`check` where a loop runs: validators that are asynchronous are awaited together."""
+        """`check` in an event loop: validators that are asynchronous are awaited, one after another."""
         given = _read(evidence)
-        return self._verdict(given, await asyncio.gather(*(_awaited(question, given) for question in self._questions)))
+        return self._verdict(given, [await _awaited(question, given) for question in self._questions])
 
     def _verdict(self, given: Evidence, answers: list[QuestionResult]) -> SelfCheckResult:
         found = self._scan(scanned_text(given))
@@ -137,7 +135,7 @@ def _read(evidence: Evidence | Mapping[str, Any]) -> Evidence:
 
 def _answer(question: SelfCheckQuestion, evidence: Evidence) -> QuestionResult:
     try:
-        answer = question.validator(evidence)
+        answer: object = question.validator(evidence)
         if isinstance(answer, Awaitable):
             answer = _run(answer)
         return _answered(question, evidence, answer)
@@ -156,19 +154,15 @@ async def _awaited(question: SelfCheckQuestion, evidence: Evidence) -> QuestionR
         return _refused(question, error)
 
 
-def _run(answer: Awaitable[bool]) -> bool:
-    """What ``answer`` comes to, in a loop of its own. Raises RuntimeError where one runs in this thread already."""
-
-    async def whole() -> bool:
-        return await answer
-
+def _run(answer: Awaitable[object]) -> object:
+    """What ``answer`` comes to, where it comes at once. Raises RuntimeError for one that waits for something."""
+    steps = answer.__await__()
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(whole())
-    if isinstance(answer, Coroutine):
-        answer.close()
-    raise RuntimeError("the validator is asynchronous and a loop is running: await acheck() instead of check()")
+        next(steps)
+    except StopIteration as done:
+        return done.value
+    steps.close()
+    raise RuntimeError("the validator waits for something: await acheck() instead of check()")
 
 
 def _answered(question: SelfCheckQuestion, evidence: Evidence, answer: object) -> QuestionResult:
