@@ -258,7 +258,7 @@ class Driver:
         if progress.divergent:
             raise Divergent(f"run {self._job.run} {progress.reason}; both answers are kept in the ledger")
         if progress.state == "failed":
-            raise InfrastructureError(f"run {self._job.run} failed at {progress.reason}")
+            raise InfrastructureError(f"run {self._job.run} failed: {progress.reason}")
         if progress.state == "paused":
             raise Paused(f"run {self._job.run} was paused")
         if progress.state not in ("open", "done"):
@@ -273,7 +273,9 @@ class Driver:
             self._watched = time.monotonic()
             with contextlib.suppress(redis.ResponseError, BrokerUnreachable):  # it is only shown
                 self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
-        self.standing = msgspec.structs.replace(self.standing, progress=progress, workers=self._fleet())
+        self.standing = msgspec.structs.replace(
+            self.standing, progress=progress, workers=self._fleet(), trouble=look.trouble
+        )
         self._job.folder.note(progress=msgspec.to_builtins(progress))
         return True
 

@@ -19,7 +19,8 @@ class Standing(msgspec.Struct, frozen=True):
     """How far a job is: records and bytes collected, bytes in all, and the ledger's counters and the fleet where
     there is one.
 
-    ``note`` is more for a person, ``unit`` what is counted where that is not the job's records.
+    ``note`` is more for a person, ``unit`` what is counted where that is not the job's records. ``trouble`` has a line
+    for each host that failed at it.
     """
 
     records: int
@@ -30,6 +31,7 @@ class Standing(msgspec.Struct, frozen=True):
     fleet: Fleet | None = None
     note: str = ""
     unit: str = ""
+    trouble: tuple[str, ...] = ()
 
 
 Watcher = Callable[[Standing], None]

@@ -49,7 +49,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     def bound_memory(self) -> None:
         """Let allocations of this process fail beyond the limit. Without effect where the system cannot say."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             with open("/proc/self/statm", "rb") as stream:
                 data = int(stream.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
             _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -66,6 +66,31 @@ class Limits(msgspec.Struct, frozen=True):
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def dies_of(self, deed: Callable[[], object]) -> str:
+        """What a process of its own died of that did ``deed`` within these limits; nothing where it did not die.
+
+        What ``deed`` raises is no death.
+        """
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _die_with_parent()
+                with contextlib.suppress(BaseException), self.bounding_time():
+                    deed()
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        return self.death(status)
+
+    def death(self, status: int) -> str:
+        """How a process ended, by the ``status`` of os.waitpid; nothing for one that ended in good order."""
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            if number == signal.SIGALRM:
+                return f"took longer than {self.seconds:g} s"
+            return f"killed its process by {signal.Signals(number).name}"
+        return f"ended its process with exit code {os.WEXITSTATUS(status)}" if os.WEXITSTATUS(status) else ""
 
 
 class Isolation:
@@ -136,8 +161,7 @@ class Isolation:
     def _answer(self, piece: Batch, seconds: float, writer: int) -> NoReturn:
         """In the child: evaluate, write the answer to the pipe, and end without any of the parent's clean-up."""
         try:
-            if _prctl is not None:
-                _prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+            _die_with_parent()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._limits.bound_memory()
             try:
@@ -157,10 +181,7 @@ class Isolation:
     def _read(self, answer: bytes, status: int) -> Outcome[Any] | str:
         kind, rest = answer[:1], answer[1:]
         if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            if number == signal.SIGALRM:
-                return f"took longer than {self._limits.seconds:g} s"
-            return f"killed its process by {signal.Signals(number).name}"
+            return self._limits.death(status)
         if kind == b"+" and os.WEXITSTATUS(status) == 0:
             return decode(Partial(rest[:_DIGEST].decode(), rest[_DIGEST:]), self._evaluator)
         if kind == b"m":
@@ -168,6 +189,11 @@ class Isolation:
         if kind == b"!":
             raise RuntimeError(rest.decode(errors="replace"))
         return f"ended its process with exit code {os.WEXITSTATUS(status)}"
+
+
+def _die_with_parent() -> None:
+    if _prctl is not None:
+        _prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
 
 def _folded(left: Outcome[Any], right: Outcome[Any]) -> Outcome[Any]:
