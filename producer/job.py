@@ -19,7 +19,7 @@ from evalcore.evaluator import Evaluator, Params, Request
 from evalcore.params import validate
 from evalcore.plan import Header, PlannedInput
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import Source, discover, format_suffixes, read_columns
+from evalcore.records.inputs import Source, discover, format_suffixes
 from evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalcore.version import code_version
 from producer.folder import FOLLOWS, Manifest, RunFolder
@@ -206,8 +206,7 @@ def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
     if evaluator.format != "csv":
         return ()
     with open(source.path, "rb") as stream:
-        header = Cutter(stream, "csv", source.name).header()
-    return read_columns(header, source.name, evaluator.columns) if header.strip() else ()
+        return Cutter(stream, "csv", source.name).columns(evaluator.columns)
 
 
 def _absolute(source: Source) -> Source:

@@ -10,7 +10,6 @@ from io import BufferedIOBase
 from evalcore.errors import InputChanged, InputError
 from evalcore.plan import Chunk, Seal
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import read_columns
 from producer.job import Job
 
 __all__ = ["Planner"]
@@ -45,8 +44,7 @@ class Planner:
         fmt, header = job.evaluator.format, job.header
         cutter = Cutter(stream, fmt, source.name, size=header.chunk_size, limit=left)
         if fmt == "csv":
-            first = cutter.header()
-            columns = read_columns(first, source.name, job.evaluator.columns) if first.strip() else ()
+            columns = cutter.columns(job.evaluator.columns)
             if columns != header.inputs[index].columns:
                 raise InputChanged("an input changed since its run began", [(f"{source.name}:1", "another header")])
         return cutter

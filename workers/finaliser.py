@@ -27,6 +27,7 @@ from evalcore.partial import decode
 from evalcore.plan import Chunk, Header, Seal
 from evalcore.version import code_version
 from workers.calls import Calls
+from workers.child import child
 from workers.connect import connect
 from workers.history import History, Place, entry_of
 from workers.leaving import LeftSweeps
@@ -108,7 +109,7 @@ class Finalisers:
         """Begin with the first of ``runs``, unless one is at it."""
         if not runs or (self._process is not None and self._process.poll() is None):
             return
-        command = [sys.executable, "-m", "workers.finaliser", runs[0]]
+        command = child("workers.finaliser", runs[0])
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - this program's own module
         assert self._process.stdin is not None
         self._process.stdin.write(self._settings.model_dump_json().encode())

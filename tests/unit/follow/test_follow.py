@@ -256,6 +256,7 @@ def test_a_log_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
         assert stage.run().found
         stage.append(b"\n \n")
         assert stage.look().report is None
+        assert not stage.run().folder.reported
         stage.append(json.dumps({"turn": 1, "agent": "a"}).encode())
         assert stage.look().report is None, "the line has no end yet"
         stage.append(b"\n")
