@@ -14,6 +14,7 @@ from evalcore import registry
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import UsageError
 from evalcore.evaluator import Batch, Evaluator, Option, Request
+from evalcore.files import open_input
 from evalcore.fold import Fold, InputSummary
 from evalcore.params import option_params, validate
 from evalcore.partial import decode, encode
@@ -63,7 +64,7 @@ def evaluate_files(
         summaries: list[InputSummary] = []
         lines: list[bytes] = []
         for index, source in enumerate(sources):
-            with open(source.path, "rb") as stream:
+            with open_input(source.path) as stream:
                 cutter = Cutter(stream, chosen.format, source.name, size=chunk_size)
                 columns = cutter.columns(chosen.columns) if chosen.format == "csv" else ()
                 for span in cutter.spans():
@@ -76,7 +77,7 @@ def evaluate_files(
             summaries.append(InputSummary(source.name, source.given, cutter.sha256, source.members))
 
         def reopen(index: int) -> BinaryIO:
-            return Path(sources[index].path).open("rb")
+            return open_input(sources[index].path)
 
         report, closing = fold.finish(summaries, reopen, Path(scratch))
     # The form report.json has: keys in order, lists for tuples.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -14,8 +15,9 @@ import yaml
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import StorageError, UsageError
 from evalcore.evaluator import Evaluator, Request
+from evalcore.files import replacing, write_atomic
 from evalcore.report.markdown import visible
-from producer.folder import RunFolder, whole_or_nothing, write_atomic
+from producer.folder import RunFolder
 from producer.job import Job
 
 __all__ = ["FORMATS", "check_output", "render", "write_final", "write_output", "write_report"]
@@ -25,8 +27,21 @@ _ROWS_AT_ONCE = 20_000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def render(fmt: str, evaluator: Evaluator[Any, Any], report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
-    """The report as text: markdown, json or yaml; empty for none."""
+def render(
+    fmt: str,
+    evaluator: Evaluator[Any, Any],
+    report: Mapping[str, Json],
+    options: Mapping[str, Any],
+    timestamp: str = "",
+) -> str:
+    """The report as text: markdown, json or yaml; empty for none.
+
+    With a ``timestamp`` json and yaml are in the form that the evaluator's specification has for results.
+    """
+    if timestamp and fmt in ("json", "yaml"):
+        document = evaluator.document(report, timestamp)
+        if document != report:
+            return _plain(fmt, document)
     if fmt == "markdown":
         return visible(evaluator.markdown(report, options))
     if fmt == "json":
@@ -34,6 +49,13 @@ def render(fmt: str, evaluator: Evaluator[Any, Any], report: Mapping[str, Json],
     if fmt == "yaml":
         return yaml.safe_dump(dict(report), allow_unicode=True, sort_keys=True)
     return ""
+
+
+def _plain(fmt: str, document: Json) -> str:
+    """A document in its own order."""
+    if fmt == "yaml":
+        return yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
+    return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) -> None:
@@ -49,7 +71,7 @@ def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) ->
 def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json]) -> None:
     """The report in all its forms, and the further files that were asked for; report.json is the last."""
     document = evaluator.document(report, folder.info()["started"])
-    folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
+    folder.write("results.yaml", _plain("yaml", document).encode())
     folder.write("report.md", render("markdown", evaluator, report, request.options).encode())
     for export in evaluator.exports(report, request):
         export.path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,19 +103,19 @@ def _text_writer(fmt: str) -> _Writer:
 
 
 def _records_copy(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
-    with whole_or_nothing(path) as partial:
-        shutil.copyfile(folder.records, partial)
+    with folder.records.open("rb") as records, replacing(path) as out:
+        shutil.copyfileobj(records, out)
 
 
 def _csv(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
     import pandas as pd
 
     columns = _columns(folder)
-    with whole_or_nothing(path) as partial, partial.open("w", encoding="utf-8", newline="") as out:
+    with replacing(path) as out:
         for number, rows in enumerate(_flat_rows(folder)):
             frame = pd.DataFrame(rows, columns=columns).map(_unformula)
             heads = [_unformula(name) for name in columns] if number == 0 else False
-            frame.to_csv(out, index=False, header=heads, lineterminator="\n")
+            out.write(frame.to_csv(index=False, header=heads, lineterminator="\n").encode())
 
 
 def _parquet(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
@@ -105,7 +127,7 @@ def _parquet(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> N
     import pandas as pd
 
     schema: Any = _arrow_schema(folder)
-    with whole_or_nothing(path) as partial, pq.ParquetWriter(partial, schema) as writer:
+    with replacing(path) as out, pq.ParquetWriter(out, schema) as writer:
         for rows in _flat_rows(folder):
             frame = pd.DataFrame(rows, columns=schema.names)
             writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))

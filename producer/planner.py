@@ -11,6 +11,7 @@ from evalcore.errors import InputChanged, InputError
 from evalcore.plan import Chunk, Seal
 from evalcore.records.cut import Cutter
 from producer.job import Job
+from producer.sources import open_source
 
 __all__ = ["Planner"]
 
@@ -28,7 +29,7 @@ class Planner:
         job, seq, left = self._job, 0, self._job.header.limit
         for index in range(len(job.sources)):
             old = [chunk for chunk in job.manifest.chunks if chunk.input == index]
-            with open(job.sources[index].path, "rb") as stream, _telling_change(stream):
+            with open_source(job.sources[index]) as stream, _telling_change(stream):
                 cutter = self._cutter(index, stream, left)
                 cutter.resume_after([chunk.span for chunk in old])
                 seq += len(old)

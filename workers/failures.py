@@ -5,13 +5,14 @@ It lives and expires with the run, and a restart of the run begins it anew.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
 import msgspec
 import redis
 
+from evalcore.errors import BrokerUnreachable
 from workers.ledger import Ledger, keys_of
+from workers.server_errors import explained
 
 __all__ = ["REASON_CHARACTERS", "Failed", "Failures", "Told", "server_is_away"]
 
@@ -22,13 +23,11 @@ the ledger refused a step; the input cannot be read here; the report could not b
 REASON_CHARACTERS = 300
 """The longest reason that is kept: it may quote what somebody put into the ledger."""
 _MOST = 1000
-_AWAY = (redis.ConnectionError, redis.TimeoutError, redis.OutOfMemoryError, redis.ReadOnlyError)
-_LATER = re.compile(r"(BUSY|LOADING|MASTERDOWN|NOREPLICAS|TRYAGAIN|CLUSTERDOWN|UNBLOCKED|MISCONF|OOM|READONLY)\b").match
 
 
 def server_is_away(error: BaseException) -> bool:
     """Whether an error of the ledger's server passes by itself; another answer of it is as bad the next time."""
-    return isinstance(error, _AWAY) or (isinstance(error, redis.RedisError) and _LATER(str(error)) is not None)
+    return isinstance(error, redis.RedisError) and isinstance(explained(error, "the ledger"), BrokerUnreachable)
 
 
 class Failed(msgspec.Struct, frozen=True):

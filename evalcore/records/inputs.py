@@ -69,6 +69,8 @@ def _expand(item: str, suffixes: Sequence[str], gathers: Sequence[str]) -> list[
     if os.path.isdir(item):
         return _in_folder(item, suffixes, gathers)
     if os.path.exists(item):
+        if not os.path.isfile(item):
+            raise InputError("no input", [(item, "not a plain file (a pipe or a device); - reads standard input")])
         return [_file(item)]
     found = sorted(path for path in glob.glob(item, recursive=True) if os.path.isfile(path))
     if not found:

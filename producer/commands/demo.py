@@ -55,6 +55,11 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
         evaluator = registry.get(name)
         folder = out / "data" / name
         folder.mkdir(parents=True, exist_ok=True)
+        for path in (out / "data", out / name, folder, *folder.rglob("*")):
+            if path.is_symlink():
+                raise UsageError(
+                    f"{path}: a link, and the demo would write through it: remove it, or name another --out"
+                )
         request = evaluator.sample(folder, records or evaluator.demo_records, _SEED)
         if request is not None:
             found.append((evaluator, request))
@@ -74,7 +79,7 @@ def _evaluate(
     names = [evaluator.name for evaluator, _ in samples]
     data = [(out / "data" / evaluator.name).resolve() for evaluator, _ in samples]
     with shared_place(
-        Place(load_settings(broker="", ledger=""), workers=workers), [Path.cwd(), *data], *names
+        Place(load_settings(broker="", ledger=""), workers=workers), [Path.cwd(), *data], *names, reporter=reporter
     ) as place:
         for evaluator, request in samples:
             folder = out / evaluator.name

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evalcore.evaluators.cooperation import evaluator
 from evalcore.evaluators.cooperation.resort import Limits
-from producer.folder import write_atomic
+from evalcore.files import write_atomic
 from producer.follow import follower as follower_module
 from producer.follow.rotation import rotated_later
 from tests.unit.cooperation.logs import as_jsonl, rows
