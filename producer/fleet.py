@@ -29,7 +29,7 @@ class Fleet(msgspec.Struct, frozen=True):
         parts = [f"{self.queued:,} queued"]
         if self.oldest >= 1:
             parts.append(f"the oldest for {_span(self.oldest)}")
-        parts.append(f"{self.consuming} of {self.workers} workers consuming")
+        parts.append(f"{self.consuming} of {self.workers} workers consuming" if self.workers else "no worker yet")
         return ", ".join(parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -96,6 +97,10 @@ class Register:
             for name, facts in found.items()
             if facts
         }
+
+    def codes(self) -> Counter[str]:
+        """How many workers live of each code version."""
+        return Counter(facts.get("code", "") for facts in self.workers().values())
 
     def callers(self) -> dict[str, CallerFacts]:
         """Processes that make calls now, by name."""

@@ -6,6 +6,7 @@ calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -28,12 +29,12 @@ from producer.folder import MANIFEST, RunFolder
 from producer.job import Asked, Job, new_path, planned
 from producer.live.asked import Live
 from producer.live.recorded import Recorded
-from workers.calls import SweepHeader
+from workers.sweeps import SweepHeader
 
 __all__ = ["Sweep"]
 
 OUTPUTS = "outputs.jsonl"
-_HEAD, _PROMPTS, _CALLS = "sweep.json", "prompts.jsonl", "calls.jsonl"
+_HEAD, _PROMPTS, _CALLS, _DRIVER = "sweep.json", "prompts.jsonl", "calls.jsonl", "driver"
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -153,6 +154,25 @@ class Sweep:
             for line in stream:
                 yield msgspec.json.decode(line, type=Prompt)
 
+    def driver(self) -> str:
+        """The token of whoever drove the sweep in this folder before, and is dead, for this process holds its lock.
+
+        Empty where nobody did, or did so in the folder that this is a copy of.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            token, _, place = (self.folder.path / _DRIVER).read_text().rpartition(" ")
+            return token if place == self._place else ""
+        return ""
+
+    def driven_by(self, token: str) -> None:
+        """Remember whoever drives the sweep in this folder."""
+        self.folder.write(_DRIVER, f"{token} {self._place}".encode())
+
+    @property
+    def _place(self) -> str:
+        found = self.folder.path.stat()
+        return f"{found.st_dev}:{found.st_ino}"
+
     @property
     def outputs(self) -> Path:
         """outputs.jsonl."""
@@ -207,12 +227,12 @@ class Sweep:
     def drop_working_files(self) -> None:
         """Remove what only an unfinished sweep, or the retry of its errors, needs."""
         if not self.recorded.errors:
-            for name in (_HEAD, _PROMPTS, _CALLS):
+            for name in (_HEAD, _PROMPTS, _CALLS, _DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
 
 
 def _discard(folder: RunFolder) -> None:
-    for name in (_PROMPTS, _HEAD, _CALLS, OUTPUTS):
+    for name in (_PROMPTS, _HEAD, _CALLS, _DRIVER, OUTPUTS):
         (folder.path / name).unlink(missing_ok=True)
     folder.discard()
 

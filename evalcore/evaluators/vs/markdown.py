@@ -15,16 +15,18 @@ _BAR = 10
 _ISSUES = 10
 _FAULTS = 20
 _NONE = "N/A"
-_VERDICTS = ("collapsed", "diverse", "inconclusive", "no_data")
+_VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
+_FLAGS = {True: "detected", False: "not detected", None: _NONE}
 _COLUMNS = (
     "Case",
     "Agent",
     "Passed",
+    "As specified",
     "Verdict",
     "Mode share (95 %)",
     "Distinct",
     "Modes",
-    "Specified",
+    "Diversity",
     "Runs to decide",
 )
 _NOTES = (
@@ -57,7 +59,8 @@ def _health(results: Mapping[str, Json]) -> str:
     bar = "█" * filled + "░" * (_BAR - filled)
     tests = f"{run['passed']} of {run['passed'] + run['failed']} tests passed"
     errors = f", {run['errors']} without a readable output" if run["errors"] else ""
-    return f"Overall health: {bar} {_percent(rate)} ({tests}{errors})"
+    cases = f"{results['cases']['answered']} of {results['cases']['total']} cases answered"
+    return f"Overall health: {bar} {_percent(rate)} ({tests}{errors}; {cases})"
 
 
 def _tiles(report: Mapping[str, Json]) -> str:
@@ -85,14 +88,15 @@ def _issues(results: Mapping[str, Json]) -> str:
 def _collapse(results: Mapping[str, Json]) -> str:
     entries, nowhere = results["mode_collapse"], results["collapse_nowhere"]
     verdicts = Counter(entry["verdict"] for entry in entries)
-    detected = sum(entry["mode_collapse_detected"] is True for entry in entries)
+    flag = results["collapse_specified"]
     counted = ", ".join(f"{verdicts[name]} {name.replace('_', ' ')}" for name in _VERDICTS if verdicts[name])
     named = ", ".join(item["case"] for item in nowhere["collapsed"])
-    status = "detected" if detected else "not detected"
     error = f"family-wise error at most {nowhere['alpha']:.1%} ({nowhere['correction']})"
-    answer = f"{nowhere['verdict']} ({_short(named)})" if named else nowhere["verdict"]
+    verdict = nowhere["verdict"].replace("_", " ")
+    answer = f"{verdict} ({_short(named)})" if named else verdict
+    count = f"{len(flag['detected'])} of {flag['cases']} cases with repeats"
     lines = [
-        f"Mode collapse status: {status} as specified ({detected} of {len(entries)} cases)",
+        f"Mode collapse status: {flag['status'].replace('_', ' ')} as specified ({count})",
         f"Diversity of this run: {_number(results['diversity'])} (mean over cases of the specified score)",
         f"Verdicts at a mode share of {nowhere['collapse_share']:g}: {counted or 'none'}",
         f"Collapse nowhere: {answer}, over {nowhere['cases']} cases, {error}",
@@ -121,6 +125,7 @@ def _case(entry: Mapping[str, Json]) -> tuple[object, ...]:
         entry["case"],
         entry["agent"],
         f"{entry['passes']} of {entry['of']}",
+        "no repeats" if entry["verdict"] == "no_repeats" else _FLAGS[entry["mode_collapse_detected"]],
         _verdict(entry),
         _share(entry["mode_share"]),
         " → ".join("?" if count is None else str(count) for count in distinct),
