@@ -37,7 +37,7 @@ from workers.leaving import LeftSweeps
 from workers.ledger import Ledger
 from workers.ready import say_ready
 from workers.reconciler import Reconciler
-from workers.register import Register
+from workers.register import LIFE_SECONDS, Register
 from workers.server_errors import SERVER_ERRORS, explained
 from workers.settings import Settings
 from workers.tasks import Worker
@@ -47,7 +47,6 @@ __all__ = ["run_worker"]
 log = logging.getLogger("evalq.worker")
 
 BEAT_SECONDS = 2.0
-LIFE_SECONDS = 10.0
 _LOCK = "evalq:reconciler"
 
 
@@ -131,7 +130,10 @@ def _app(settings: Settings, name: str) -> Any:
         except msgspec.ValidationError as error:
             log.warning("a message that evalq did not write was dropped: %s", error)
             return
-        worker().evaluate(hint.run, hint.seq, hint.epoch)
+        mine = worker()
+        mine.evaluate(hint.run, hint.seq, hint.epoch)
+        if mine.rest:
+            time.sleep(mine.rest)  # before the message is acknowledged: until then no other is taken
 
     return app
 
