@@ -215,7 +215,7 @@ def _own(producer: subprocess.Popen[str], mark: str) -> int | None:
     return None
 
 
-@pytest.mark.parametrize(("mark", "name"), [("--unixsocket", "the embedded server"), ("worker", "the local worker")])
+@pytest.mark.parametrize(("mark", "name"), [("unixsocket", "the embedded server"), ("worker", "the local worker")])
 def test_a_command_s_own_process_that_dies_is_started_again(
     data: Path, calm: Calm, tmp_path: Path, mark: str, name: str
 ) -> None:
