@@ -82,7 +82,7 @@ class Collector:
         return Path(self._job.sources[index].path).open("rb")
 
     def _take(self, chunk: Chunk, partial: Partial) -> None:
-        outcome = decode(partial, self._job.evaluator)
+        outcome = decode(partial, self._job.evaluator, chunk)
         self._fold.add(chunk.input, outcome)
         self._write(outcome.lines)
         self.held[chunk.seq] = partial.digest

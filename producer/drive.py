@@ -12,7 +12,16 @@ from itertools import islice
 import msgspec
 import redis
 
-from evalcore.errors import BrokerUnreachable, Divergent, Incomplete, InfrastructureError, Paused, UsageError, WireError
+from evalcore.errors import (
+    BrokerUnreachable,
+    Divergent,
+    Driven,
+    Incomplete,
+    InfrastructureError,
+    Paused,
+    UsageError,
+    WireError,
+)
 from evalcore.partial import Partial
 from evalcore.plan import Chunk
 from producer.collect import Collector
@@ -49,7 +58,7 @@ class Driver:
     """One job over a ledger and a broker, until every chunk is collected."""
 
     def __init__(self, job: Job, collector: Collector, ledger: Ledger, broker: Broker, settings: Settings) -> None:
-        """``settings`` are those the ledger and the broker were made with."""
+        """``settings`` are those the ledger (as its driver's) and the broker were made with."""
         self._job = job
         self._collector = collector
         self._ledger = ledger
@@ -60,7 +69,10 @@ class Driver:
         self._chunks = self._planner.chunks()
         self._blobs = False
         self._sent: dict[int, int] = {}
-        self._epoch = 0
+        self.epoch = 0
+        """The epoch in which this driver has the run."""
+        self._header = job.header
+        """As the ledger has it: whoever began the run chose how urgent it is."""
         self._looked = self._watched = 0.0
         self._settled = collector.next
         self._registered, self._sealed = 0, False
@@ -71,7 +83,8 @@ class Driver:
         """Until all is collected. A lost server is waited for; what cannot be waited for is raised.
 
         Raises InputError, InputChanged, Divergent, Paused and Incomplete (cancelled) elsewhere, InfrastructureError,
-        BrokerUnreachable when the server stays away for PATIENCE_SECONDS.
+        ConfigError for another run under this id, Driven while another process drives it, BrokerUnreachable when the
+        server stays away for PATIENCE_SECONDS.
         """
         with self._traced():
             self._drive(watch)
@@ -82,14 +95,30 @@ class Driver:
     def _drive(self, watch: Watcher) -> None:
         patiently(self._establish)
         while not self._finished():
-            if not patiently(self._step):
+            if not self._driving(self._step):
                 time.sleep(IDLE_SECONDS)
             if time.monotonic() - self._looked >= self._settings.look_seconds:
-                patiently(self._look)
+                self._driving(self._look)
                 watch(self.standing)
                 self._looked = time.monotonic()
-        self._settle(at_once=True)
-        patiently(self._conclude)
+        self._driving(lambda: self._settle(at_once=True))
+        self._driving(self._conclude)
+
+    def _driving(self, step: Callable[[], bool]) -> bool:
+        """Take a step, patiently; where the server came back older than it was, and so knows an earlier driver, it is
+        told again who drives the run. Raises Driven where somebody else does since.
+        """
+
+        def attempt() -> bool:
+            try:
+                return step()
+            except Driven:
+                with contextlib.suppress(Incomplete):
+                    if self._ledger.look(self._job.run).progress.epoch > self.epoch:
+                        raise
+                return self._establish()
+
+        return patiently(attempt)
 
     def launch(self) -> None:
         """Plan all of it and publish the first window, for workers to go on with alone.
@@ -101,7 +130,7 @@ class Driver:
             while not self._sealed:
                 patiently(lambda: self._plan(ahead=1 << 62))
             patiently(self._publish)
-            patiently(self._hand_over)
+            patiently(self._leave_input)
 
     def detach(self) -> None:
         """Leave the run to the workers, with what finalising it needs."""
@@ -109,18 +138,21 @@ class Driver:
         target, tags = target_of(self._job.folder), tags_of(self._job.folder)
         facts = Detached(seconds + micros / 1_000_000, target, tags)
         Reports(self._ledger, self._settings).detach(self._job.run, facts)
+        self._ledger.hand_over(self._job.run)
 
     def _establish(self) -> bool:
-        """Write the run into the ledger: new, or again from the folder with a higher epoch."""
+        """Write the run into the ledger as its driver: new, or again from the folder with a higher epoch."""
         job, info = self._job, self._job.folder.info()
+        stored = int(info["epoch"])
+        epoch = self._ledger.create(job.header, stored + 1, had=self.epoch)
+        if epoch > stored + 1:  # the ledger was driven from another copy of the folder: go beyond it
+            epoch = self._ledger.create(job.header, epoch + 1)
         if info["state"] == RETRYING:
             dead = {int(seq): count for seq, count in info["retry"].items()}
             self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
-        stored = int(info["epoch"])
-        self._epoch = self._ledger.create(job.header, stored + 1)
-        if self._epoch > stored + 1:  # the ledger was driven from another copy of the folder: go beyond it
-            self._epoch = self._ledger.create(job.header, self._epoch + 1)
-        job.folder.note(epoch=self._epoch, state="open")
+        self.epoch = epoch
+        self._header = self._ledger.header(job.run) or job.header
+        job.folder.note(epoch=epoch, state="open")
         self._registered, self._sealed = 0, False
         self._register()
         chunks = job.manifest.chunks
@@ -192,8 +224,8 @@ class Driver:
 
     def _publish(self) -> bool:
         if not self._blobs:
-            return self._reconciler.pump(self._job.header, self._epoch) > 0
-        seqs = self._ledger.take(self._job.run, most=1) if self._room() else []
+            return self._reconciler.pump(self._header, self.epoch) > 0
+        seqs = self._ledger.take(self._job.run, most=1, epoch=self.epoch) if self._room() else []
         for seq in seqs:
             self._supply(seq)
         return bool(seqs)
@@ -215,13 +247,14 @@ class Driver:
         self._settle(at_once=False)
         return self._collector.next > first
 
-    def _settle(self, *, at_once: bool) -> None:
+    def _settle(self, *, at_once: bool) -> bool:
         """Sync what was collected to disk, some at a time, and let it leave the ledger."""
         done = range(self._settled, self._collector.next)
         if len(done) >= (1 if at_once else SYNC_STEP):
             self._collector.sync()
             self._ledger.trim(self._job.run, done)
             self._settled = self._collector.next
+        return True
 
     def _take(self, chunk: Chunk, partial: Partial) -> None:
         try:
@@ -246,15 +279,19 @@ class Driver:
         """The reconciler's look, and this producer's part in what it shows."""
         self._settle(at_once=True)
         try:
-            look = self._reconciler.tend(self._job.header)
+            look = self._reconciler.tend(self._header)
         except Incomplete:
             self._establish()  # the server lost the run; the folder has all that was collected
             return True
         progress = look.progress
-        if progress.epoch < self._epoch or progress.committed < len(self._collector.held):
-            self._establish()  # the server came back with an older state than it had
+        if (
+            progress.epoch < self.epoch
+            or progress.committed < len(self._collector.held)
+            or progress.chunks < self._registered
+            or (self._sealed and not progress.sealed)
+        ):
+            self._establish()  # the server came back with an older state than it had, or lost some of it
             return True
-        self._epoch = progress.epoch  # another producer of this run may have gone beyond
         if progress.divergent:
             raise Divergent(f"run {self._job.run} {progress.reason}; both answers are kept in the ledger")
         if progress.state == "failed":
@@ -294,13 +331,13 @@ class Driver:
         if not self._ledger.supply(self._job.run, seq, blob):
             return False
         self._sent[seq] = len(blob)
-        self._broker.publish(self._job.header.queue, self._job.run, self._epoch, [seq])
+        self._broker.publish(self._header.queue, self._job.run, self.epoch, [seq])
         return True
 
-    def _hand_over(self) -> bool:
+    def _leave_input(self) -> bool:
         """See whether workers can read the input; where they cannot, leave it with the ledger, or refuse to leave."""
         deadline = time.monotonic() + EVIDENCE_SECONDS
-        while not (look := self._ledger.look(self._job.run)).refused:
+        while not (look := self._ledger.look(self._job.run, attending=True)).refused:
             if look.progress.committed or not self._fleet() or time.monotonic() > deadline:
                 return True
             time.sleep(IDLE_SECONDS)
@@ -314,5 +351,5 @@ class Driver:
                 self._job.folder.note(state="cancelled")
                 raise UsageError(f"--detach is refused: {reason}: give workers a --root that has it, or stay attached")
         wanted = [seq for seq, blob in blobs.items() if self._ledger.supply(self._job.run, seq, blob, publish=False)]
-        self._broker.publish(self._job.header.queue, self._job.run, self._epoch, wanted)
+        self._broker.publish(self._header.queue, self._job.run, self.epoch, wanted)
         return True

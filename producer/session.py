@@ -12,19 +12,30 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalcore.canonical import Json
-from evalcore.errors import ConfigError, InputError, Interrupted, NothingEvaluated, Paused, StorageError, UsageError
+from evalcore.errors import (
+    ConfigError,
+    Driven,
+    InputError,
+    Interrupted,
+    NothingEvaluated,
+    Paused,
+    StorageError,
+    UsageError,
+)
 from evalcore.plan import Seal
 from producer.collect import Collector
 from producer.job import Job
 from producer.outputs import write_final
 from producer.progress import Reporter
 from producer.remember import remember
+from producer.share import share
 from producer.standing import Standing
 from workers.settings import Settings
 
 if TYPE_CHECKING:
     from producer.drive import Driver
     from producer.live.sweep import Sweep
+    from workers.ledger import Ledger
 
 __all__ = ["Place", "carry_out", "carry_out_here", "launch", "shared_place"]
 
@@ -80,6 +91,8 @@ def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> 
         reporter.detail(_told(standing, seconds))
         # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
         if missing := remember(job.folder, job.evaluator, report, seconds, place.settings):
+            reporter.say(missing)
+        if not place.inline and (missing := share(job.run, report, place.settings)):
             reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
     except (InputError, NothingEvaluated):
@@ -178,19 +191,28 @@ def _driver(job: Job, collector: Collector, place: Place) -> Iterator[Driver]:
         from producer.drive import Driver
         from workers.broker import Broker
         from workers.connect import connect
+        from workers.driver import driver_token
         from workers.ledger import Ledger
 
         settings = shared.settings
-        ledger = Ledger(connect(settings.ledger_url, settings), settings)
+        ledger = Ledger(connect(settings.ledger_url, settings), settings, driver_token())
         broker = Broker(settings)
         stack.callback(broker.close)
         try:
             yield Driver(job, collector, ledger, broker, settings)
-        except (InputError, KeyboardInterrupt) as error:
+        except BaseException as error:
+            _let_go(ledger, job.run, error)
+            raise
+
+
+def _let_go(ledger: Ledger, run: str, error: BaseException) -> None:
+    """Leave a run that this process drove to whoever comes next; what it drives no more is left as it is."""
+    with contextlib.suppress(Driven):
+        if isinstance(error, InputError | KeyboardInterrupt):
             # Nobody shall publish or compute on: a resume reopens the run.
             state = "failed" if isinstance(error, InputError) else "paused"
-            ledger.close(job.run, state, str(error).partition("\n")[0])
-            raise
+            ledger.close(run, state, str(error).partition("\n")[0])
+        ledger.hand_over(run)
 
 
 def _told(standing: Standing, seconds: float) -> str:
