@@ -21,9 +21,10 @@ import msgspec
 
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import UsageError, WireError
+from evalcore.files import open_appending, write_atomic
 from evalcore.plan import Chunk, Header, Seal, to_wire
 
-__all__ = ["FOLLOWS", "RECORDS", "RETRYING", "Manifest", "RunFolder", "whole_or_nothing", "write_atomic"]
+__all__ = ["FOLLOWS", "RECORDS", "RETRYING", "Manifest", "RunFolder"]
 
 MANIFEST = "manifest.jsonl"
 JOURNAL = "parts.journal"
@@ -32,27 +33,6 @@ RETRYING = "retrying"
 FOLLOWS = "follows"
 """The key of run.json under which a run that follows a log names it."""
 RECORDS = "records.jsonl"
-
-
-@contextlib.contextmanager
-def whole_or_nothing(path: Path) -> Iterator[Path]:
-    """Another name in the same folder, to write to; renamed to ``path`` when the block ends well, else removed."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        yield partial
-        partial.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a whole file or nothing: to another name in the same folder, synced, then renamed."""
-    with whole_or_nothing(path) as partial, partial.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
 
 
 class RunFolder:
@@ -82,7 +62,7 @@ class RunFolder:
     @contextlib.contextmanager
     def driving(self) -> Iterator[bool]:
         """Whether this process may drive the run: False while another one does. A killed one's claim ends with it."""
-        with (self.path / "run.lock").open("ab") as lock:
+        with open_appending(self.path / "run.lock") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -191,7 +171,8 @@ class Manifest:
         except (OSError, ValueError, RecursionError, WireError) as error:
             raise WireError(f"{self._path} is damaged: {error}; start the run anew") from error
         if torn:
-            os.truncate(self._path, len(whole) + 1)
+            with open_appending(self._path) as out:
+                out.truncate(len(whole) + 1)
         return header
 
     def _take(self, line: _Line, inputs: int) -> None:
@@ -224,7 +205,7 @@ class Manifest:
 
     def _append(self, lines: list[bytes]) -> None:
         if self._out is None:
-            self._out = self._path.open("ab", buffering=0)  # what a full disk did not take is not tried again
+            self._out = open_appending(self._path)  # what a full disk did not take is not tried again
         data = memoryview(b"".join(line + b"\n" for line in lines))
         while data:
             data = data[self._out.write(data) :]

@@ -16,13 +16,15 @@ from evalcore import registry
 from evalcore.canonical import canonical_json, digest
 from evalcore.errors import ConfigError, EvalqError, InputError, StorageError, UsageError
 from evalcore.evaluator import Evaluator, Params, Request
+from evalcore.files import open_input
 from evalcore.params import validate
 from evalcore.plan import Header, PlannedInput
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import Source, discover, format_suffixes, read_columns
+from evalcore.records.inputs import Source, discover, format_suffixes
 from evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalcore.version import code_version
 from producer.folder import FOLLOWS, Manifest, RunFolder
+from producer.sources import total_bytes
 
 __all__ = ["Asked", "Job", "RunExistsError", "new_path", "planned"]
 
@@ -74,7 +76,7 @@ class Job:
     @property
     def total_bytes(self) -> int:
         """Size of all inputs."""
-        return sum(Path(source.path).stat().st_size for source in self.sources)
+        return total_bytes(self.sources)
 
     @property
     def roots(self) -> list[Path]:
@@ -205,9 +207,8 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
     if evaluator.format != "csv":
         return ()
-    with open(source.path, "rb") as stream:
-        header = Cutter(stream, "csv", source.name).header()
-    return read_columns(header, source.name, evaluator.columns) if header.strip() else ()
+    with open_input(source.path) as stream:
+        return Cutter(stream, "csv", source.name).columns(evaluator.columns)
 
 
 def _absolute(source: Source) -> Source:
@@ -234,6 +235,6 @@ def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Sourc
     for source in sources:
         parts += [source.name, source.given, *source.members]
         for path in source.files:
-            with open(path, "rb") as stream:
+            with open_input(path) as stream:
                 parts.append(hashlib.file_digest(stream, "sha256").hexdigest())
     return f"{evaluator.name}-{digest(chr(0).join(parts).encode(errors='surrogateescape'))[:16]}"

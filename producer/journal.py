@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 from collections.abc import Container, Iterator
 from pathlib import Path
 
+from evalcore.files import open_appending, replacing
 from evalcore.partial import Partial
-from producer.folder import JOURNAL, KEPT, RunFolder, whole_or_nothing
+from producer.folder import JOURNAL, KEPT, RunFolder
 
 __all__ = ["Journal", "Kept", "answers"]
 
@@ -20,7 +22,7 @@ class Journal:
 
     def __init__(self, folder: RunFolder) -> None:
         self.path = folder.path / JOURNAL
-        self._out = self.path.open("ab")
+        self._out = io.BufferedWriter(open_appending(self.path))
 
     def replay(self) -> Iterator[Partial]:
         """The answers so far, in order from chunk 0; a torn last one is cut off."""
@@ -30,7 +32,7 @@ class Journal:
                 break
             good, expected = end, seq + 1
             yield partial
-        os.truncate(self.path, good)
+        self._out.truncate(good)
 
     def add(self, seq: int, partial: Partial) -> None:
         """Append the answer of chunk ``seq``; `sync` makes it safe."""
@@ -69,12 +71,10 @@ class Kept:
     @staticmethod
     def set_aside(folder: RunFolder, unwanted: Container[int]) -> None:
         """Begin a retry: keep a finished run's answers but the ``unwanted``. May be repeated after a crash."""
-        with whole_or_nothing(folder.path / KEPT) as partial, partial.open("wb") as out:
+        with replacing(folder.path / KEPT) as out:
             for seq, answer in answers(folder):
                 if seq not in unwanted:
                     out.write(_frame(seq, answer))
-            out.flush()
-            os.fsync(out.fileno())
         (folder.path / JOURNAL).unlink(missing_ok=True)
 
 

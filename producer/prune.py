@@ -24,7 +24,7 @@ ENDED = ("done", "cancelled", "failed")
 def prune(
     runs: Path, ledger: Ledger | None, calls: Calls | None, days: float, *, everyone: bool, dry_run: bool
 ) -> Iterator[str]:
-    """Remove ended runs older than ``days``; yields a line a run. Runs that could go on are never touched.
+    """Remove ended runs older than ``days``; yields a line a run. Runs that could go on, and links, are never touched.
 
     A folder's age is that of its run.json. The ledger forgets the runs whose folders go, and with ``everyone`` all
     that ended and have no folder here: the ledger knows no age, and they may be another person's.
@@ -32,6 +32,9 @@ def prune(
     before = time.time() - days * 86_400
     here, removed = set(), set()
     for path in sorted(path.parent for path in runs.glob("*/run.json")):
+        if path.is_symlink():
+            yield f"{path}: a link, left alone: what it leads to is not in {runs}"
+            continue
         info = RunFolder(path).info()
         here.add(info["run"])
         if info["state"] in ENDED and (path / "run.json").stat().st_mtime <= before:

@@ -21,6 +21,7 @@ import redis
 from evalcore import registry
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import EvalqError, InfrastructureError
+from evalcore.files import open_input
 from evalcore.fold import Fold, InputSummary
 from evalcore.params import validate
 from evalcore.partial import decode
@@ -94,7 +95,7 @@ def _fold(
         path = find(header.inputs[index], roots)
         if path is None:
             raise InfrastructureError(f"{header.inputs[index].given} is under no root of this worker")
-        return path.open("rb")
+        return open_input(path)
 
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
         report, _ = fold.finish(summaries, reopen, Path(scratch))

@@ -11,8 +11,7 @@ import click
 from evalcore.calls import WHEN_DECIDED
 from evalcore.errors import ConfigError, UsageError
 from evalcore.evaluator import Evaluator, Option
-from evalcore.params import load_mapping
-from producer.suite import option_params
+from evalcore.params import load_mapping, option_params
 
 __all__ = [
     "calling_options",
@@ -112,7 +111,11 @@ def run_options() -> list[click.Option]:
         _option("--tag", "tags", multiple=True, metavar="K=V", help="A note kept with the run. Repeatable."),
         _option("--priority", type=click.Choice(["interactive", "bulk"]), default="bulk", show_default=True,
                 help="Queue class: interactive runs are served first."),
-        _option("--once", metavar="KEY", help="The same key, inputs, parameters, chunk size, limit, suite and version of evalq are one run."),
+        _option(
+            "--once",
+            metavar="KEY",
+            help="The same key, inputs, parameters, chunk size, limit, suite and version of evalq are one run.",
+        ),
         _option("--detach", is_flag=True, help="Publish, print the run id and leave (needs --broker)."),
         _option("--dry-run", is_flag=True, help="Read and plan only: say what would be evaluated."),
     ]  # fmt: skip

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalcore.errors import UsageError
+from evalcore.files import write_atomic
 from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, PlannedInput, Seal
-from producer.folder import Manifest, RunFolder, write_atomic
+from producer.folder import Manifest, RunFolder
 from producer.journal import Journal
 
 PARTIALS = [Partial(f"{n:064}", bytes([n]) * (n * 7)) for n in range(5)]
