@@ -15,7 +15,6 @@ import redis
 from evalcore.errors import (
     BrokerUnreachable,
     Divergent,
-    Driven,
     Incomplete,
     InfrastructureError,
     Paused,
@@ -26,11 +25,11 @@ from evalcore.partial import Partial
 from evalcore.plan import Chunk
 from producer.collect import Collector
 from producer.fleet import Fleet, fleet_of
-from producer.folder import RETRYING
 from producer.here import evaluate, read
 from producer.job import Job
 from producer.patience import patiently
 from producer.planner import Planner
+from producer.registration import Registration
 from producer.remember import tags_of, target_of
 from producer.standing import Standing, Watcher
 from workers import tracing
@@ -69,13 +68,9 @@ class Driver:
         self._chunks = self._planner.chunks()
         self._blobs = False
         self._sent: dict[int, int] = {}
-        self.epoch = 0
-        """The epoch in which this driver has the run."""
-        self._header = job.header
-        """As the ledger has it: whoever began the run chose how urgent it is."""
+        self.registration = Registration(job, collector, ledger, settings)
         self._looked = self._watched = 0.0
         self._settled = collector.next
-        self._registered, self._sealed = 0, False
         self._full = 0.0
         self.standing = Standing(0, 0, job.total_bytes)
 
@@ -93,32 +88,16 @@ class Driver:
         return tracing.run_span(self._job.run, begun=self._job.folder.info()["epoch"] > 0)
 
     def _drive(self, watch: Watcher) -> None:
-        patiently(self._establish)
+        patiently(self.registration.establish)
         while not self._finished():
-            if not self._driving(self._step):
+            if not self.registration.driving(self._step):
                 time.sleep(IDLE_SECONDS)
             if time.monotonic() - self._looked >= self._settings.look_seconds:
-                self._driving(self._look)
+                self.registration.driving(self._look)
                 watch(self.standing)
                 self._looked = time.monotonic()
-        self._driving(lambda: self._settle(at_once=True))
-        self._driving(self._conclude)
-
-    def _driving(self, step: Callable[[], bool]) -> bool:
-        """Take a step, patiently; where the server came back older than it was, and so knows an earlier driver, it is
-        told again who drives the run. Raises Driven where somebody else does since.
-        """
-
-        def attempt() -> bool:
-            try:
-                return step()
-            except Driven:
-                with contextlib.suppress(Incomplete):
-                    if self._ledger.look(self._job.run).progress.epoch > self.epoch:
-                        raise
-                return self._establish()
-
-        return patiently(attempt)
+        self.registration.driving(lambda: self._settle(at_once=True))
+        self.registration.driving(self._conclude)
 
     def launch(self) -> None:
         """Plan all of it and publish the first window, for workers to go on with alone.
@@ -126,8 +105,8 @@ class Driver:
         Raises UsageError when they cannot read the input, and it is too much to be left in the ledger.
         """
         with self._traced():
-            patiently(self._establish)
-            while not self._sealed:
+            patiently(self.registration.establish)
+            while not self.registration.sealed:
                 patiently(lambda: self._plan(ahead=1 << 62))
             patiently(self._publish)
             patiently(self._leave_input)
@@ -140,31 +119,10 @@ class Driver:
         Reports(self._ledger, self._settings).detach(self._job.run, facts)
         self._ledger.hand_over(self._job.run)
 
-    def _establish(self) -> bool:
-        """Write the run into the ledger as its driver: new, or again from the folder with a higher epoch."""
-        job, info = self._job, self._job.folder.info()
-        stored = int(info["epoch"])
-        epoch = self._ledger.create(job.header, stored + 1, had=self.epoch)
-        if epoch > stored + 1:  # the ledger was driven from another copy of the folder: go beyond it
-            epoch = self._ledger.create(job.header, epoch + 1)
-        if info["state"] == RETRYING:
-            dead = {int(seq): count for seq, count in info["retry"].items()}
-            self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
-        self.epoch = epoch
-        self._header = self._ledger.header(job.run) or job.header
-        job.folder.note(epoch=epoch, state="open")
-        self._registered, self._sealed = 0, False
-        self._register()
-        chunks = job.manifest.chunks
-        self._ledger.restore(
-            job.run, ((seq, found, chunks[seq].records) for seq, found in self._collector.held.items())
-        )
-        return True
-
     def _conclude(self) -> bool:
         """Close the run; where the server has meanwhile lost some of it, tell it again first."""
         if self._ledger.close(self._job.run, "done") != "done":
-            self._establish()
+            self.registration.establish()
             self._ledger.close(self._job.run, "done")
         try:
             progress = self._ledger.look(self._job.run).progress
@@ -199,8 +157,8 @@ class Driver:
     def _plan(self, ahead: int = 0) -> bool:
         """Cut and register a few chunks, unless the plan is more than two windows (or ``ahead``) in front."""
         job = self._job
-        if self._registered < len(job.manifest.chunks) or (job.manifest.seal is not None and not self._sealed):
-            return self._register()  # what the server did not take the last time
+        if self.registration.behind:
+            return self.registration.tell()  # what the server did not take the last time
         if job.manifest.seal is not None:
             return False
         if len(job.manifest.chunks) - self._collector.next > (ahead or 2 * self._settings.window):
@@ -212,20 +170,12 @@ class Driver:
             job.manifest.extend(chunks)
         elif self._planner.seal is not None:
             job.manifest.close(self._planner.seal)
-        return self._register()
-
-    def _register(self) -> bool:
-        """Tell the ledger of chunks (and the plan's end) that it has not been told of; False while it lacks some."""
-        manifest = self._job.manifest
-        fresh = manifest.chunks[self._registered :]
-        self._registered = max(0, self._ledger.append(self._job.run, fresh, self._registered, manifest.seal))
-        self._sealed = manifest.seal is not None and self._registered == manifest.seal.chunks
-        return self._registered == len(manifest.chunks)
+        return self.registration.tell()
 
     def _publish(self) -> bool:
         if not self._blobs:
-            return self._reconciler.pump(self._header, self.epoch) > 0
-        seqs = self._ledger.take(self._job.run, most=1, epoch=self.epoch) if self._room() else []
+            return self._reconciler.pump(self.registration.header, self.registration.epoch) > 0
+        seqs = self._ledger.take(self._job.run, most=1, epoch=self.registration.epoch) if self._room() else []
         for seq in seqs:
             self._supply(seq)
         return bool(seqs)
@@ -279,18 +229,13 @@ class Driver:
         """The reconciler's look, and this producer's part in what it shows."""
         self._settle(at_once=True)
         try:
-            look = self._reconciler.tend(self._header)
+            look = self._reconciler.tend(self.registration.header)
         except Incomplete:
-            self._establish()  # the server lost the run; the folder has all that was collected
+            self.registration.establish()  # the server lost the run; the folder has all that was collected
             return True
         progress = look.progress
-        if (
-            progress.epoch < self.epoch
-            or progress.committed < len(self._collector.held)
-            or progress.chunks < self._registered
-            or (self._sealed and not progress.sealed)
-        ):
-            self._establish()  # the server came back with an older state than it had, or lost some of it
+        if self.registration.lost(progress):
+            self.registration.establish()
             return True
         if progress.divergent:
             raise Divergent(f"run {self._job.run} {progress.reason}; both answers are kept in the ledger")
@@ -331,7 +276,7 @@ class Driver:
         if not self._ledger.supply(self._job.run, seq, blob):
             return False
         self._sent[seq] = len(blob)
-        self._broker.publish(self._header.queue, self._job.run, self.epoch, [seq])
+        self._broker.publish(self.registration.header.queue, self._job.run, self.registration.epoch, [seq])
         return True
 
     def _leave_input(self) -> bool:
@@ -351,5 +296,5 @@ class Driver:
                 self._job.folder.note(state="cancelled")
                 raise UsageError(f"--detach is refused: {reason}: give workers a --root that has it, or stay attached")
         wanted = [seq for seq, blob in blobs.items() if self._ledger.supply(self._job.run, seq, blob, publish=False)]
-        self._broker.publish(self._header.queue, self._job.run, self.epoch, wanted)
+        self._broker.publish(self.registration.header.queue, self._job.run, self.registration.epoch, wanted)
         return True

@@ -17,7 +17,7 @@ from evalcore.errors import ConfigError
 from evalcore.plan import Chunk, Header, Seal, differences, from_wire, same_run, to_wire
 from workers.scripts import OTHER, RUNS, SUITES, Scripts
 
-__all__ = ["Driving", "driver_token"]
+__all__ = ["Driving", "driver_token", "is_gone"]
 
 STEP = 1000
 """Chunks that one script is given: it keeps the server from everybody else for a few milliseconds."""
@@ -30,22 +30,43 @@ def driver_token() -> str:
 
 @cache
 def _made(pid: int) -> str:
-    return f"{'-'.join(socket.gethostname().split()) or 'unknown'} {pid} {secrets.token_hex(8)}"
+    return f"{_host()} {pid} {secrets.token_hex(8)}"
+
+
+def _host() -> str:
+    return "-".join(socket.gethostname().split()) or "unknown"
+
+
+def is_gone(token: str) -> bool:
+    """Whether the process with that token was one of this host and runs no more."""
+    host, _, rest = token.partition(" ")
+    pid = rest.partition(" ")[0]
+    if host != _host() or not pid.isdecimal() or not 0 < int(pid) < 1 << 31:
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 class Driving(Scripts):
     """The steps of a run's driver. Without a token they are for a run that nobody drives."""
 
-    def create(self, header: Header, epoch: int, had: int = 0) -> int:
-        """Write a run's header and become its driver; a higher epoch reopens it. Returns the epoch in force.
+    def create(self, header: Header, epoch: int, had: int = 0, gone: str = "") -> int:
+        """Write a run's header and become its driver, in an epoch of its own: at least ``epoch``, and higher than any
+        before, which reopens the run. Returns the epoch in force (without a token a lower one changes nothing).
 
         ``had`` is the epoch in which this driver had the run before: a server that knows a lower one came back older
-        than it was. Raises ConfigError for another run under this id, Driven while somebody else drives it.
+        than it was. ``gone`` is the token of a driver that is known to be no more. Raises ConfigError for another run
+        under this id, Driven while somebody else drives it.
         """
         wire, counted = to_wire(header), (header.evaluator, header.suite, SUITES, self._settings.max_suites, OTHER)
         silent = int(self._settings.driver_seconds * 1000)
         while True:
-            facts = (header.code_version, header.queue, header.run, RUNS, silent, had)
+            facts = (header.code_version, header.queue, header.run, RUNS, silent, had, gone)
             status, found = self._step("create", header.run, wire, epoch, *counted, *facts)
             if status == b"open":
                 return int(found)
@@ -109,8 +130,8 @@ class Driving(Scripts):
 
     def hand_over(self, run: str) -> None:
         """Leave the run to whoever comes next; nothing where this process does not drive it."""
-        if self._token:
-            self._run("handover", run, self._token)
+        if self.token:
+            self._run("handover", run, self.token)
 
 
 def _another(run: str, what: str) -> ConfigError:

@@ -54,7 +54,7 @@ class Scripts:
     def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
         self.client: Any = client  # redis-py types each answer as bytes or text; this client gives bytes
         self._settings = settings
-        self._token = token
+        self.token = token
         self._loaded: dict[str, Any] = {}
 
     def _run(self, script: str, run: str, *args: Any) -> Any:
@@ -64,7 +64,7 @@ class Scripts:
 
     def _step(self, script: str, run: str, *args: Any) -> Any:
         """A script that only the run's driver may run, while it has one. Raises Driven."""
-        result = self._run(script, run, self._token, *args)
+        result = self._run(script, run, self.token, *args)
         if isinstance(result, list) and result[0] == b"driven":
             raise Driven(run, result[1].decode() or "one that has ended since")
         return result

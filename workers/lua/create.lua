@@ -1,7 +1,9 @@
--- A run's header, once, and who drives it; a higher epoch reopens the run. Returns {'open', epoch}; nothing changes
--- where another header is there {'differs', that header}, or a driver that was heard of lately {'driven', driver}.
--- ARGV: ttl, token ('': nobody's), header, epoch, evaluator, suite, key of the suites that are counted, most of them, name
--- for the others, code version, queue, run, key of the runs, ms that a silent driver keeps it, epoch that this driver has
+-- A run's header, once, and who drives it; a higher epoch reopens the run, and each driver has one of its own. Returns
+-- {'open', epoch}; nothing changes where another header is there {'differs', that header}, or a driver that was heard of
+-- lately {'driven', driver}.
+-- ARGV: ttl, token ('': nobody's), header, epoch, evaluator, suite, key of the suites that are counted, most of them,
+-- name for the others, code version, queue, run, key of the runs, ms that a silent driver keeps it, epoch that this driver
+-- has it in, driver that is known to be gone
 local meta, token = KEYS[1], ARGV[2]
 local stored = redis.call('HGET', meta, 'header')
 if stored and stored ~= ARGV[3] then return {'differs', stored}, true end
@@ -14,7 +16,8 @@ if driver and driver ~= token then
     redis.call('HSET', meta, 'driver_at', now)
   end
   -- A server with an older epoch than the one this driver has is an older state of it: its driver is this one.
-  if now - at < tonumber(ARGV[14]) and epoch >= tonumber(ARGV[15]) then return {'driven', driver}, true end
+  local silent = driver == ARGV[16] or now - at >= tonumber(ARGV[14])
+  if not silent and epoch >= tonumber(ARGV[15]) then return {'driven', driver}, true end
 end
 if not stored then
   -- What may be left of a run whose first key is lost fits nothing any more: its folder knows more.
@@ -32,8 +35,10 @@ end
 redis.call('HSET', ARGV[13], ARGV[12], ARGV[11])
 hand_over()
 if token ~= '' then redis.call('HSET', meta, 'driver', token, 'driver_at', now_ms()) end
-if tonumber(ARGV[4]) > epoch then
-  epoch = tonumber(ARGV[4])
+local wanted = tonumber(ARGV[4])
+if token ~= '' and epoch >= 0 then wanted = math.max(wanted, epoch + 1) end
+if wanted > epoch then
+  epoch = wanted
   redis.call('HSET', meta, 'epoch', epoch, 'cursor', 0)
   redis.call('HDEL', meta, 'detached')
   redis.call('DEL', KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[11])
