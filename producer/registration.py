@@ -10,7 +10,6 @@ from evalcore.errors import Driven, Incomplete
 from producer.collect import Collector
 from producer.folder import RETRYING
 from producer.job import Job
-from producer.patience import patiently
 from workers.driver import is_gone
 from workers.ledger import Ledger
 from workers.settings import Settings
@@ -80,20 +79,16 @@ class Registration:
         )
 
     def driving(self, step: Callable[[], bool]) -> bool:
-        """Take a step, patiently; where the server came back older than it was, and so knows an earlier driver, it is
-        told again who drives the run. Raises Driven where somebody else does since.
+        """Take a step; where the server came back older than it was, and so knows an earlier driver, it is told again
+        who drives the run. Raises Driven where somebody else does since.
         """
-
-        def attempt() -> bool:
-            try:
-                return step()
-            except Driven:
-                with contextlib.suppress(Incomplete):
-                    if self._ledger.look(self._job.run).progress.epoch > self.epoch:
-                        raise
-                return self.establish()
-
-        return patiently(attempt)
+        try:
+            return step()
+        except Driven:
+            with contextlib.suppress(Incomplete):
+                if self._ledger.look(self._job.run).progress.epoch > self.epoch:
+                    raise
+            return self.establish()
 
     def _take_over(self, epoch: int, before: str) -> int:
         """Become the run's driver; whoever drove it from this very folder ``before`` is no more, or soon silent."""

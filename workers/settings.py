@@ -51,6 +51,9 @@ class Settings(BaseSettings):
         default=60.0, gt=0, le=86_400, description="A worker idle so long beside work is stuck"
     )
     targets: str = Field(default="", description="Targets file: the agents that live calls may go to")
+    patience_seconds: float = Field(
+        default=120.0, gt=0, le=86_400, description="How long a command waits for a server that is away, full or busy"
+    )
     connect_seconds: float = Field(default=4.0, gt=0, le=60, description="Wait for a server before giving up")
 
     @property

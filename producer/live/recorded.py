@@ -17,7 +17,7 @@ from evalcore.files import open_appending
 
 __all__ = ["Recorded"]
 
-UNANSWERED = ("rate_limit", "timeout", "server")
+UNANSWERED = ("rate_limit", "timeout", "server", "crashed")
 _AGAIN = b'{"again"'
 _CACHED = b'{"cached"'
 

@@ -17,6 +17,7 @@ from producer.collect import Collector
 from producer.drive import Driver
 from producer.here import drive_inline
 from producer.job import Asked, Job
+from producer.patience import Patience
 from producer.standing import Standing
 from tests.integration.harness import Server, wait_until
 from workers.broker import Broker
@@ -89,7 +90,8 @@ class Run:
         self.collector = Collector(job)
         self.ledger = Ledger(stage.server.client, stage.settings, token)
         self._broker = Broker(stage.settings)
-        self.driver = Driver(job, self.collector, self.ledger, self._broker, stage.settings)
+        patience = Patience(stage.settings)
+        self.driver = Driver(job, self.collector, self.ledger, self._broker, stage.settings, patience)
         self.looks = 0
 
     def drive(self, meanwhile: Callable[[int], None] = lambda look: None) -> Report:
