@@ -60,7 +60,7 @@ class Driver:
     def __init__(
         self, job: Job, collector: Collector, ledger: Ledger, broker: Broker, settings: Settings, patience: Patience
     ) -> None:
-        """``settings`` are those ledger and broker were made with, the ledger as a driver's; ``patience`` takes steps."""
+        """``settings`` are those of ledger (a driver's) and broker; ``patience`` takes the steps."""
         self._job = job
         self._collector = collector
         self._ledger = ledger
