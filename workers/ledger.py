@@ -70,6 +70,7 @@ class Ledger(Driving):
             suspect={int(seq): reason.decode() for seq, reason in _pairs(suspects).items()},
             refused={int(seq): reason.decode() for seq, reason in _pairs(refused).items()},
             leases=leases,
+            unserved=b"unserved" in facts,
             unreported=unreported(progress, facts),
             driver=facts.get(b"driver", b"").decode(),
         )
@@ -183,7 +184,8 @@ class Ledger(Driving):
 
     def notes(self, run: str) -> dict[str, int]:
         """Counts by chunk: "attempts <seq>" (its process died), "losses <seq>" (its worker died), "tries <seq>"
-        (published again), "dead <seq>" (records), "fell <seq> <piece>" (a worker died trying that piece).
+        (published again), "failed <seq>" (a worker failed at it), "dead <seq>" (records), "fell <seq> <piece>" (a
+        worker died trying that piece).
         """
         notes = self.client.hgetall(keys_of(run)[6]).items()
         return {key.decode(): int(value) for key, value in notes if not key.startswith(b"trying ")}

@@ -36,7 +36,7 @@ from workers.leaving import LeftSweeps
 from workers.ledger import Ledger
 from workers.ready import say_ready
 from workers.reconciler import Reconciler, may_tend
-from workers.register import Register
+from workers.register import LIFE_SECONDS, Register
 from workers.settings import Settings
 from workers.tasks import Worker
 
@@ -45,7 +45,6 @@ __all__ = ["run_worker"]
 log = logging.getLogger("evalq.worker")
 
 BEAT_SECONDS = 2.0
-LIFE_SECONDS = 10.0
 
 
 def run_worker(
@@ -122,7 +121,10 @@ def _app(settings: Settings, name: str) -> Any:
         except msgspec.ValidationError as error:
             log.warning("a message that evalq did not write was dropped: %s", error)
             return
-        worker().evaluate(hint.run, hint.seq, hint.epoch)
+        mine = worker()
+        mine.evaluate(hint.run, hint.seq, hint.epoch)
+        if mine.rest:
+            time.sleep(mine.rest)  # before the message is acknowledged: until then no other is taken
 
     return app
 

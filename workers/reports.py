@@ -14,6 +14,7 @@ from workers.settings import Settings
 __all__ = ["Detached", "Reports"]
 
 _STEP = 1000
+_FINAL = 11  # of a run's keys
 
 
 class Detached(msgspec.Struct, frozen=True):
@@ -62,7 +63,7 @@ class Reports:
 
     def store(self, run: str, report: bytes) -> bool:
         """Keep a run's report, once; False when it is there already. Raises Divergent where another one is."""
-        meta, final = keys_of(run)[0], keys_of(run)[-1]
+        meta, final = keys_of(run)[0], keys_of(run)[_FINAL]
         pipe = self._client.pipeline(transaction=True)
         pipe.hsetnx(final, "report", report)
         pipe.hset(meta, "reported", 1)
@@ -75,7 +76,7 @@ class Reports:
 
     def report(self, run: str) -> bytes | None:
         """A run's report.json, where it was finalised."""
-        data: bytes | None = self._client.hget(keys_of(run)[-1], "report")
+        data: bytes | None = self._client.hget(keys_of(run)[_FINAL], "report")
         return data
 
     def _set(self, run: str, name: str, value: bytes) -> None:

@@ -33,6 +33,7 @@ _PARTS = (
     "aside",
     "sent",
     "final",
+    "failures",
 )
 
 
@@ -56,6 +57,15 @@ class Scripts:
         self._settings = settings
         self.token = token
         self._loaded: dict[str, Any] = {}
+
+    @property
+    def settings(self) -> Settings:
+        """Those that the client was made with."""
+        return self._settings
+
+    def script(self, name: str, run: str, *args: Any) -> Any:
+        """One step of ``lua/<name>.lua`` on a run, for what keeps its own facts of runs."""
+        return self._run(name, run, *args)
 
     def _run(self, script: str, run: str, *args: Any) -> Any:
         if script not in self._loaded:

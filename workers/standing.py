@@ -32,6 +32,7 @@ class Progress(msgspec.Struct, frozen=True):
     skipped: int = 0
     stale: int = 0
     reconciled: int = 0
+    failures: int = 0
 
     @property
     def complete(self) -> bool:
@@ -42,8 +43,9 @@ class Progress(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones.
 
-    ``unreported``: it was left to the workers, is complete, and its report is not in the ledger yet. ``driver`` is who
-    drives it, or did until it fell silent; empty for nobody.
+    ``unreported``: it was left to the workers, is complete, and its report is not in the ledger yet. ``unserved``: at
+    the last look no living worker could compute it. ``trouble`` says which hosts failed at it, and why. ``driver`` is
+    who drives it, or did until it fell silent; empty for nobody.
     """
 
     progress: Progress
@@ -51,6 +53,8 @@ class Look(msgspec.Struct, frozen=True):
     refused: dict[int, str]
     leases: int
     unreported: bool = False
+    unserved: bool = False
+    trouble: tuple[str, ...] = ()
     driver: str = ""
 
 
@@ -82,4 +86,5 @@ def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
         skipped=number(b"skipped"),
         stale=number(b"stale"),
         reconciled=number(b"reconciled"),
+        failures=number(b"failures"),
     )

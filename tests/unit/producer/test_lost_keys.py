@@ -17,6 +17,7 @@ from workers.settings import Settings
 HOUR_MS = 3_600_000
 PARTS = (
     "meta", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside", "sent", "final",
+    "failures",
 )  # fmt: skip
 
 
