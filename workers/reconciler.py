@@ -52,6 +52,7 @@ class Reconciler:
         self._ledger = ledger
         self._broker = broker
         self._failures = Failures(ledger)
+        self._register = Register(ledger.client)
         self._missing: dict[str, set[int]] = {}
         self._damaged: set[str] = set()
 
@@ -78,7 +79,7 @@ class Reconciler:
             if look.progress.state != "open":
                 return look
         lost = self._lost(header, look)
-        if lost and self._living(header):  # without a worker, publishing again helps nobody
+        if lost and self._register.living(header.code_version):  # without a worker, publishing again helps nobody
             wanted = self._ledger.mark(header, {seq: look.suspect[seq] for seq in lost})
             self._broker.publish(header.queue, header.run, look.progress.epoch, wanted)
         self.pump(header, look.progress.epoch)
@@ -126,7 +127,7 @@ class Reconciler:
     def _judged(self, header: Header, look: Look) -> Look:
         """A look with what failed and where; where that is hopeless, the run is closed, and it is looked at again."""
         run, settings = header.run, self._ledger.settings
-        living = self._living(header)
+        living = self._register.living(header.code_version)
         found = judge(header.evaluator, told := self._failures.told(run), look, living)
         fails = found.fails
         if found.unserved or look.unserved:
@@ -141,8 +142,3 @@ class Reconciler:
             offered = self._failures.offer(run, at_once=not living.keys() <= told.unread)
             self._broker.publish(header.queue, run, look.progress.epoch, offered)
         return msgspec.structs.replace(look, trouble=found.trouble, unserved=found.unserved)
-
-    def _living(self, header: Header) -> dict[str, dict[str, str]]:
-        """The living workers of the run's code, and their facts."""
-        workers = Register(self._ledger.client).workers().items()
-        return {name: facts for name, facts in workers if facts.get("code") == header.code_version}

@@ -33,6 +33,7 @@ class Progress(msgspec.Struct, frozen=True):
     stale: int = 0
     reconciled: int = 0
     failures: int = 0
+    finals: int = 0
 
     @property
     def complete(self) -> bool:
@@ -87,4 +88,5 @@ def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
         stale=number(b"stale"),
         reconciled=number(b"reconciled"),
         failures=number(b"failures"),
+        finals=number(b"finals"),
     )
