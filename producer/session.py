@@ -16,6 +16,7 @@ from evalcore.canonical import Json
 from evalcore.errors import (
     BrokerUnreachable,
     ConfigError,
+    Driven,
     InputError,
     Interrupted,
     NothingEvaluated,
@@ -31,6 +32,7 @@ from producer.job import Job
 from producer.outputs import write_final
 from producer.progress import Reporter
 from producer.remember import remember
+from producer.share import share
 from producer.standing import Standing
 from producer.unserved import Unserved
 from workers.settings import Settings
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from producer.children import Children
     from producer.drive import Driver
     from producer.live.sweep import Sweep
+    from workers.ledger import Ledger
 
 __all__ = ["Place", "carry_out", "carry_out_here", "launch", "shared_place"]
 
@@ -100,6 +103,8 @@ def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> 
         reporter.detail(_told(standing, seconds))
         # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
         if missing := remember(job.folder, job.evaluator, report, seconds, place.settings):
+            reporter.say(missing)
+        if not place.inline and (missing := share(job.run, report, place.settings)):
             reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
     except (InputError, NothingEvaluated):
@@ -210,22 +215,35 @@ def _driver(job: Job, collector: Collector, place: Place, reporter: Reporter) ->
         from producer.patience import Patience
         from workers.broker import Broker
         from workers.connect import connect
+        from workers.driver import driver_token
         from workers.ledger import Ledger
 
         settings = shared.settings
-        ledger = Ledger(connect(settings.ledger_url, settings, again=False), settings)
+        ledger = Ledger(connect(settings.ledger_url, settings, again=False), settings, driver_token())
         broker = Broker(settings)
         stack.callback(broker.close)
         patience = Patience(settings, reporter, shared.check)
         stack.enter_context(patience.telling())
         try:
             yield Driver(job, collector, ledger, broker, settings, patience)
-        except (InputError, KeyboardInterrupt) as error:
-            # Nobody shall publish or compute on: a resume reopens the run.
-            state = "failed" if isinstance(error, InputError) else "paused"
-            if not patience.once(partial(ledger.close, job.run, state, str(error).partition("\n")[0])):
+        except BaseException as error:
+            if not patience.once(partial(_let_go, ledger, job.run, error)) and _stops(error):
                 reporter.warn("the server does not answer, so workers may compute what was published")
             raise
+
+
+def _stops(error: BaseException) -> bool:
+    """Whether nobody shall publish or compute on: a resume reopens the run."""
+    return isinstance(error, InputError | KeyboardInterrupt)
+
+
+def _let_go(ledger: Ledger, run: str, error: BaseException) -> None:
+    """Leave a run that this process drove to whoever comes next; what another drives since is left as it is."""
+    with contextlib.suppress(Driven):
+        if _stops(error):
+            state = "failed" if isinstance(error, InputError) else "paused"
+            ledger.close(run, state, str(error).partition("\n")[0])
+        ledger.hand_over(run)
 
 
 def _told(standing: Standing, seconds: float) -> str:
