@@ -46,6 +46,7 @@ log = logging.getLogger("evalq.worker")
 
 BEAT_SECONDS = 2.0
 _LOCK = "evalq:reconciler"
+_YIELD_BEATS = 4
 
 
 def run_worker(
@@ -174,18 +175,26 @@ class _Attendant:
         client = connect(self._settings.ledger_url, self._settings)
         ledger, register = Ledger(client, self._settings), Register(client)
         broker = Broker(self._settings)
-        reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings)
+        reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings, ledger, self._name)
         left = LeftSweeps(Calls(client, self._settings), self._settings)
+        resting = 0
         try:
             while not self._stop.wait(BEAT_SECONDS):
                 self._beat(register)
+                finalisers.idle()
+                resting -= 1
+                if resting > 0:
+                    continue
                 # The lock only saves work: tending twice would be harmless.
                 if (
                     client.set(_LOCK, self._name, nx=True, px=int(BEAT_SECONDS * 2000))
                     or client.get(_LOCK) == self._name.encode()
                 ):
                     client.pexpire(_LOCK, int(BEAT_SECONDS * 2000))
-                    finalisers.start([*left.over(), *reconciler.tend_all()])
+                    finalisers.start(left.over(), reconciler.tend_all())
+                    if finalisers.yields:  # another worker may be able to finish what this one could not
+                        client.delete(_LOCK)
+                        resting = _YIELD_BEATS
         finally:
             finalisers.close()
             broker.close()
