@@ -35,7 +35,7 @@ from workers.isolation import Limits
 from workers.leaving import LeftSweeps
 from workers.ledger import Ledger
 from workers.ready import say_ready
-from workers.reconciler import Reconciler
+from workers.reconciler import Reconciler, may_tend, stop_tending
 from workers.register import LIFE_SECONDS, Register
 from workers.settings import Settings
 from workers.tasks import Worker
@@ -45,7 +45,6 @@ __all__ = ["run_worker"]
 log = logging.getLogger("evalq.worker")
 
 BEAT_SECONDS = 2.0
-_LOCK = "evalq:reconciler"
 _YIELD_BEATS = 4
 
 
@@ -183,18 +182,12 @@ class _Attendant:
                 self._beat(register)
                 finalisers.idle()
                 resting -= 1
-                if resting > 0:
+                if resting > 0 or not may_tend(client, self._name, 2 * BEAT_SECONDS):
                     continue
-                # The lock only saves work: tending twice would be harmless.
-                if (
-                    client.set(_LOCK, self._name, nx=True, px=int(BEAT_SECONDS * 2000))
-                    or client.get(_LOCK) == self._name.encode()
-                ):
-                    client.pexpire(_LOCK, int(BEAT_SECONDS * 2000))
-                    finalisers.start(left.over(), reconciler.tend_all())
-                    if finalisers.yields:  # another worker may be able to finish what this one could not
-                        client.delete(_LOCK)
-                        resting = _YIELD_BEATS
+                finalisers.start(left.over(), reconciler.tend_all())
+                if finalisers.yields:  # another worker may be able to finish what this one could not
+                    stop_tending(client, self._name)
+                    resting = _YIELD_BEATS
         finally:
             finalisers.close()
             broker.close()

@@ -25,8 +25,9 @@ for i = 1, #runs, 2 do
   if meta[1] == 'open' then
     local flight, live = redis.call('ZCARD', key .. 'flight'), 0
     for _, lease in ipairs(redis.call('HVALS', key .. 'leases')) do
-      local deadline, worker = string.match(lease, '^(%d+) %d+ (.+)$')
-      if tonumber(deadline) > now then
+      local deadline, length, worker = string.match(lease, '^(%d+) (%d+) %d+ (.+)$')
+      local left = tonumber(deadline or '0') - now
+      if left > 0 and left <= 2 * tonumber(length) then
         live = live + 1
         add(holders, worker, 1)
       end
