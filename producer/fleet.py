@@ -10,7 +10,10 @@ import msgspec
 if TYPE_CHECKING:
     from workers.snapshot import Snapshot
 
-__all__ = ["Fleet", "fleet_of", "rows"]
+__all__ = ["LONG_SECONDS", "Fleet", "fleet_of", "rows"]
+
+LONG_SECONDS = 45.0
+"""A live call in flight for so long is named."""
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -55,6 +58,10 @@ def rows(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         )
     for sweep in snapshot.uncalled:
         yield "waiting", f"{sweep.run}: no process of code {sweep.code} calls {sweep.target!r}"
+    for trouble in snapshot.troubles:
+        yield "trouble", trouble
+    for slow in snapshot.slow(LONG_SECONDS):
+        yield "slow", slow
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(snapshot.runs.items()))
     yield "runs", states or "none"
     counts = ("records", "committed"), ("dead", "dead"), ("duplicates", "duplicates"), ("divergent", "divergent")

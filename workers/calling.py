@@ -20,6 +20,7 @@ from evalcore.errors import BrokerUnreachable, ConfigError, WireError
 from evalcore.version import code_version
 from workers.calls import Calls, SweepHeader
 from workers.connect import connect
+from workers.hopeless import Hopeless, unable
 from workers.register import CallerFacts, Register
 from workers.settings import Settings
 from workers.stations import Station, Stations
@@ -60,6 +61,7 @@ class _Process:
         self._calls = Calls(connect(settings.ledger_url, settings), settings)
         self._register = Register(self._calls.client)
         self._stations = Stations(load_targets(settings.targets), self._calls.client)
+        self._hopeless = Hopeless(settings.down_seconds)
         self._lanes = asyncio.Semaphore(settings.calls)
         self._units: dict[str, Units] = {}
         self._wake = asyncio.Event()
@@ -99,6 +101,7 @@ class _Process:
                 )  # what is in flight is mine
                 await self._withdraw(run)
             full = True
+            self._hopeless.keep(header.run for header in mine)
             for header in mine:
                 full = await self._claim(header, max(1, self._settings.calls // len(mine))) and full
         except (redis.RedisError, OSError) as error:
@@ -110,21 +113,35 @@ class _Process:
     async def _claim(self, header: SweepHeader, share: int) -> bool:
         """Whether all of the share is in use."""
         units = self._units.get(header.run)
+        station = await self._stations.open(header.target)
+        due = self._hopeless.due(header.run, station)
+        if due:
+            await self._give_up(header)
+        if station.fault and units is None and not due:
+            return False
         most, refusals = share, 0
         if units is not None:
             # A fatal failure that is not yet recorded has stopped the sweep: the ledger just does not know it.
             most, refusals = 0 if units.refused else max(0, share - units.active), units.refusals
+        most = station.room(most)
         state, calls = await asyncio.to_thread(self._calls.claim, header.run, self._name, most, LEASE_SECONDS)
         if units is None and not calls:
             return False
         if units is None:
-            station = await self._stations.open(header.target)
             units = self._units[header.run] = self._made(header, station)
         if state != "open":
             await self._withdraw(header.run)
         elif calls:
             await self._start(units, header, calls, refusals)
-        return state == "open" and len(calls) == most
+        return state == "open" and len(calls) == most and not station.trouble
+
+    async def _give_up(self, header: SweepHeader) -> None:
+        """End a sweep whose target nobody can call, and no other."""
+        callers = await asyncio.to_thread(self._register.callers)
+        reasons = unable(callers.values(), header.code, header.target)
+        if reasons:
+            reason = f"{header.target}: no process can call it: {reasons}"
+            await asyncio.to_thread(self._calls.close, header.run, "failed", reason[:1000])
 
     async def _withdraw(self, run: str) -> None:
         """Call no more for a sweep, and let go of it once all that was in flight is recorded."""
@@ -160,6 +177,7 @@ class _Process:
                 calls=self._settings.calls,
                 busy=sum(units.active for units in self._units.values()),
                 targets=self._stations.facts(),
+                oldest={run: units.oldest for run, units in self._units.items() if units.oldest},
             )
             with contextlib.suppress(redis.RedisError, OSError):
                 await asyncio.to_thread(self._register.beat_caller, self._name, facts, LIFE_SECONDS)

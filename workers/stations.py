@@ -6,6 +6,7 @@ import contextlib
 import glob
 import hashlib
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -15,13 +16,15 @@ import redis
 
 from evalcore.canonical import canonical_json
 from evalcore.errors import ConfigError
+from workers.breaker import Breaker
 from workers.pacing import Pacer
 from workers.register import TargetFacts
 from workers.targets import Caller, NamedTarget, limits_of
 
 __all__ = ["Station", "Stations", "config_digest", "target_facts"]
 
-
+_AGAIN_SECONDS = 10.0
+_REASON_CHARACTERS = 300
 _NO_PART_OF_ANSWERS = (
     *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
     *("max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
@@ -36,6 +39,17 @@ class Station(msgspec.Struct, frozen=True):
     caller: Caller | None = None
     pacer: Pacer | None = None
     fault: str = ""
+    breaker: Breaker = msgspec.field(default_factory=Breaker)
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not called for now, "" while it is."""
+        held = f"{self.breaker.reason} (for {self.breaker.seconds:.0f} s)" if self.breaker.is_open else ""
+        return self.fault or held
+
+    def room(self, wanted: int) -> int:
+        """How many of ``wanted`` calls it may be asked for now."""
+        return 0 if self.fault else self.breaker.room(wanted)
 
 
 class Stations:
@@ -45,6 +59,7 @@ class Stations:
         self._targets = targets
         self._client = client
         self._open: dict[str, Station] = {}
+        self._tried: dict[str, float] = {}
         self._stack = contextlib.AsyncExitStack()
         self._facts = {name: target_facts(named) for name, named in targets.items()}
 
@@ -61,9 +76,11 @@ class Stations:
         await self._stack.__aexit__(kind, error, at)
 
     async def open(self, name: str) -> Station:
-        """The target of that name, opened once."""
-        if name not in self._open:
+        """The target of that name, opened once; one with a fault is tried again after a while."""
+        known = self._open.get(name)
+        if known is None or (known.fault and time.monotonic() - self._tried[name] > _AGAIN_SECONDS):
             self._open[name] = await self._opened(self._targets[name])
+            self._tried[name] = time.monotonic()
         return self._open[name]
 
     async def _opened(self, named: NamedTarget) -> Station:
@@ -77,7 +94,8 @@ class Stations:
 
     def facts(self) -> dict[str, TargetFacts]:
         """What producers may know of each target."""
-        return self._facts
+        told = {name: station.trouble[:_REASON_CHARACTERS] for name, station in self._open.items()}
+        return {name: msgspec.structs.replace(facts, trouble=told.get(name, "")) for name, facts in self._facts.items()}
 
 
 def target_facts(named: NamedTarget) -> TargetFacts:

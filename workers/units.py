@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 import msgspec
 import redis
@@ -46,6 +47,7 @@ class Units:
         self._lanes = lanes
         self._wake = wake
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._begun: dict[int, float] = {}
         self._queued: set[asyncio.Task[None] | None] = set()
         self._resting = 0
         self._withdrawn = asyncio.Event()
@@ -60,6 +62,15 @@ class Units:
     def active(self) -> int:
         """Calls that are being made or wait for their turn; those that rest before a retry are not counted."""
         return len(self._tasks) - self._resting
+
+    @property
+    def oldest(self) -> tuple[str, float] | None:
+        """The case of the call that was begun first of those in flight, and the seconds since; None without one."""
+        if not self._begun:
+            return None
+        call, at = min(self._begun.items(), key=lambda item: item[1])
+        prompt = self.prompts.get(call % self._header.cases)
+        return prompt.case if prompt else "", time.monotonic() - at
 
     @property
     def idle(self) -> bool:
@@ -116,6 +127,7 @@ class Units:
 
     async def _one(self, call: int) -> None:
         attempts: list[Answer | Failure] = []
+        self._begun[call] = time.monotonic()
         try:
             done = await self._made(call, attempts)
             if done is None:
@@ -124,6 +136,7 @@ class Units:
                 self._results.append(done)
         finally:
             self._tasks.pop(call, None)
+            self._begun.pop(call, None)
             self._due.set()
             self._wake.set()
 
@@ -134,8 +147,7 @@ class Units:
             return None
         repeat = call // self._header.cases
         if station.caller is None or station.pacer is None:
-            failure = Failure(kind="auth", reason=station.fault)
-            return self._result(call, prompt, [failure])
+            return None
         asked = Call(prompt.text, prompt.agent, prompt.case, repeat)
         tries = Tries(station.named.target)
         while True:
@@ -147,6 +159,12 @@ class Units:
             if result is None:
                 return None
             attempts.append(result)
+            station.breaker.told(result)
+            if station.breaker.holds(result):
+                self.withdraw()  # until this process claims again: one call, to see whether the target is back
+                if not (isinstance(result, Failure) and result.kind == "timeout"):
+                    attempts.pop()  # it reached nobody, and so it was not paid
+                return None
             wait = tries.wait(result)
             allowed = await self._again() if wait is not None else 0
             if allowed < 0:

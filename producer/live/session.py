@@ -74,12 +74,19 @@ def launch_sweep(sweep: Sweep, place: Place) -> None:
 
 def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
     """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
+    from producer.live.health import Health
+    from workers.connect import connect
+    from workers.register import Register
+
     state, here = "stopped", bool(place.settings.calls or not place.settings.broker)
     try:
+        health = Health(Register(connect(shared.settings.ledger_url, shared.settings)), sweep.header)
         with _driver(sweep, shared) as driver, reporter.watching() as watch:
 
             def seen(standing: object) -> None:
                 _warn(driver, reporter, sweep, here)
+                for line in health.news():
+                    reporter.say(line)
                 watch(standing)  # type: ignore[arg-type]
 
             try:
