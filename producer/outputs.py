@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -26,8 +27,21 @@ _ROWS_AT_ONCE = 20_000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def render(fmt: str, evaluator: Evaluator[Any, Any], report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
-    """The report as text: markdown, json or yaml; empty for none."""
+def render(
+    fmt: str,
+    evaluator: Evaluator[Any, Any],
+    report: Mapping[str, Json],
+    options: Mapping[str, Any],
+    timestamp: str = "",
+) -> str:
+    """The report as text: markdown, json or yaml; empty for none.
+
+    With a ``timestamp`` json and yaml are in the form that the evaluator's specification has for results.
+    """
+    if timestamp and fmt in ("json", "yaml"):
+        document = evaluator.document(report, timestamp)
+        if document != report:
+            return _plain(fmt, document)
     if fmt == "markdown":
         return visible(evaluator.markdown(report, options))
     if fmt == "json":
@@ -35,6 +49,13 @@ def render(fmt: str, evaluator: Evaluator[Any, Any], report: Mapping[str, Json],
     if fmt == "yaml":
         return yaml.safe_dump(dict(report), allow_unicode=True, sort_keys=True)
     return ""
+
+
+def _plain(fmt: str, document: Json) -> str:
+    """A document in its own order."""
+    if fmt == "yaml":
+        return yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
+    return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) -> None:
@@ -50,7 +71,7 @@ def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) ->
 def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json]) -> None:
     """The report in all its forms, and the further files that were asked for; report.json is the last."""
     document = evaluator.document(report, folder.info()["started"])
-    folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
+    folder.write("results.yaml", _plain("yaml", document).encode())
     folder.write("report.md", render("markdown", evaluator, report, request.options).encode())
     for export in evaluator.exports(report, request):
         export.path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,13 +6,25 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from evalcore.canonical import Json
-from evalcore.errors import ConfigError, InputError, Interrupted, NothingEvaluated, Paused, StorageError, UsageError
+from evalcore.errors import (
+    BrokerUnreachable,
+    ConfigError,
+    InputError,
+    Interrupted,
+    NothingEvaluated,
+    Paused,
+    ServerRefused,
+    StorageError,
+    UsageError,
+    WorkersLost,
+)
 from evalcore.plan import Seal
 from producer.collect import Collector
 from producer.job import Job
@@ -20,9 +32,11 @@ from producer.outputs import write_final
 from producer.progress import Reporter
 from producer.remember import remember
 from producer.standing import Standing
+from producer.unserved import Unserved
 from workers.settings import Settings
 
 if TYPE_CHECKING:
+    from producer.children import Children
     from producer.drive import Driver
     from producer.live.sweep import Sweep
 
@@ -31,9 +45,6 @@ __all__ = ["Place", "carry_out", "carry_out_here", "launch", "shared_place"]
 
 CALLS_HERE = 50
 """Live calls in flight of a command that calls by itself, unless it is told how many."""
-
-PATIENT_LOOKS = 5
-"""Looks without a worker before the user is told."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -45,6 +56,15 @@ class Place(msgspec.Struct, frozen=True):
     settings: Settings
     inline: bool = False
     workers: int | None = None
+    served: bool = False
+    """Local pool processes were started for it."""
+    children: Children | None = None
+    """All processes that were started for it, where any were."""
+
+    def check(self) -> None:
+        """Raise WorkersLost, or ConfigError, when a process that was started for it has been given up."""
+        if self.children is not None:
+            self.children.check()
 
     def resume(self, run: Job | Sweep) -> str:
         """The command that goes on with ``run`` at the same place."""
@@ -90,6 +110,9 @@ def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> 
     except (KeyboardInterrupt, Paused) as error:
         _leave(job, collector, "paused" if isinstance(error, Paused) else "interrupted")
         raise Interrupted(asked.resume(job)) from None
+    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+        _leave(job, collector, "stopped")
+        raise type(error)(f"{error}; resume with: {asked.resume(job)}") from error
     except BaseException:
         _leave(job, collector, "stopped")
         raise
@@ -105,12 +128,15 @@ def _leave(job: Job, collector: Collector, state: str) -> None:
 
 
 @contextlib.contextmanager
-def shared_place(place: Place, roots: Sequence[Path], *evaluators: str, calls: bool = False) -> Iterator[Place]:
+def shared_place(
+    place: Place, roots: Sequence[Path], *evaluators: str, reporter: Reporter, calls: bool = False
+) -> Iterator[Place]:
     """``place`` for several jobs in turn: what would be started for each of them is started once.
 
     Local workers load ``evaluators`` before they divide into processes. With ``calls``, live calls are made too: by the
     fleet, or here where there is none or the settings have calls and a targets file.
     """
+    from producer.children import Children
     from producer.embedded import embedded_server, local_workers
 
     if place.inline:
@@ -126,18 +152,21 @@ def shared_place(place: Place, roots: Sequence[Path], *evaluators: str, calls: b
 
             load_targets(settings.targets)  # told here; the process that calls would be started again and again
         settings = settings.model_copy(update={"calls": (settings.calls or CALLS_HERE) if here else 0})
+        children = place.children or Children(reporter.restarted)
         if not settings.broker:
-            settings = settings.model_copy(update={"broker": stack.enter_context(embedded_server()), "ledger": ""})
+            url = stack.enter_context(embedded_server(children))
+            settings = settings.model_copy(update={"broker": url, "ledger": ""})
             count = count or os.cpu_count() or 1
         if count or here:
-            stack.enter_context(local_workers(settings, count or 0, roots, evaluators))
-        yield Place(settings.model_copy(update={"calls": 0}))
+            stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
+            place = msgspec.structs.replace(place, children=children, served=bool(count))
+        yield Place(settings.model_copy(update={"calls": 0}), children=place.children, served=place.served)
 
 
-def launch(job: Job, place: Place) -> None:
+def launch(job: Job, place: Place, reporter: Reporter) -> None:
     """Plan and publish a job on a given server, and leave it to the workers."""
     try:
-        with _driver(job, Collector(job), place) as driver:
+        with _driver(job, Collector(job), place, reporter) as driver:
             driver.launch()
             driver.detach()
         job.folder.note(state="detached")
@@ -148,15 +177,14 @@ def launch(job: Job, place: Place) -> None:
 def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -> Standing:
     """Drive the job with its progress shown; returns the last standing."""
     last = Standing(0, 0, job.total_bytes)
-    alone = 0
+    own = place.served or bool(place.workers) or not place.settings.broker
+    unserved = Unserved(job.header, place.settings, reporter, own=own)
     with reporter.watching() as watch:
 
         def seen(standing: Standing) -> None:
-            nonlocal last, alone
+            nonlocal last
             last = standing
-            alone = alone + 1 if standing.workers == 0 else 0
-            if alone == PATIENT_LOOKS:
-                reporter.say(f"waiting: no worker serves {job.header.queue} yet (start one: evalq worker --broker URL)")
+            unserved.see(standing)
             watch(standing)
 
         if place.inline:
@@ -164,32 +192,39 @@ def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -
 
             drive_inline(job, collector, seen)
         else:
-            with _driver(job, collector, place) as driver:
+            with _driver(job, collector, place, reporter) as driver:
                 driver.drive(seen)
                 last = driver.standing
     return last
 
 
 @contextlib.contextmanager
-def _driver(job: Job, collector: Collector, place: Place) -> Iterator[Driver]:
+def _driver(job: Job, collector: Collector, place: Place, reporter: Reporter) -> Iterator[Driver]:
     """A driver over the servers and local workers of ``place``; what was started here ends with it."""
-    with shared_place(place, job.roots, job.header.evaluator) as shared, contextlib.ExitStack() as stack:
+    with (
+        shared_place(place, job.roots, job.header.evaluator, reporter=reporter) as shared,
+        contextlib.ExitStack() as stack,
+    ):
         # Imported while the local workers start: Celery takes its time in both.
         from producer.drive import Driver
+        from producer.patience import Patience
         from workers.broker import Broker
         from workers.connect import connect
         from workers.ledger import Ledger
 
         settings = shared.settings
-        ledger = Ledger(connect(settings.ledger_url, settings), settings)
+        ledger = Ledger(connect(settings.ledger_url, settings, again=False), settings)
         broker = Broker(settings)
         stack.callback(broker.close)
+        patience = Patience(settings, reporter, shared.check)
+        stack.enter_context(patience.telling())
         try:
-            yield Driver(job, collector, ledger, broker, settings)
+            yield Driver(job, collector, ledger, broker, settings, patience)
         except (InputError, KeyboardInterrupt) as error:
             # Nobody shall publish or compute on: a resume reopens the run.
             state = "failed" if isinstance(error, InputError) else "paused"
-            ledger.close(job.run, state, str(error).partition("\n")[0])
+            if not patience.once(partial(ledger.close, job.run, state, str(error).partition("\n")[0])):
+                reporter.warn("the server does not answer, so workers may compute what was published")
             raise
 
 

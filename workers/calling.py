@@ -39,7 +39,7 @@ _PAUSE_SECONDS = 0.01
 """Between two claims of a busy process: what becomes free meanwhile is filled together."""
 
 
-def run_calls(settings: Settings, loglevel: str = "WARNING", *, parent: int | None = None) -> int:
+def run_calls(settings: Settings, loglevel: str = "WARNING", *, parent: int | None = None, quiet: bool = False) -> int:
     """Make calls for every sweep of this code version until SIGTERM; returns an exit code.
 
     ``parent``: end when this process is no longer the child of that one. Raises ConfigError for a missing targets file.

@@ -93,6 +93,4 @@ class Reconciler:
 
     def _fleet(self, header: Header) -> bool:
         """Whether a worker of the run's code lives: without one, publishing again helps nobody."""
-        return any(
-            facts.get("code") == header.code_version for facts in Register(self._ledger.client).workers().values()
-        )
+        return Register(self._ledger.client).codes()[header.code_version] > 0

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 import redis
 
+from evalcore.version import code_parts, code_version
 from workers.ledger import PREFIX, WORKERS
 
 __all__ = ["CallerFacts", "Register", "TargetFacts"]
 
 FLEET = PREFIX + "workers"
+CODE = PREFIX + "code:"
 CALLER = PREFIX + "caller:"
 CALLERS = PREFIX + "callers"
+_CODE_SECONDS = 7 * 86_400  # longer than its workers: runs that wait for them may be asked about
 
 
 class TargetFacts(msgspec.Struct, frozen=True):
@@ -58,13 +62,28 @@ class Register:
         pipe.hset(WORKERS + worker, mapping=dict(facts))
         pipe.pexpire(WORKERS + worker, int(seconds * 1000))
         pipe.sadd(FLEET, worker)
+        self._tell_parts(pipe)
         pipe.execute()
+
+    def parts(self, codes: Collection[str]) -> dict[str, dict[str, str]]:
+        """What each of these code versions is made of (see `code_parts`), where a worker or caller said so lately."""
+        pipe = self._client.pipeline(transaction=False)
+        for code in codes:
+            pipe.get(CODE + code)
+        found = zip(codes, pipe.execute(), strict=True)
+        return {code: msgspec.json.decode(told, type=dict[str, str]) for code, told in found if told}
+
+    @staticmethod
+    def _tell_parts(pipe: Any) -> None:
+        """Say what this code is made of: whoever has other code can then tell what differs."""
+        pipe.set(CODE + code_version(), msgspec.json.encode(code_parts()), px=_CODE_SECONDS * 1000)
 
     def beat_caller(self, name: str, facts: CallerFacts, seconds: float) -> None:
         """Say that a process that calls lives, for ``seconds``."""
         pipe = self._client.pipeline(transaction=True)
         pipe.set(CALLER + name, msgspec.json.encode(facts), px=int(seconds * 1000))
         pipe.sadd(CALLERS, name)
+        self._tell_parts(pipe)
         pipe.execute()
 
     def leave(self, name: str) -> None:
@@ -84,6 +103,10 @@ class Register:
             for name, facts in found.items()
             if facts
         }
+
+    def codes(self) -> Counter[str]:
+        """How many workers live of each code version."""
+        return Counter(facts.get("code", "") for facts in self.workers().values())
 
     def callers(self) -> dict[str, CallerFacts]:
         """Processes that make calls now, by name."""

@@ -54,6 +54,9 @@ class Settings(BaseSettings):
     down_seconds: float = Field(
         default=300.0, gt=0, le=604_800, description="How long a sweep waits for a target that does not answer"
     )
+    patience_seconds: float = Field(
+        default=120.0, gt=0, le=86_400, description="How long a command waits for a server that is away, full or busy"
+    )
     connect_seconds: float = Field(default=4.0, gt=0, le=60, description="Wait for a server before giving up")
 
     @property

@@ -58,7 +58,7 @@ def _deployment(settings: Settings) -> Iterator[Finding]:
     except redis.ResponseError as error:
         yield "wrong", f"the ledger cannot be read ({error}): evalq needs Redis 7.0 or any Valkey"
     else:
-        yield from diagnose(snapshot, code_version(), time.time())
+        yield from diagnose(snapshot, code_version(), time.time(), watch.codes(snapshot))
     finally:
         watch.close()
 

@@ -8,12 +8,12 @@ import click
 
 from evalcore import registry
 from evalcore.canonical import Json
-from evalcore.errors import EvalqError, Incomplete, UsageError
+from evalcore.errors import EvalqError, Incomplete, NothingEvaluated, UsageError
 from evalcore.evaluator import Command, Evaluator, Request
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
 
-__all__ = ["extra_command", "refuse_dead", "show", "start_command"]
+__all__ = ["extra_command", "refuse_dead", "refuse_unscored", "show", "start_command"]
 
 
 def start_command(name: str) -> click.Command:
@@ -74,7 +74,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
             return 0
         reporter.event("launch", run=job.run, folder=str(job.folder.path))
         if given["detach"]:
-            launch(job, place)
+            launch(job, place, reporter)
             click.echo(job.run)
             return 0
         report = carry_out(job, place, reporter)
@@ -82,6 +82,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
         reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
         reporter.say(f"run {job.run}: {job.folder.path}")
         refuse_dead(job.folder, report, given)
+        refuse_unscored(job.folder, report)
     except RunExistsError as earlier:
         from producer.commands.runs import follow  # that module shows runs by this one's means
 
@@ -137,7 +138,7 @@ def show(folder: Any, evaluator: Any, report: dict[str, Json], options: dict[str
     for path in given["outputs"]:
         write_output(path, folder, evaluator, options)
     if not given["json_lines"]:
-        click.echo(render(given["fmt"], evaluator, report, options), nl=False)
+        click.echo(render(given["fmt"], evaluator, report, options, folder.info()["started"]), nl=False)
     for fault in report["faults"][:20] if not given["quiet"] else []:
         click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
 
@@ -149,6 +150,16 @@ def refuse_dead(folder: Any, report: dict[str, Json], given: dict[str, Any]) -> 
         raise Incomplete(
             f"{dead} record(s) have no result, since they killed their process (see the faults). Try them again: "
             f"evalq retry {folder.path} --errors; or accept them: --allow-dead {dead}"
+        )
+
+
+def refuse_unscored(folder: Any, report: dict[str, Json]) -> None:
+    """Raise NothingEvaluated for a report in which no record has a result: its numbers are those of nothing."""
+    counts = report["records"]
+    if not counts["scored"]:
+        kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("errors", "unscored", "dead") if counts[kind])
+        raise NothingEvaluated(
+            f"nothing was evaluated: none of {counts['total']} record(s) has a result ({kinds}); {folder.path} says why"
         )
 
 

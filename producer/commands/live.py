@@ -10,7 +10,7 @@ from evalcore.canonical import Json
 from evalcore.errors import EvalqError, Incomplete, UsageError
 from evalcore.evaluator import Evaluator, Request
 from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, reporter_for, show
+from producer.commands.evaluate import refuse_dead, refuse_unscored, reporter_for, show
 
 if TYPE_CHECKING:
     from producer.folder import RunFolder
@@ -60,7 +60,7 @@ def start_live(
         sweep = Sweep.start(evaluator, request, live, asked)
         reporter.event("launch", run=sweep.run, folder=str(sweep.folder.path))
         if given["detach"]:
-            launch_sweep(sweep, place)
+            launch_sweep(sweep, place, reporter)
             click.echo(sweep.run)
             return
         _finish(sweep, place, reporter, given)
@@ -99,6 +99,7 @@ def _finish(sweep: Sweep, place: Place, reporter: Any, given: dict[str, Any]) ->
     reporter.say(f"run {job.run}: {job.folder.path}")
     refuse_dead(job.folder, report, given)
     refuse_unanswered(sweep, given["allow_dead"])
+    refuse_unscored(job.folder, report)
     return report
 
 

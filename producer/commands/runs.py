@@ -13,7 +13,7 @@ from evalcore.canonical import Json, canonical_json
 from evalcore.errors import UsageError
 from producer import fleet
 from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, reporter_for, show
+from producer.commands.evaluate import refuse_dead, refuse_unscored, reporter_for, show
 from producer.commands.find import (
     RUNS,
     calls_of,
@@ -26,6 +26,7 @@ from producer.commands.find import (
     server_options,
 )
 from producer.folder import RunFolder
+from producer.unserved import other_code
 
 if TYPE_CHECKING:
     from producer.job import Job
@@ -75,10 +76,15 @@ def _watch_for(given: dict[str, Any]) -> Watch | None:
     return Watch(settings) if settings.broker else None
 
 
+def _fleet_rows(watch: Watch) -> list[tuple[str, str]]:
+    snapshot = watch.look()
+    return list(fleet.rows(snapshot, watch.codes(snapshot)))
+
+
 def _status(run: str | None, **given: Any) -> None:
     ledger = ledger_of(given)
     watch = _watch_for(given)
-    rows = list(fleet.rows(watch.look())) if watch else []
+    rows = _fleet_rows(watch) if watch else []
     if rows and run is None and not folders():
         click.echo(canonical_json({"fleet": rows}) if given["as_json"] else "\n".join(f"{w:<9} {t}" for w, t in rows))
         return
@@ -96,10 +102,10 @@ def _status(run: str | None, **given: Any) -> None:
 
         look = ledger.look(info["run"])
         info |= {"progress": msgspec.to_builtins(look.progress), "suspect": len(look.suspect), "leases": look.leases}
-        codes = [facts.get("code") for facts in Register(ledger.client).workers().values()]
-        info["workers"] = codes.count(header.code_version)
+        others = Register(ledger.client).codes()
+        info["workers"] = others.pop(header.code_version, 0)
         if look.progress.state == "open" and not look.progress.complete and not info["workers"]:
-            info["waiting"] = f"no worker runs its code {header.code_version} ({len(codes)} of other code)"
+            info["waiting"] = other_code(header.code_version, others) if others else "no worker lives"
         info["notes"] = ledger.notes(info["run"])
         if away:
             info |= {"evaluator": header.evaluator, "suite": header.suite, "state": look.progress.state}
@@ -153,6 +159,7 @@ def _go_on(job: Job, given: dict[str, Any]) -> None:
     show(folder, job.evaluator, result, job.request.options, given)
     reporter.event("done", run=job.run, folder=str(folder.path), records=result["records"])
     refuse_dead(folder, result, given)
+    refuse_unscored(folder, result)
 
 
 def _retry(run: str | None, errors: bool, **given: Any) -> None:

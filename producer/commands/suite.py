@@ -11,7 +11,7 @@ from evalcore.canonical import Json, canonical_json
 from evalcore.errors import EvalqError, Interrupted, UsageError
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, reporter_for
+from producer.commands.evaluate import refuse_dead, refuse_unscored, reporter_for
 from producer.live.asked import Live
 from producer.outputs import check_output, render, write_output
 from producer.suite import PlannedRun, load_suite
@@ -36,7 +36,7 @@ def _suite(config: str, **given: Any) -> int:
     reports: list[Json] = []
     worst = 0
     roots = [Path.cwd(), Path(config).resolve().parent]
-    with shared_place(place, roots, calls=any(run.live for run in runs)) as common:
+    with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in runs)) as common:
         for run in runs:
             try:
                 reports.append(_one(run, name, common, reporter, given))
@@ -80,11 +80,12 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
         return _earlier(earlier.path, place, reporter, given["detach"])
     reporter.event("launch", run=job.run, folder=str(job.folder.path))
     if given["detach"]:
-        launch(job, place)
+        launch(job, place, reporter)
         click.echo(job.run)
         return None
     report = carry_out(job, place, reporter)
     _show(run, job, report, reporter, given)
+    refuse_unscored(job.folder, report)
     return report
 
 
@@ -108,12 +109,13 @@ def _sweep(run: PlannedRun, live: Live, asked: Any, place: Any, reporter: Any, g
     sweep = Sweep.start(run.evaluator, run.request, live, asked)
     reporter.event("launch", run=sweep.run, folder=str(sweep.folder.path))
     if given["detach"]:
-        launch_sweep(sweep, place)
+        launch_sweep(sweep, place, reporter)
         click.echo(sweep.run)
         return None
     job, report = carry_out_sweep(sweep, place, reporter)
     _show(run, job, report, reporter, given)
     refuse_unanswered(sweep, given["allow_dead"])
+    refuse_unscored(job.folder, report)
     return report
 
 

@@ -13,7 +13,7 @@ from evalcore.canonical import Json
 from evalcore.errors import Cancelled, Incomplete, Paused, UsageError
 from producer.live.cache import Cache
 from producer.live.sweep import Sweep
-from producer.patience import patiently
+from producer.patience import Patience
 from producer.standing import Standing, Watcher
 from workers.calls import Calls, SweepLook
 from workers.leaving import Left, LeftSweeps
@@ -37,7 +37,10 @@ PAUSE_SECONDS = 3.0
 class SweepDriver:
     """One sweep over a ledger of calls."""
 
-    def __init__(self, sweep: Sweep, calls: Calls, settings: Settings, cache: Cache | None = None) -> None:
+    def __init__(
+        self, sweep: Sweep, calls: Calls, settings: Settings, patience: Patience, cache: Cache | None = None
+    ) -> None:
+        self._patiently = patience
         self._sweep = sweep
         self._calls = calls
         self._settings = settings
@@ -61,23 +64,23 @@ class SweepDriver:
         Raises UsageError for a target that no process knows, Incomplete for a spent quota, a wrong key or a sweep that
         was cancelled, Paused, BrokerUnreachable when the server stays away.
         """
-        patiently(self._establish)
+        self._patiently(self._establish)
         self._recall()
         while not self._over:
-            if not patiently(self._collect):
+            if not self._patiently(self._collect):
                 time.sleep(IDLE_SECONDS)
             if time.monotonic() - self._looked >= self._settings.look_seconds:
-                patiently(self._step)
+                self._patiently(self._step)
                 watch(self._standing())
                 self._looked = time.monotonic()
-        patiently(self._conclude)
+        self._patiently(self._conclude)
         return self._facts()
 
     def launch(self) -> None:
         """Give all prompts to the ledger, for processes that call to go on with alone, and workers to evaluate."""
-        patiently(self._establish)
-        patiently(self._offer)
-        patiently(self._leave)
+        self._patiently(self._establish)
+        self._patiently(self._offer)
+        self._patiently(self._leave)
 
     def _leave(self) -> bool:
         sweep, (seconds, micros) = self._sweep, self._calls.client.time()
@@ -127,7 +130,7 @@ class SweepDriver:
             output = self._sweep.recorded.get(call)
             if output is not None:
                 self._stopping.add(output.line(self._note))
-        patiently(self._halt_decided)
+        self._patiently(self._halt_decided)
 
     def _offer(self) -> bool:
         run, number = self._sweep.run, 0

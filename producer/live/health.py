@@ -6,12 +6,11 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-import redis
-
 from producer.fleet import LONG_SECONDS
 from workers.calls import SweepHeader
 from workers.hopeless import unable
 from workers.register import CallerFacts, Register
+from workers.server_errors import SERVER_ERRORS
 
 __all__ = ["Health"]
 
@@ -35,7 +34,7 @@ class Health:
         if now - self._looked < _LOOK_SECONDS:
             return []
         self._looked = now
-        with contextlib.suppress(redis.RedisError, OSError):
+        with contextlib.suppress(*SERVER_ERRORS):
             callers = self._register.callers().values()
             lines = [*self._troubles(list(callers)), *self._long(list(callers))]
             fresh = [line for key, line in lines if now - self._told.get(key, -_AGAIN_SECONDS) >= _AGAIN_SECONDS]

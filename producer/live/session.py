@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redis import RedisError
-
 from evalcore.canonical import Json
 from evalcore.errors import (
+    BrokerUnreachable,
     Cancelled,
     ConfigError,
     Incomplete,
     Interrupted,
     NothingEvaluated,
     Paused,
+    ServerRefused,
     StorageError,
     UsageError,
+    WorkersLost,
 )
 from producer.job import Job
 from producer.live.asked import Live
@@ -29,6 +30,7 @@ from producer.session import Place, carry_out_here, shared_place
 
 if TYPE_CHECKING:
     from producer.live.drive import SweepDriver
+    from producer.patience import Patience
 
 __all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached"]
 
@@ -44,7 +46,7 @@ def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job
         with sweep.folder.driving() as mine:
             if not mine:
                 raise UsageError(f"{sweep.folder.path}: another evalq process is driving this run; see: evalq watch")
-            with shared_place(place, _roots(sweep), sweep.evaluator.name, calls=True) as shared:
+            with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
                 _call(sweep, shared, place, reporter)
                 _forget_evaluation(sweep, shared)
                 job = sweep.job()
@@ -65,9 +67,9 @@ def refuse_detached(live: Live) -> None:
         raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
 
 
-def launch_sweep(sweep: Sweep, place: Place) -> None:
+def launch_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> None:
     """Leave a sweep to the processes that call."""
-    with _driver(sweep, place) as driver:
+    with _driver(sweep, place, reporter) as (driver, _):
         driver.launch()
     sweep.folder.note(state="detached")
 
@@ -80,21 +82,22 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
 
     state, here = "stopped", bool(place.settings.calls or not place.settings.broker)
     try:
-        health = Health(Register(connect(shared.settings.ledger_url, shared.settings)), sweep.header)
-        with _driver(sweep, shared) as driver, reporter.watching() as watch:
+        health = Health(Register(connect(shared.settings.ledger_url, shared.settings, again=False)), sweep.header)
+        with reporter.watching() as watch, _driver(sweep, shared, reporter) as (driver, patience):
 
             def seen(standing: object) -> None:
                 _warn(driver, reporter, sweep, here)
                 for line in health.news():
-                    reporter.say(line)
+                    reporter.warn(line)
                 watch(standing)  # type: ignore[arg-type]
 
             try:
                 facts = driver.drive(seen)
             except KeyboardInterrupt:
                 state = "interrupted"
-                with contextlib.suppress(KeyboardInterrupt, RedisError):
-                    driver.pause()
+                with contextlib.suppress(KeyboardInterrupt):
+                    if not patience.once(driver.pause):
+                        reporter.warn("the server does not answer, so processes that call may go on for a while")
                 raise Interrupted(place.resume(sweep)) from None
             except Paused:
                 state = "paused"
@@ -113,6 +116,8 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
     except Cancelled as error:
         state = "cancelled"
         raise Cancelled(f"{error}; what it recorded is in {sweep.outputs}") from None
+    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+        raise type(error)(f"{error}; resume with: {place.resume(sweep)}") from error
     except Incomplete as error:
         raise Incomplete(f"{error}; when it is mended, go on with: {place.resume(sweep)}") from None
     finally:
@@ -128,7 +133,7 @@ def _forget_evaluation(sweep: Sweep, shared: Place) -> None:
     from workers.ledger import Ledger
     from workers.reports import Reports
 
-    client = connect(shared.settings.ledger_url, shared.settings)
+    client = connect(shared.settings.ledger_url, shared.settings, again=False)
     ledger = Ledger(client, shared.settings)
     _, seal = Reports(ledger, shared.settings).plan(sweep.run)
     with sweep.outputs.open("rb") as stream:
@@ -151,9 +156,10 @@ def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> 
 
 
 @contextlib.contextmanager
-def _driver(sweep: Sweep, place: Place) -> Iterator[SweepDriver]:
+def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[SweepDriver, Patience]]:
     from producer.live.cache import Cache
     from producer.live.drive import SweepDriver
+    from producer.patience import Patience
     from workers.calls import Calls
     from workers.connect import connect
 
@@ -162,7 +168,10 @@ def _driver(sweep: Sweep, place: Place) -> Iterator[SweepDriver]:
         cache = Cache(sweep.live.cache) if sweep.live.cache else None
         if cache is not None:
             stack.callback(cache.close)
-        yield SweepDriver(sweep, Calls(connect(settings.ledger_url, settings), settings), settings, cache)
+        patience = Patience(settings, reporter, place.check)
+        stack.enter_context(patience.telling())
+        calls = Calls(connect(settings.ledger_url, settings, again=False), settings)
+        yield SweepDriver(sweep, calls, settings, patience, cache), patience
 
 
 def _roots(sweep: Sweep) -> list[Path]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from evalcore.version import code_parts, code_version
 from producer.diagnosis import diagnose
 from producer.fleet import fleet_of, rows
 from workers.calls import SweepHeader
@@ -116,6 +117,20 @@ def test_a_sweep_that_nobody_calls_for_is_found() -> None:
         assert ("waiting", "vs-1: no process of code mine calls 'chat'") in list(rows(waiting))
 
 
+def test_a_target_that_is_not_called_and_a_call_that_takes_long_are_named() -> None:
+    """With host and reason; a sweep that only such a process could call is one that nobody calls."""
+    sweep = SweepHeader("vs-1", "chat", "mine", 1, 1)
+    sick = CallerFacts("h", 7, "mine", 8, 0, {"chat": TargetFacts("c", trouble="no key")}, {"vs-1": ("C3", 50.0)})
+    well = _but(sick, host="i", targets={"chat": TargetFacts("c")}, oldest={"vs-1": ("C4", 44.0)})
+    trouble, slow = "h (pid 7) does not call 'chat': no key", "vs-1: case C3 has been in flight for 50 s on h (pid 7)"
+    for callers, waits in (([sick], True), ([sick, well], False)):
+        found = _but(HEALTHY, sweeps=[sweep], callers=callers)
+        assert _findings(found)[:2] == [("wrong", trouble), ("note", slow)]
+        assert ("trouble", trouble) in list(rows(found))
+        assert ("slow", slow) in list(rows(found))
+        assert bool(found.uncalled) == waits
+
+
 def test_what_happened_is_told_as_notes() -> None:
     """Old work, divergence and dead records are not wrong settings, and still to be known."""
     totals = HEALTHY.totals | {"divergent vs s": 1, "dead vs s": 2, "dead vs t": 3}
@@ -147,3 +162,13 @@ def test_status_shows_what_the_exporter_shows() -> None:
         ("records", "9 committed, 0 dead, 4 duplicates, 0 divergent, 0 chunks published again"),
     ]
     assert ("oldest", "nothing is pending") in list(rows(_but(HEALTHY, oldest_age=0.0)))
+
+
+def test_what_differs_from_other_code_is_told() -> None:
+    """`doctor` and `status` name the folder or package, of each other code whose parts are known."""
+    ours = code_parts()
+    codes = {code_version(): ours, "mine": ours, "elder": {**ours, "numpy": "0.1", "workers": "0"}}
+    said = f"elder differs from this one in: numpy 0.1 (here {ours['numpy']}), workers"
+    assert ("note", f"code {said}") in list(diagnose(HEALTHY, "mine", 1000.0, codes))
+    del codes["mine"]
+    assert [text for what, text in rows(HEALTHY, codes) if what == "code"] == [said]
