@@ -64,7 +64,10 @@ class _Lazy(click.Group):
 
 def _first_line(module: str) -> str:
     """The first line of a module's docstring, without importing it."""
-    spec = find_spec(module)
+    try:
+        spec = find_spec(module)
+    except ImportError:
+        spec = None
     if spec is None or spec.origin is None:
         return "(cannot be imported)"
     return (ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or "").partition("\n")[0]

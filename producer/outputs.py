@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -80,9 +81,11 @@ def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Req
 
 
 def check_output(path: Path) -> None:
-    """Raise UsageError for a suffix that cannot be written, before anything is computed."""
+    """Raise UsageError for what cannot be written (a suffix, or for want of a package), before anything is computed."""
     if path.suffix not in _WRITERS:
         raise UsageError(f"-o {path}: unknown suffix {path.suffix!r}; there are {', '.join(sorted(_WRITERS))}")
+    if path.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise UsageError(f"-o {path}: Parquet needs pyarrow: pip install 'evalq[parquet]'")
 
 
 def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
@@ -119,12 +122,9 @@ def _csv(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
 
 
 def _parquet(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise UsageError(f"-o {path}: Parquet needs pyarrow: pip install 'evalq[parquet]'") from None
     import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     schema: Any = _arrow_schema(folder)
     with replacing(path) as out, pq.ParquetWriter(out, schema) as writer:

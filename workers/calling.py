@@ -13,17 +13,19 @@ import os
 import secrets
 import signal
 import socket
+import time
 
 import redis
 
 from evalcore.errors import BrokerUnreachable, ConfigError, WireError
 from evalcore.version import code_version
-from workers.calls import Calls, SweepHeader
+from workers.calls import Calls
 from workers.connect import connect
 from workers.hopeless import Hopeless, unable
 from workers.register import CallerFacts, Register
 from workers.settings import Settings
 from workers.stations import Station, Stations
+from workers.sweeps import SweepHeader
 from workers.targets import load_targets
 from workers.units import Units
 
@@ -34,6 +36,8 @@ log = logging.getLogger("evalq.calls")
 LEASE_SECONDS = 10.0
 LIFE_SECONDS = 10.0
 _POLL_SECONDS = 0.2
+_NAME_SECONDS = 1.0
+"""How often a process names the calls that it has, so that the ledger holds no others for it."""
 _BEAT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.01
 """Between two claims of a busy process: what becomes free meanwhile is filled together."""
@@ -64,6 +68,7 @@ class _Process:
         self._hopeless = Hopeless(settings.down_seconds)
         self._lanes = asyncio.Semaphore(settings.calls)
         self._units: dict[str, Units] = {}
+        self._named: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
 
@@ -95,11 +100,11 @@ class _Process:
         try:
             headers = await asyncio.to_thread(self._calls.sweeps)
             mine = [header for header in headers if header.target in self._stations]
-            for run in [run for run in self._units if run not in {header.run for header in mine}]:
-                await asyncio.to_thread(
-                    self._calls.claim, run, self._name, 0, LEASE_SECONDS
-                )  # what is in flight is mine
-                await self._withdraw(run)
+            known = {header.run for header in mine}
+            for run in [run for run in self._units if run not in known]:
+                state, _ = await self._claimed(run, 0)  # what is in flight is mine
+                await self._withdraw(run, state)
+            self._named = {run: at for run, at in self._named.items() if run in self._units or run in known}
             full = True
             self._hopeless.keep(header.run for header in mine)
             for header in mine:
@@ -113,7 +118,9 @@ class _Process:
     async def _claim(self, header: SweepHeader, share: int) -> bool:
         """Whether all of the share is in use."""
         units = self._units.get(header.run)
-        station = await self._stations.open(header.target)
+        station = self._stations.ready(header.target)
+        if station is None:
+            return False
         due = self._hopeless.due(header.run, station)
         if due:
             await self._give_up(header)
@@ -124,13 +131,13 @@ class _Process:
             # A fatal failure that is not yet recorded has stopped the sweep: the ledger just does not know it.
             most, refusals = 0 if units.refused else max(0, share - units.active), units.refusals
         most = station.room(most)
-        state, calls = await asyncio.to_thread(self._calls.claim, header.run, self._name, most, LEASE_SECONDS)
+        state, calls = await self._claimed(header.run, most)
         if units is None and not calls:
             return False
         if units is None:
             units = self._units[header.run] = self._made(header, station)
         if state != "open":
-            await self._withdraw(header.run)
+            await self._withdraw(header.run, state)
         elif calls:
             await self._start(units, header, calls, refusals)
         return state == "open" and len(calls) == most and not station.trouble
@@ -143,11 +150,29 @@ class _Process:
             reason = f"{header.target}: no process can call it: {reasons}"
             await asyncio.to_thread(self._calls.close, header.run, "failed", reason[:1000])
 
-    async def _withdraw(self, run: str) -> None:
-        """Call no more for a sweep, and let go of it once all that was in flight is recorded."""
+    async def _claimed(self, run: str, most: int) -> tuple[str, list[int]]:
+        """(state of a sweep, calls to make). Every now and then the ledger is told which calls this process has; what
+        that one has lost is recorded again.
+        """
+        units, now = self._units.get(run), time.monotonic()
+        mine: set[int] | None = None
+        told: list[int] = []
+        if now - self._named.get(run, -_NAME_SECONDS) >= _NAME_SECONDS:
+            mine, told = (units.mine, units.told) if units else (set(), [])
+            self._named[run] = now
+        claimed = await asyncio.to_thread(self._calls.claim, run, self._name, most, LEASE_SECONDS, mine, told)
+        state, calls, untold = claimed
+        if units is not None and untold:
+            units.tell(untold)
+        return state, calls
+
+    async def _withdraw(self, run: str, state: str) -> None:
+        """Call no more for a sweep, and let go of it once all that was in flight is recorded; a server that lost the
+        sweep may come to know it again, and of what it had.
+        """
         units = self._units[run]
         units.withdraw()
-        if units.idle:
+        if units.idle and not (state == "gone" and units.told):
             del self._units[run]
             await units.close()
 
@@ -205,7 +230,7 @@ class _Process:
         while (left := deadline - loop.time()) > 0:
             with contextlib.suppress(redis.RedisError, OSError):
                 for run in self._units:
-                    await asyncio.to_thread(self._calls.claim, run, self._name, 0, LEASE_SECONDS)
+                    await self._claimed(run, 0)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(left, LEASE_SECONDS / 3)):
                     await asyncio.gather(*(units.ended() for units in self._units.values()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import glob
 import hashlib
@@ -60,6 +61,7 @@ class Stations:
         self._client = client
         self._open: dict[str, Station] = {}
         self._tried: dict[str, float] = {}
+        self._opening: dict[str, asyncio.Task[Station]] = {}
         self._stack = contextlib.AsyncExitStack()
         self._facts = {name: target_facts(named) for name, named in targets.items()}
 
@@ -73,15 +75,31 @@ class Stations:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        for task in self._opening.values():
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
         await self._stack.__aexit__(kind, error, at)
 
     async def open(self, name: str) -> Station:
         """The target of that name, opened once; one with a fault is tried again after a while."""
-        known = self._open.get(name)
-        if known is None or (known.fault and time.monotonic() - self._tried[name] > _AGAIN_SECONDS):
+        if self._wanting(name):
             self._open[name] = await self._opened(self._targets[name])
             self._tried[name] = time.monotonic()
         return self._open[name]
+
+    def ready(self, name: str) -> Station | None:
+        """The same for who cannot wait: None until it is open, which may take the imports of a user's module."""
+        task = self._opening.get(name)
+        if task is not None and task.done():
+            del self._opening[name]
+            task.result()
+        elif task is None and self._wanting(name):
+            self._opening[name] = asyncio.create_task(self.open(name), name="evalq-open")
+        return self._open.get(name)
+
+    def _wanting(self, name: str) -> bool:
+        known = self._open.get(name)
+        return known is None or (bool(known.fault) and time.monotonic() - self._tried[name] > _AGAIN_SECONDS)
 
     async def _opened(self, named: NamedTarget) -> Station:
         config = config_digest(named)
@@ -89,6 +107,8 @@ class Stations:
             caller = await self._stack.enter_async_context(Caller(named))
         except ConfigError as error:
             return Station(named, config, fault=str(error))
+        except OSError as error:
+            return Station(named, config, fault=f"target {named.name}: cannot be opened: {error.strerror or error}")
         pacer = await self._stack.enter_async_context(Pacer(self._client, named.name, limits_of(named)))
         return Station(named, config, caller, pacer)
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 
 import msgspec
 import redis
 
 from evalcore.calls import Attempt, Output, Prompt
 from evalcore.errors import BrokerUnreachable
-from workers.calls import Calls, Result, SweepHeader
+from workers.calls import Calls
 from workers.pacing import Pacer
 from workers.stations import Station
+from workers.sweeps import Result, SweepHeader
 from workers.targets import Answer, Call, Caller, Failure, Tries, attempt
 from workers.targets.config import Price
 from workers.targets.extract import json_text
+from workers.told import Told
 
 __all__ = ["Units"]
 
@@ -48,12 +51,14 @@ class Units:
         self._wake = wake
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._begun: dict[int, float] = {}
+        self._counted: Counter[int] = Counter()
         self._queued: set[asyncio.Task[None] | None] = set()
         self._resting = 0
         self._withdrawn = asyncio.Event()
         self._refusals = 0
         self._results: list[Result] = []
-        self._returned: dict[int, bool] = {}
+        self._returned: dict[int, int] = {}
+        self._told = Told()
         self._due = asyncio.Event()
         self._recorder = asyncio.create_task(self._recording(), name="evalq-record")
         self.prompts: dict[int, Prompt] = {}
@@ -78,6 +83,21 @@ class Units:
         return not (self._tasks or self._results or self._returned)
 
     @property
+    def mine(self) -> set[int]:
+        """Calls that this process has: made, or about to be, or not yet recorded or given back."""
+        return self._tasks.keys() | {result.output.call for result in self._results} | self._returned.keys()
+
+    @property
+    def told(self) -> list[int]:
+        """Calls that were recorded so lately that a server may have lost them."""
+        return self._told.calls()
+
+    def tell(self, calls: list[int]) -> None:
+        """Record these once more: the ledger has lost them."""
+        self._results += self._told.take(calls)
+        self._due.set()
+
+    @property
     def refused(self) -> bool:
         """A fatal failure is known here that the ledger has not yet been told: what it offers is not to be taken."""
         return any(result.fatal for result in self._results)
@@ -89,7 +109,7 @@ class Units:
 
     def decline(self, calls: list[int]) -> None:
         """Give these calls back, unmade."""
-        self._returned.update(dict.fromkeys(calls, True))
+        self._returned.update(dict.fromkeys(calls, 1))
         self._due.set()
 
     def start(self, calls: list[int]) -> None:
@@ -127,16 +147,17 @@ class Units:
 
     async def _one(self, call: int) -> None:
         attempts: list[Answer | Failure] = []
-        self._begun[call] = time.monotonic()
+        self._begun[call], self._counted[call] = time.monotonic(), 1
         try:
             done = await self._made(call, attempts)
             if done is None:
-                self._returned[call] = not attempts
+                # Attempts that the ledger counts, and that were not made or reached nobody.
+                self._returned[call] = self._counted[call] - sum(not _reached_nobody(result) for result in attempts)
             else:
                 self._results.append(done)
         finally:
             self._tasks.pop(call, None)
-            self._begun.pop(call, None)
+            del self._begun[call], self._counted[call]
             self._due.set()
             self._wake.set()
 
@@ -162,8 +183,6 @@ class Units:
             station.breaker.told(result)
             if station.breaker.holds(result):
                 self.withdraw()  # until this process claims again: one call, to see whether the target is back
-                if not (isinstance(result, Failure) and result.kind == "timeout"):
-                    attempts.pop()  # it reached nobody, and so it was not paid
                 return None
             wait = tries.wait(result)
             allowed = await self._again() if wait is not None else 0
@@ -171,6 +190,7 @@ class Units:
                 return None
             if wait is None or allowed == 0:
                 return self._result(call, prompt, attempts)
+            self._counted[call] += 1
             await self._rest(wait)
 
     async def _attempt(self, caller: Caller, pacer: Pacer, asked: Call) -> Answer | Failure | None:
@@ -260,10 +280,16 @@ class Units:
         if results:
             await asyncio.to_thread(self._calls.record, run, holder, self._header.target, results)
             del self._results[: len(results)]
+            self._told.keep(results)
         if returned:
             await asyncio.to_thread(self._calls.give_back, run, holder, returned)
             for call in returned:
                 self._returned.pop(call, None)
+
+
+def _reached_nobody(result: Answer | Failure) -> bool:
+    """Whether nobody can have been paid for it; what was given up in time may have been answered all the same."""
+    return isinstance(result, Failure) and result.down and result.kind != "timeout"
 
 
 def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:

@@ -36,6 +36,19 @@ __all__ = ["COMMANDS", "follow"]
 
 _POLL_SECONDS = 0.2
 _FLEET_SECONDS = 60.0
+_WORDS = {
+    "state": "ledger",
+    "epoch": "resumed",
+    "sealed": "all cut",
+    "stale": "outdated",
+    "skipped": "not due",
+    "reconciled": "again",
+    "divergent": "differing",
+    "suspect": "overdue",
+    "leases": "in work",
+}
+"""What people are told where the ledger has a word of its own; JSON keeps the ledger's."""
+_PLAIN = {True: "yes", False: "no"}
 
 
 def _row(info: dict[str, Json]) -> str:
@@ -116,13 +129,13 @@ def _status(run: str | None, **given: Any) -> None:
     click.echo(f"run       {info['run']}\nstate     {info['state']}\nfolder    {where}")
     for key, value in (info.get("progress") or {}).items():
         if value != "" and (key, value) != ("state", info["state"]):
-            click.echo(f"{'ledger' if key == 'state' else key:<9} {value}")
+            click.echo(f"{_WORDS.get(key, key):<9} {_PLAIN.get(value, value) if isinstance(value, bool) else value}")
     for key, value in (info.get("calls") or {}).items():
         if value != "":
             click.echo(f"calls {key:<9} {value}")
     for key in ("suspect", "leases", "workers", "waiting", "seconds"):
         if key in info:
-            click.echo(f"{key:<9} {info[key]}")
+            click.echo(f"{_WORDS.get(key, key):<9} {info[key]}")
     for row in [("", ""), *rows] if rows else []:
         click.echo(f"{row[0]:<9} {row[1]}".rstrip())
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator
 
 from producer.fleet import LONG_SECONDS
-from workers.calls import SweepHeader
 from workers.hopeless import unable
 from workers.register import CallerFacts, Register
 from workers.server_errors import SERVER_ERRORS
+from workers.sweeps import SweepHeader
 
 __all__ = ["Health"]
 

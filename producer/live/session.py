@@ -148,6 +148,7 @@ def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> 
     texts = {
         "nobody": f"waiting: no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
         "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
+        "elsewhere": "warning: another producer drove this sweep; outputs that only its folder has are called again",
     }
     for name in sorted(driver.warned & texts.keys() - ({"nobody"} if here else set())):
         reporter.say(texts[name])
@@ -171,7 +172,11 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
         patience = Patience(settings, reporter, place.check)
         stack.enter_context(patience.telling())
         calls = Calls(connect(settings.ledger_url, settings, again=False), settings)
-        yield SweepDriver(sweep, calls, settings, patience, cache), patience
+        driver = SweepDriver(sweep, calls, settings, patience, cache)
+        try:
+            yield driver, patience
+        finally:
+            patience.once(driver.release)
 
 
 def _roots(sweep: Sweep) -> list[Path]:

@@ -13,9 +13,9 @@ import pytest
 from evalcore.version import code_parts, code_version
 from producer.diagnosis import diagnose
 from producer.fleet import fleet_of, rows
-from workers.calls import SweepHeader
 from workers.register import CallerFacts, TargetFacts
 from workers.snapshot import ServerFacts, Snapshot, WorkerStanding
+from workers.sweeps import SweepHeader
 
 SERVER = ServerFacts("valkey", "9.0.1", 100, 1000, "noeviction", 0, True, False, False, 0.0, 1)
 WORKER = WorkerStanding("w1", socket.gethostname(), "mine", 2, 0, 1.0, 0.0, str(Path.cwd()), "idle")

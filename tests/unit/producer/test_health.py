@@ -10,8 +10,8 @@ import pytest
 from producer.live import health
 from producer.live.health import Health
 from tests.integration.harness import Server, running_server
-from workers.calls import SweepHeader
 from workers.register import CallerFacts, Register, TargetFacts
+from workers.sweeps import SweepHeader
 
 
 @pytest.fixture
