@@ -285,7 +285,7 @@ class Calls:
 
     def give_back(self, run: str, holder: str, unmade: Mapping[int, int], *, leave: bool = False) -> None:
         """Give back calls, {call: how many attempts that were counted were not made}; with ``leave``, all it has."""
-        flat = [value for call, untried in unmade.items() for value in (call, untried)]
+        flat = [value for call, attempts in unmade.items() for value in (call, int(attempts))]
         self._run("back", run, holder, int(leave), *flat)
 
 
