@@ -17,11 +17,13 @@ import time
 
 import redis
 
-from evalcore.errors import BrokerUnreachable, ConfigError, WireError
+from evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, WireError
 from evalcore.version import code_version
 from workers.calls import Calls
-from workers.connect import connect
+from workers.complaint import Complaint, until_reached
+from workers.connect import connect, redacted
 from workers.hopeless import Hopeless, unable
+from workers.ready import say_ready
 from workers.register import CallerFacts, Register
 from workers.settings import Settings
 from workers.stations import Station, Stations
@@ -46,13 +48,20 @@ _PAUSE_SECONDS = 0.01
 def run_calls(settings: Settings, loglevel: str = "WARNING", *, parent: int | None = None, quiet: bool = False) -> int:
     """Make calls for every sweep of this code version until SIGTERM; returns an exit code.
 
-    ``parent``: end when this process is no longer the child of that one. Raises ConfigError for a missing targets file.
+    ``parent``: end when this process is no longer the child of that one, and wait for a ledger that is away. Unless
+    ``quiet``, a process of its own says when it is ready. Raises ConfigError for a missing targets file, and where
+    there is no parent BrokerUnreachable.
     """
     logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if not settings.targets:
         raise ConfigError("calling needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
-    asyncio.run(_Process(settings).serve(parent))
+    if parent is not None and not until_reached(settings, log, lambda: os.getppid() == parent):
+        return 0
+    process = _Process(settings)
+    if parent is None and not quiet:
+        say_ready(settings, process.name, tuple(sorted(load_targets(settings.targets))))
+    asyncio.run(process.serve(parent))
     return 0
 
 
@@ -66,11 +75,17 @@ class _Process:
         self._register = Register(self._calls.client)
         self._stations = Stations(load_targets(settings.targets), self._calls.client)
         self._hopeless = Hopeless(settings.down_seconds)
+        self._complaint = Complaint(log, f"the ledger at {redacted(settings.ledger_url)}")
         self._lanes = asyncio.Semaphore(settings.calls)
         self._units: dict[str, Units] = {}
         self._named: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        """What the register calls it."""
+        return self._name
 
     async def serve(self, parent: int | None) -> None:
         """Until told to stop; then the calls in flight may end within ``soft_shutdown_seconds``."""
@@ -110,8 +125,9 @@ class _Process:
             for header in mine:
                 full = await self._claim(header, max(1, self._settings.calls // len(mine))) and full
         except (redis.RedisError, OSError) as error:
-            log.warning("the ledger is not reachable: %s", error)
+            self._complaint.about(error)
             return 1.0
+        self._complaint.over()
         # Where all that was asked for came, there is likely more: as soon as a call ends.
         return _BEAT_SECONDS if full and mine else _POLL_SECONDS
 
@@ -244,7 +260,7 @@ def main() -> int:
     settings = load_settings()
     try:
         return run_calls(settings, os.environ.get("EVALQ_LOGLEVEL", "WARNING"), parent=os.getppid())
-    except ConfigError as error:
+    except EvalqError as error:
         log.error("%s", error)
         return error.exit_code
 

@@ -93,6 +93,11 @@ class Settings(BaseSettings):
         return (os.cpu_count() or 1) if self.concurrency is None else self.concurrency
 
     @property
+    def answer_seconds(self) -> float:
+        """How long a single answer of a server may take."""
+        return min(30.0, self.patience_seconds)
+
+    @property
     def ledger_url(self) -> str:
         """Where the ledger is: its own setting, or the broker's server."""
         return self.ledger or self.broker

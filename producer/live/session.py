@@ -163,7 +163,6 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
     from producer.live.drive import SweepDriver
     from producer.patience import Patience
     from workers.calls import Calls
-    from workers.connect import connect
 
     settings = place.settings
     with contextlib.ExitStack() as stack:
@@ -172,8 +171,7 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
             stack.callback(cache.close)
         patience = Patience(settings, reporter, place.check)
         stack.enter_context(patience.telling())
-        calls = Calls(connect(settings.ledger_url, settings, again=False), settings)
-        driver = SweepDriver(sweep, calls, settings, patience, cache)
+        driver = SweepDriver(sweep, Calls(patience.client(), settings), settings, patience, cache)
         try:
             yield driver, patience
         finally:
