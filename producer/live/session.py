@@ -76,12 +76,19 @@ def launch_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> None:
 
 def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
     """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
+    from producer.live.health import Health
+    from workers.connect import connect
+    from workers.register import Register
+
     state, here = "stopped", bool(place.settings.calls or not place.settings.broker)
     try:
+        health = Health(Register(connect(shared.settings.ledger_url, shared.settings, again=False)), sweep.header)
         with reporter.watching() as watch, _driver(sweep, shared, reporter) as (driver, patience):
 
             def seen(standing: object) -> None:
                 _warn(driver, reporter, sweep, here)
+                for line in health.news():
+                    reporter.warn(line)
                 watch(standing)  # type: ignore[arg-type]
 
             try:
