@@ -36,7 +36,7 @@ from workers.isolation import Limits
 from workers.leaving import LeftSweeps
 from workers.ledger import Ledger
 from workers.ready import say_ready
-from workers.reconciler import Reconciler, may_tend
+from workers.reconciler import Reconciler, may_tend, stop_tending
 from workers.register import LIFE_SECONDS, Register
 from workers.server_errors import SERVER_ERRORS, explained
 from workers.settings import Settings
@@ -47,6 +47,7 @@ __all__ = ["run_worker"]
 log = logging.getLogger("evalq.worker")
 
 BEAT_SECONDS = 2.0
+_YIELD_BEATS = 4
 
 
 def run_worker(
@@ -198,14 +199,21 @@ class _Attendant:
         client = connect(self._settings.ledger_url, self._settings)
         ledger, register = Ledger(client, self._settings), Register(client)
         broker = Broker(self._settings)
-        reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings)
+        reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings, ledger, self._name)
         left = LeftSweeps(Calls(client, self._settings), self._settings)
+        resting = 0
         try:
             while not self._stop.wait(BEAT_SECONDS):
                 self._beat(register)
                 self._complaint.over()
-                if may_tend(client, self._name, 2 * BEAT_SECONDS):
-                    finalisers.start([*left.over(), *reconciler.tend_all()])
+                finalisers.idle()
+                resting -= 1
+                if resting > 0 or not may_tend(client, self._name, 2 * BEAT_SECONDS):
+                    continue
+                finalisers.start(left.over(), reconciler.tend_all())
+                if finalisers.yields:  # another worker may be able to finish what this one could not
+                    stop_tending(client, self._name)
+                    resting = _YIELD_BEATS
         finally:
             finalisers.close()
             broker.close()
