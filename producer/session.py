@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -47,7 +48,8 @@ __all__ = ["Place", "carry_out", "carry_out_here", "launch", "shared_place"]
 
 
 CALLS_HERE = 50
-"""Live calls in flight of a command that calls by itself, unless it is told how many."""
+"""Live calls in flight of a command that calls by itself, unless it is told how many or a target takes more at once."""
+CALLS_MOST = 10_000
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -69,10 +71,16 @@ class Place(msgspec.Struct, frozen=True):
         if self.children is not None:
             self.children.check()
 
+    named: Settings | None = None
+    """What its user named, where a server or workers were started for it."""
+
     def resume(self, run: Job | Sweep) -> str:
-        """The command that goes on with ``run`` at the same place."""
-        broker = " --broker URL" if self.settings.broker else ""
-        return f"evalq resume {run.folder.path}{broker}" + (" --inline" if self.inline else "")
+        """The command that goes on with ``run`` at the place that a user would name."""
+        named = self.named or self.settings
+        broker = " --broker URL" if named.broker else ""
+        here = named.targets and (named.calls or not named.broker)
+        targets = f" --targets {shlex.quote(named.targets)}" if here else ""
+        return f"evalq resume {run.folder.path}{broker}{targets}" + (" --inline" if self.inline else "")
 
 
 def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
@@ -155,8 +163,9 @@ def shared_place(
         if here:
             from workers.targets import load_targets
 
-            load_targets(settings.targets)  # told here; the process that calls would be started again and again
-        settings = settings.model_copy(update={"calls": (settings.calls or CALLS_HERE) if here else 0})
+            targets = load_targets(settings.targets)  # faults are told here: the process that calls would be restarted
+            default = max(CALLS_HERE, *(named.target.max_concurrency or 0 for named in targets.values()))
+        settings = settings.model_copy(update={"calls": (settings.calls or min(default, CALLS_MOST)) if here else 0})
         children = place.children or Children(reporter.restarted)
         if not settings.broker:
             url = stack.enter_context(embedded_server(children))
@@ -165,7 +174,12 @@ def shared_place(
         if count or here:
             stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
             place = msgspec.structs.replace(place, children=children, served=bool(count))
-        yield Place(settings.model_copy(update={"calls": 0}), children=place.children, served=place.served)
+        yield Place(
+            settings.model_copy(update={"calls": 0}),
+            children=place.children,
+            served=place.served,
+            named=place.named or place.settings,
+        )
 
 
 def launch(job: Job, place: Place, reporter: Reporter) -> None:
@@ -214,15 +228,14 @@ def _driver(job: Job, collector: Collector, place: Place, reporter: Reporter) ->
         from producer.drive import Driver
         from producer.patience import Patience
         from workers.broker import Broker
-        from workers.connect import connect
         from workers.driver import driver_token
         from workers.ledger import Ledger
 
         settings = shared.settings
-        ledger = Ledger(connect(settings.ledger_url, settings, again=False), settings, driver_token())
+        patience = Patience(settings, reporter, shared.check)
+        ledger = Ledger(patience.client(), settings, driver_token())
         broker = Broker(settings)
         stack.callback(broker.close)
-        patience = Patience(settings, reporter, shared.check)
         stack.enter_context(patience.telling())
         try:
             yield Driver(job, collector, ledger, broker, settings, patience)

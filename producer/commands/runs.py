@@ -168,7 +168,11 @@ def _troubles(ledger: Ledger, header: Header, look: Look) -> dict[str, Json]:
 def _resume(run: str | None, **given: Any) -> None:
     folder = find(run)
     if folder.info()["state"] == "done":
-        raise UsageError(f"{folder.path}: this run is done; see it with: evalq report {folder.path}")
+        from producer.live.sweep import Sweep
+
+        if not (Sweep.is_in(folder) and (given.get("max_calls") or given.get("max_cost"))):
+            raise UsageError(f"{folder.path}: this run is done; see it with: evalq report {folder.path}")
+        folder.note(state="retrying")  # under a larger budget
     _begun(folder, given)
 
 

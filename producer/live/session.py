@@ -76,12 +76,19 @@ def launch_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> None:
 
 def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
     """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
+    from producer.live.health import Health
+    from workers.connect import connect
+    from workers.register import Register
+
     state, here = "stopped", bool(place.settings.calls or not place.settings.broker)
     try:
+        health = Health(Register(connect(shared.settings.ledger_url, shared.settings, again=False)), sweep.header)
         with reporter.watching() as watch, _driver(sweep, shared, reporter) as (driver, patience):
 
             def seen(standing: object) -> None:
                 _warn(driver, reporter, sweep, here)
+                for line in health.news():
+                    reporter.warn(line)
                 watch(standing)  # type: ignore[arg-type]
 
             try:
@@ -97,10 +104,11 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
                 raise Interrupted(place.resume(sweep)) from None
         state = "called"
         if facts["ended"] == "spent":
-            kept = f"takes them from {sweep.live.cache}" if sweep.live.cache else "calls them again: it had no --cache"
+            sweep.spent = True
+            given = "--max-calls N" if sweep.live.max_calls else "--max-cost X"
             reporter.say(
                 f"{facts['reason']}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
-                f"a new sweep with a larger one (--max-calls, --max-cost) {kept}"
+                f"to make the others, raise it: {place.resume(sweep)} {given}"
             )
         sweep.folder.note(calls=facts)
         sweep.write_outputs()
@@ -155,7 +163,6 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
     from producer.live.drive import SweepDriver
     from producer.patience import Patience
     from workers.calls import Calls
-    from workers.connect import connect
 
     settings = place.settings
     with contextlib.ExitStack() as stack:
@@ -164,8 +171,7 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
             stack.callback(cache.close)
         patience = Patience(settings, reporter, place.check)
         stack.enter_context(patience.telling())
-        calls = Calls(connect(settings.ledger_url, settings, again=False), settings)
-        driver = SweepDriver(sweep, calls, settings, patience, cache)
+        driver = SweepDriver(sweep, Calls(patience.client(), settings), settings, patience, cache)
         try:
             yield driver, patience
         finally:
