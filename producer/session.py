@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from producer.live.sweep import Sweep
     from workers.ledger import Ledger
 
-__all__ = ["Place", "carry_out", "carry_out_here", "launch", "shared_place"]
+__all__ = ["Place", "carry_out", "carry_out_here", "launch", "resumable", "shared_place"]
 
 
 CALLS_HERE = 50
@@ -182,10 +182,19 @@ def shared_place(
         )
 
 
+@contextlib.contextmanager
+def resumable(run: Job | Sweep, place: Place) -> Iterator[None]:
+    """An error of a server, or of the command's own processes, says how the run is resumed."""
+    try:
+        yield
+    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+        raise type(error)(f"{error}; resume with: {place.resume(run)}") from error
+
+
 def launch(job: Job, place: Place, reporter: Reporter) -> None:
     """Plan and publish a job on a given server, and leave it to the workers."""
     try:
-        with _driver(job, Collector(job), place, reporter) as driver:
+        with resumable(job, place), _driver(job, Collector(job), place, reporter) as driver:
             driver.launch()
             driver.detach()
         job.folder.note(state="detached")
