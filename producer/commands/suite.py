@@ -11,7 +11,7 @@ from evalcore.canonical import Json, canonical_json
 from evalcore.errors import EvalqError, Interrupted, UsageError
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, refuse_unscored, reporter_for
+from producer.commands.evaluate import refuse_dead, refuse_unscored, reporter_for, tell
 from producer.commands.told import command_line
 from producer.live.asked import Live
 from producer.outputs import check_output, render, write_output
@@ -105,6 +105,7 @@ def _show(run: PlannedRun, job: Any, report: dict[str, Json], reporter: Any, giv
         write_output(path, job.folder, run.evaluator, run.request.options)
     if given["fmt"] in ("markdown", "yaml") and not given["json_lines"]:
         click.echo(render(given["fmt"], run.evaluator, report, run.request.options))
+    tell(run.evaluator, report, given)
     reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
     reporter.say(f"run {job.run}: {job.folder.path}")
     refuse_dead(job.folder, report, given)

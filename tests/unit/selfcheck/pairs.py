@@ -11,11 +11,23 @@ from typing import Any
 
 from evalcore.evaluators import selfcheck
 
-__all__ = ["BOUNDED", "PAIRS", "PARTS", "by_pair", "feature_table", "parts", "records", "separation", "sizes"]
+__all__ = [
+    "BOUNDED",
+    "PAIRS",
+    "PARTS",
+    "Features",
+    "by_pair",
+    "feature_table",
+    "parts",
+    "records",
+    "separation",
+    "sizes",
+]
 
-EXAMPLES = Path(selfcheck.__file__).parent / "examples"
-PAIRS = EXAMPLES / "labelled-pairs.jsonl"
-PARTS = EXAMPLES / "labelled-pairs.json"
+FOLDER = Path(selfcheck.__file__).parent / "labelled"
+"""Not among the examples, which many tests evaluate: each of them would look at the sealed part."""
+PAIRS = FOLDER / "pairs.jsonl"
+PARTS = FOLDER / "pairs.json"
 KEYS = ("testOutput", "testsPassed", "requirementsList", "assumptions", "evidence", "codeChanges")
 
 Plain = dict[str, Any]
@@ -36,7 +48,7 @@ def by_pair() -> list[tuple[Plain, Plain]]:
 
 
 def parts() -> dict[str, list[bytes]]:
-    """The lines of the open and the sealed part, by the rule in labelled-pairs.json: no task is in both."""
+    """The lines of the open and the sealed part, by the rule in pairs.json: no task is in both."""
     lines = PAIRS.read_bytes().splitlines(keepends=True)
     own = [json.loads(line)["task"] for line in lines]
     order = sorted(set(own), key=lambda task: hashlib.sha256(task.encode()).hexdigest())

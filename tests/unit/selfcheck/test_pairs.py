@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from pathlib import Path
 from statistics import median
 
 import pytest
@@ -23,7 +22,6 @@ from tests.unit.selfcheck.pairs import (
     sizes,
 )
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "selfcheck-effectiveness.md"
 MOST = 0.15
 """Youden's J that no feature of shape may pass, on the whole set or on a part."""
 
