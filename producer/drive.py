@@ -276,7 +276,7 @@ class Driver:
         if progress.divergent:
             raise Divergent(f"run {self._job.run} {progress.reason}; both answers are kept in the ledger")
         if progress.state == "failed":
-            raise InfrastructureError(f"run {self._job.run} failed at {progress.reason}")
+            raise InfrastructureError(f"run {self._job.run} failed: {progress.reason}")
         if progress.state == "paused":
             raise Paused(f"run {self._job.run} was paused")
         if progress.state not in ("open", "done"):
@@ -293,7 +293,9 @@ class Driver:
                 self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
         codes = Register(self._ledger.client).codes()
         mine = codes.pop(self._job.header.code_version, 0)
-        self.standing = msgspec.structs.replace(self.standing, progress=progress, workers=mine, others=dict(codes))
+        self.standing = msgspec.structs.replace(
+            self.standing, progress=progress, workers=mine, others=dict(codes), trouble=look.trouble
+        )
         self._job.folder.note(progress=msgspec.to_builtins(progress))
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -80,11 +81,16 @@ class Reporter:
 
     def _lines(self) -> Watcher:
         pace, said = _Pace(), time.monotonic()
+        named: set[str] = set()
 
         def watch(standing: Standing) -> None:
             nonlocal said
             pace.see(standing)
             self.event("progress", **_facts(standing))
+            for line in standing.trouble:
+                if (reason := _uncounted(line)) not in named:  # each host's reason once, when it comes
+                    named.add(reason)
+                    self.say(line)
             if time.monotonic() - said >= LINE_SECONDS:
                 said = time.monotonic()
                 self.say(_line(standing, pace, self._unit))
@@ -155,7 +161,12 @@ def _line(standing: Standing, pace: _Pace, unit: str) -> str:
     if progress is not None:
         told = {"published again": progress.reconciled, "duplicates": progress.duplicates, "dead": progress.dead}
         line += "".join(f", {count:,} {word}" for word, count in told.items() if count)
+    line = "; ".join([line, *standing.trouble])
     return f"{line}; {standing.fleet}" if standing.fleet else line
+
+
+def _uncounted(trouble: str) -> str:
+    return re.sub(r" \([\d,]+ times\)$", "", trouble)
 
 
 def spell(seconds: float) -> str:
@@ -171,4 +182,5 @@ def _facts(standing: Standing) -> Mapping[str, Any]:
         "records": standing.records,
         "done_bytes": standing.done_bytes,
         "total_bytes": standing.total_bytes,
+        **({"trouble": list(standing.trouble)} if standing.trouble else {}),
     }

@@ -23,7 +23,8 @@ class Standing(msgspec.Struct, frozen=True):
     there is one.
 
     ``workers`` serve it; ``others`` live too, of other code ({code: how many}).
-    ``note`` is more for a person, ``unit`` what is counted where that is not the job's records.
+    ``note`` is more for a person, ``unit`` what is counted where that is not the job's records. ``trouble`` has a line
+    for each host that failed at it.
     """
 
     records: int
@@ -35,6 +36,7 @@ class Standing(msgspec.Struct, frozen=True):
     fleet: Fleet | None = None
     note: str = ""
     unit: str = ""
+    trouble: tuple[str, ...] = ()
 
 
 Watcher = Callable[[Standing], None]

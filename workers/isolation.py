@@ -57,6 +57,31 @@ class Limits(msgspec.Struct, frozen=True):
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
+    def dies_of(self, deed: Callable[[], object]) -> str:
+        """What a process of its own died of that did ``deed`` within these limits; nothing where it did not die.
+
+        What ``deed`` raises is no death.
+        """
+        pid = os.fork()
+        if pid == 0:
+            try:
+                die_with_parent()
+                with contextlib.suppress(BaseException), self.bounding_time():
+                    deed()
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        return self.death(status)
+
+    def death(self, status: int) -> str:
+        """How a process ended, by the ``status`` of os.waitpid; nothing for one that ended in good order."""
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            if number == signal.SIGALRM:
+                return f"took longer than {self.seconds:g} s"
+            return f"killed its process by {signal.Signals(number).name}"
+        return f"ended its process with exit code {os.WEXITSTATUS(status)}" if os.WEXITSTATUS(status) else ""
+
 
 class Isolation:
     """One chunk of an evaluator's, being taken apart."""
@@ -146,10 +171,7 @@ class Isolation:
     def _read(self, answer: bytes, status: int) -> Outcome[Any] | str:
         kind, rest = answer[:1], answer[1:]
         if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            if number == signal.SIGALRM:
-                return f"took longer than {self._limits.seconds:g} s"
-            return f"killed its process by {signal.Signals(number).name}"
+            return self._limits.death(status)
         if kind == b"+" and os.WEXITSTATUS(status) == 0:
             return decode(Partial(rest[:_DIGEST].decode(), rest[_DIGEST:]), self._evaluator)
         if kind == b"m":

@@ -36,7 +36,7 @@ from workers.leaving import LeftSweeps
 from workers.ledger import Ledger
 from workers.ready import say_ready
 from workers.reconciler import Reconciler
-from workers.register import Register
+from workers.register import LIFE_SECONDS, Register
 from workers.settings import Settings
 from workers.tasks import Worker
 
@@ -45,7 +45,6 @@ __all__ = ["run_worker"]
 log = logging.getLogger("evalq.worker")
 
 BEAT_SECONDS = 2.0
-LIFE_SECONDS = 10.0
 _LOCK = "evalq:reconciler"
 
 
@@ -123,7 +122,10 @@ def _app(settings: Settings, name: str) -> Any:
         except msgspec.ValidationError as error:
             log.warning("a message that evalq did not write was dropped: %s", error)
             return
-        worker().evaluate(hint.run, hint.seq, hint.epoch)
+        mine = worker()
+        mine.evaluate(hint.run, hint.seq, hint.epoch)
+        if mine.rest:
+            time.sleep(mine.rest)  # before the message is acknowledged: until then no other is taken
 
     return app
 

@@ -12,12 +12,17 @@ import redis
 from evalcore.version import code_parts, code_version
 from workers.ledger import PREFIX, WORKERS
 
-__all__ = ["CallerFacts", "Register", "TargetFacts"]
+__all__ = ["LIFE_SECONDS", "CallerFacts", "Register", "TargetFacts", "sick_of"]
+
+LIFE_SECONDS = 10.0
+"""How long a worker is taken for alive after a sign of life."""
 
 FLEET = PREFIX + "workers"
 CODE = PREFIX + "code:"
 CALLER = PREFIX + "caller:"
 CALLERS = PREFIX + "callers"
+_SICK = "sick "
+_REASON_CHARACTERS = 300
 _CODE_SECONDS = 7 * 86_400  # longer than its workers: runs that wait for them may be asked about
 
 
@@ -59,6 +64,21 @@ class Register:
         self._tell_parts(pipe)
         pipe.execute()
 
+    def sicken(self, worker: str, evaluator: str, reason: str) -> None:
+        """Say that a worker cannot load an evaluator, and why."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hset(WORKERS + worker, _SICK + evaluator, reason[:_REASON_CHARACTERS])
+        pipe.pexpire(WORKERS + worker, int(LIFE_SECONDS * 1000))
+        pipe.execute()
+
+    def heal(self, worker: str, evaluator: str) -> None:
+        """Say that it can after all."""
+        self._client.hdel(WORKERS + worker, _SICK + evaluator)
+
+    def sick(self, worker: str, evaluator: str) -> bool:
+        """Whether it was said that a worker cannot load an evaluator."""
+        return bool(self._client.hexists(WORKERS + worker, _SICK + evaluator))
+
     def parts(self, codes: Collection[str]) -> dict[str, dict[str, str]]:
         """What each of these code versions is made of (see `code_parts`), where a worker or caller said so lately."""
         pipe = self._client.pipeline(transaction=False)
@@ -93,7 +113,7 @@ class Register:
         found = dict(zip(names, pipe.execute(), strict=True))
         self._forget(FLEET, [name for name, facts in found.items() if not facts])
         return {
-            name: {key.decode(): value.decode() for key, value in facts.items()}
+            name: {key.decode(errors="replace"): value.decode(errors="replace") for key, value in facts.items()}
             for name, facts in found.items()
             if facts
         }
@@ -123,3 +143,8 @@ def _facts(data: bytes) -> CallerFacts | None:
         return msgspec.json.decode(data, type=CallerFacts)
     except msgspec.DecodeError:  # nobody of ours
         return None
+
+
+def sick_of(facts: Mapping[str, str]) -> dict[str, str]:
+    """{evaluator: why it cannot be loaded} of a worker's facts."""
+    return {name.removeprefix(_SICK): reason for name, reason in facts.items() if name.startswith(_SICK)}

@@ -50,6 +50,12 @@ class Settings(BaseSettings):
     driver_seconds: float = Field(
         default=10.0, gt=0.1, le=600, description="How long a silent producer keeps the run that it drives"
     )
+    unserved_seconds: float = Field(
+        default=300.0,
+        gt=0,
+        le=86_400 * 7,
+        description="How long a run waits while no living worker can load its evaluator or read its input",
+    )
     look_seconds: float = Field(default=1.0, gt=0.01, le=60, description="How often lost work is looked for")
     grace_seconds: float = Field(default=2.0, gt=0.01, le=600, description="How old a message is before it can be lost")
     keep_days: float = Field(default=7.0, gt=0, le=365, description="How long a run stays in the ledger")

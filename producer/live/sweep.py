@@ -19,7 +19,6 @@ import msgspec
 
 from evalcore import registry
 from evalcore.calls import Prompt, StopNote
-from evalcore.canonical import canonical_json, digest
 from evalcore.errors import ConfigError, UsageError, WireError
 from evalcore.evaluator import Evaluator, Request
 from evalcore.files import replacing
@@ -28,6 +27,7 @@ from evalcore.version import code_version
 from producer.folder import MANIFEST, RunFolder
 from producer.job import Asked, Job, new_path, planned
 from producer.live.asked import Live
+from producer.live.identity import asked_of, expectations, once_id, prompts_digest
 from producer.live.recorded import Recorded
 from workers.sweeps import SweepHeader
 
@@ -80,17 +80,18 @@ class Sweep:
         """
         if live.stop and evaluator.stopping(request) is None:
             raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
-        run = f"{evaluator.name}-{secrets.token_hex(5)}"
-        prompts = evaluator.prompts(request)
-        if asked.once:
-            known = list(prompts)
-            run, prompts = _once_id(evaluator, live, asked, known), iter(known)
+        if "-" in request.inputs:
+            raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
+        cases, digest = prompts_digest(evaluator.prompts(request))
+        if not cases:
+            raise UsageError("there is nothing to ask: no case is left")
+        facts = asked_of(evaluator, request, live, asked, digest)
+        header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
+        run = once_id(asked.once, header) if asked.once else f"{evaluator.name}-{secrets.token_hex(5)}"
+        header = msgspec.structs.replace(header, run=run)
         folder = RunFolder.create(new_path(asked, evaluator.name, run))
         try:
-            cases = _write_prompts(folder.path / _PROMPTS, prompts)
-            if not cases:
-                raise UsageError("there is nothing to ask: no case is left")
-            header = SweepHeader(run, live.target, code_version(), cases, live.repeat)
+            _write_prompts(folder.path / _PROMPTS, evaluator.prompts(request))
             folder.note(
                 run=run,
                 evaluator=evaluator.name,
@@ -127,6 +128,12 @@ class Sweep:
         away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
         if away and head.cwd not in ("", str(Path.cwd())):
             raise ConfigError(f"{away[0]}: not there, seen from here: go on in the folder of its begin, cd {head.cwd}")
+        then = head.header.asked.get("expectations")
+        if then not in (None, expectations(head.request.inputs)):
+            raise ConfigError(
+                f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
+                f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
+            )
         return cls(folder, head)
 
     @staticmethod
@@ -237,20 +244,10 @@ def _discard(folder: RunFolder) -> None:
     folder.discard()
 
 
-def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> int:
-    """Write prompts down, a line each; returns how many."""
-    count = 0
+def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
+    """Write prompts down, a line each."""
     with path.open("wb") as out:
         for prompt in prompts:
             out.write(msgspec.json.encode(prompt) + b"\n")
-            count += 1
         out.flush()
         os.fsync(out.fileno())
-    return count
-
-
-def _once_id(evaluator: Evaluator[Any, Any], live: Live, asked: Asked, prompts: list[Prompt]) -> str:
-    """The same id for the same key, target, prompts and parameters."""
-    asks = [prompt.digest + prompt.case for prompt in prompts]
-    spec = canonical_json([asked.once, evaluator.name, evaluator.version, live.target, live.repeat, live.stop, asks])
-    return f"{evaluator.name}-{digest(spec)[:16]}"
