@@ -84,7 +84,7 @@ class Collector:
         return open_source(self._job.sources[index])
 
     def _take(self, chunk: Chunk, partial: Partial) -> None:
-        outcome = decode(partial, self._job.evaluator)
+        outcome = decode(partial, self._job.evaluator, chunk)
         self._fold.add(chunk.input, outcome)
         self._write(outcome.lines)
         self.held[chunk.seq] = partial.digest

@@ -13,7 +13,10 @@ from evalcore.version import code_parts, code_version, differences
 if TYPE_CHECKING:
     from workers.snapshot import Snapshot
 
-__all__ = ["Fleet", "fleet_of", "rows"]
+__all__ = ["LONG_SECONDS", "Fleet", "fleet_of", "rows"]
+
+LONG_SECONDS = 45.0
+"""A live call in flight for so long is named."""
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -24,20 +27,22 @@ class Fleet(msgspec.Struct, frozen=True):
     workers: int
     consuming: int
     stuck: tuple[str, ...]
+    sick: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.queued:,} queued"]
         if self.oldest >= 1:
             parts.append(f"the oldest for {_span(self.oldest)}")
         parts.append(f"{self.consuming} of {self.workers} workers consuming" if self.workers else "no worker yet")
-        return ", ".join(parts)
+        return ", ".join([*parts, *self.sick])
 
 
 def fleet_of(snapshot: Snapshot) -> Fleet:
     """The part of a snapshot that a line has room for."""
     stuck = tuple(worker.name for worker in snapshot.workers if worker.state == "stuck")
     alive = len(snapshot.workers)
-    return Fleet(sum(snapshot.queues.values()), snapshot.oldest_age, alive, alive - len(stuck), stuck)
+    sick = tuple(dict.fromkeys(f"{worker.host} cannot load {name}" for worker, name, _ in snapshot.sick))
+    return Fleet(sum(snapshot.queues.values()), snapshot.oldest_age, alive, alive - len(stuck), stuck, sick)
 
 
 def rows(
@@ -58,6 +63,10 @@ def rows(
         yield "code", f"{code} differs from this one in: {', '.join(differences(codes[code], code_parts()))}"
     for name in fleet.stuck:
         yield "stuck", name
+    for worker, evaluator, reason in snapshot.sick:
+        yield "sick", f"{worker.name} on {worker.host} cannot load {evaluator}: {reason}"
+    for run in snapshot.unserved:
+        yield "unserved", f"{run.run}: for {_span(run.seconds)} no living worker can compute it"
     if snapshot.sweeps or snapshot.callers:
         yield (
             "calls",
@@ -65,6 +74,10 @@ def rows(
         )
     for sweep in snapshot.uncalled:
         yield "waiting", f"{sweep.run}: no process of code {sweep.code} calls {sweep.target!r}"
+    for trouble in snapshot.troubles:
+        yield "trouble", trouble
+    for slow in snapshot.slow(LONG_SECONDS):
+        yield "slow", slow
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(snapshot.runs.items()))
     yield "runs", states or "none"
     counts = ("records", "committed"), ("dead", "dead"), ("duplicates", "duplicates"), ("divergent", "divergent")

@@ -36,10 +36,15 @@ class TargetFacts(msgspec.Struct, frozen=True):
     max_concurrency: int = 0
     tokens_per_call: int = 0
     timeout_seconds: float = 0.0
+    trouble: str = ""
+    """Why this process does not call it for now: its key or a file is missing here, or it does not answer."""
 
 
 class CallerFacts(msgspec.Struct, frozen=True):
-    """What a process that calls says of itself; ``busy`` of at most ``calls`` calls are in flight."""
+    """What a process that calls says of itself; ``busy`` of at most ``calls`` calls are in flight.
+
+    ``oldest``, by run: the case of the call that was begun first of those in flight, and the seconds since.
+    """
 
     host: str
     pid: int
@@ -47,6 +52,7 @@ class CallerFacts(msgspec.Struct, frozen=True):
     calls: int
     busy: int
     targets: dict[str, TargetFacts]
+    oldest: dict[str, tuple[str, float]] = {}
 
 
 class Register:
@@ -121,6 +127,10 @@ class Register:
     def codes(self) -> Counter[str]:
         """How many workers live of each code version."""
         return Counter(facts.get("code", "") for facts in self.workers().values())
+
+    def living(self, code: str) -> dict[str, dict[str, str]]:
+        """The living workers of a code version, and their facts."""
+        return {name: facts for name, facts in self.workers().items() if facts.get("code") == code}
 
     def callers(self) -> dict[str, CallerFacts]:
         """Processes that make calls now, by name."""

@@ -11,6 +11,7 @@ from evalcore.errors import EvalqError, Incomplete, UsageError
 from evalcore.evaluator import Evaluator, Request
 from producer.commands import options as shared
 from producer.commands.evaluate import refuse_dead, refuse_unscored, reporter_for, show
+from producer.commands.told import command_line
 
 if TYPE_CHECKING:
     from producer.folder import RunFolder
@@ -58,6 +59,7 @@ def start_live(
         if live.cache:
             Cache(live.cache).close()  # one that cannot be used is told before anything starts
         sweep = Sweep.start(evaluator, request, live, asked)
+        sweep.folder.note(command=command_line())
         reporter.event("launch", run=sweep.run, folder=str(sweep.folder.path))
         if given["detach"]:
             launch_sweep(sweep, place, reporter)

@@ -26,7 +26,7 @@ from producer.job import Job
 from producer.live.asked import Live
 from producer.live.sweep import Sweep
 from producer.progress import Reporter
-from producer.session import Place, carry_out_here, shared_place
+from producer.session import Place, carry_out_here, resumable, shared_place
 
 if TYPE_CHECKING:
     from producer.live.drive import SweepDriver
@@ -48,7 +48,7 @@ def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job
                 raise UsageError(f"{sweep.folder.path}: another evalq process is driving this run; see: evalq watch")
             with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
                 _call(sweep, shared, place, reporter)
-                _forget_evaluation(sweep, shared)
+                _forget_evaluation(sweep, shared, place, reporter)
                 job = sweep.job()
                 report = carry_out_here(job, shared, reporter, place)
                 sweep.drop_working_files()
@@ -69,19 +69,26 @@ def refuse_detached(live: Live) -> None:
 
 def launch_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> None:
     """Leave a sweep to the processes that call."""
-    with _driver(sweep, place, reporter) as (driver, _):
+    with resumable(sweep, place), _driver(sweep, place, reporter) as (driver, _):
         driver.launch()
     sweep.folder.note(state="detached")
 
 
 def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
     """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
+    from producer.live.health import Health
+    from workers.connect import connect
+    from workers.register import Register
+
     state, here = "stopped", bool(place.settings.calls or not place.settings.broker)
     try:
+        health = Health(Register(connect(shared.settings.ledger_url, shared.settings, again=False)), sweep.header)
         with reporter.watching() as watch, _driver(sweep, shared, reporter) as (driver, patience):
 
             def seen(standing: object) -> None:
                 _warn(driver, reporter, sweep, here)
+                for line in health.news():
+                    reporter.warn(line)
                 watch(standing)  # type: ignore[arg-type]
 
             try:
@@ -97,10 +104,11 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
                 raise Interrupted(place.resume(sweep)) from None
         state = "called"
         if facts["ended"] == "spent":
-            kept = f"takes them from {sweep.live.cache}" if sweep.live.cache else "calls them again: it had no --cache"
+            sweep.spent = True
+            given = "--max-calls N" if sweep.live.max_calls else "--max-cost X"
             reporter.say(
                 f"{facts['reason']}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
-                f"a new sweep with a larger one (--max-calls, --max-cost) {kept}"
+                f"to make the others, raise it: {place.resume(sweep)} {given}"
             )
         sweep.folder.note(calls=facts)
         sweep.write_outputs()
@@ -120,31 +128,36 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
             sweep.folder.note(state=state)
 
 
-def _forget_evaluation(sweep: Sweep, shared: Place) -> None:
+def _forget_evaluation(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
     """Of other outputs than there are now: the ledger shall not take its answers for those of the new ones."""
-    from workers.connect import connect
+    from producer.patience import Patience
     from workers.ledger import Ledger
     from workers.reports import Reports
 
-    client = connect(shared.settings.ledger_url, shared.settings, again=False)
-    ledger = Ledger(client, shared.settings)
-    _, seal = Reports(ledger, shared.settings).plan(sweep.run)
-    with sweep.outputs.open("rb") as stream:
-        if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
-            ledger.forget(sweep.run)
-    client.close()
+    patience = Patience(shared.settings, reporter, shared.check)
+    with resumable(sweep, place), patience.telling(), contextlib.closing(patience.client()) as client:
+        ledger = Ledger(client, shared.settings)
+
+        def forget() -> bool:
+            _, seal = Reports(ledger, shared.settings).plan(sweep.run)
+            with sweep.outputs.open("rb") as stream:
+                if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
+                    ledger.forget(sweep.run)
+            return True
+
+        patience(forget)
 
 
 def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> None:
     """Tell once what a user has to know while the calls go; who calls from ``here`` need not start anything."""
     target = sweep.header.target
     texts = {
-        "nobody": f"waiting: no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
+        "nobody": f"no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
         "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
         "elsewhere": "warning: another producer drove this sweep; outputs that only its folder has are called again",
     }
     for name in sorted(driver.warned & texts.keys() - ({"nobody"} if here else set())):
-        reporter.say(texts[name])
+        (reporter.waiting if name == "nobody" else reporter.warn)(texts[name])
         driver.warned.discard(name)
         driver.told.add(name)
 
@@ -155,7 +168,6 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
     from producer.live.drive import SweepDriver
     from producer.patience import Patience
     from workers.calls import Calls
-    from workers.connect import connect
 
     settings = place.settings
     with contextlib.ExitStack() as stack:
@@ -164,8 +176,7 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
             stack.callback(cache.close)
         patience = Patience(settings, reporter, place.check)
         stack.enter_context(patience.telling())
-        calls = Calls(connect(settings.ledger_url, settings, again=False), settings)
-        driver = SweepDriver(sweep, calls, settings, patience, cache)
+        driver = SweepDriver(sweep, Calls(patience.client(), settings), settings, patience, cache)
         try:
             yield driver, patience
         finally:

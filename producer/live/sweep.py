@@ -59,6 +59,8 @@ class Sweep:
         self.folder = folder
         self.new = new
         """Begun by this process: nobody else can have recorded anything for it."""
+        self.spent = False
+        """Its budget ended it: a larger one makes the rest of the calls."""
         self.header = head.header
         self.live = head.live
         self._asked = head.asked
@@ -232,8 +234,8 @@ class Sweep:
         _discard(self.folder)
 
     def drop_working_files(self) -> None:
-        """Remove what only an unfinished sweep, or the retry of its errors, needs."""
-        if not self.recorded.errors:
+        """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs."""
+        if not self.recorded.errors and not self.spent:
             for name in (_HEAD, _PROMPTS, _CALLS, _DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
 

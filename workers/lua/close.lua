@@ -1,10 +1,17 @@
--- Move a run from 'open' to another state, once. 'done' needs every chunk. Returns the state it is in then.
--- ARGV: ttl, state, reason
+-- Move a run from 'open' to another state, once. 'done' needs every chunk. Returns the state it is in then; nothing
+-- changes where a driver asks that is not the run's (any more). Its driver keeps a run that is done until it has left
+-- the report, and hands over any other. ARGV: ttl, token ('': somebody else's wish), state, reason
 local state = redis.call('HGET', KEYS[1], 'state')
-if state ~= 'open' then return state end
-if ARGV[2] == 'done' then
-  local seal = redis.call('HGET', KEYS[1], 'seal')
-  if not seal or redis.call('HLEN', KEYS[3]) < tonumber(redis.call('HGET', KEYS[1], 'chunks')) then return state end
+if not state then return state end
+local other = ARGV[2] ~= '' and driven_by_other(ARGV[2])
+if other then return other, true end
+if state == 'open' then
+  if ARGV[3] == 'done' then
+    local chunks = sealed()
+    if not chunks or redis.call('HLEN', KEYS[3]) < chunks then return state end
+  end
+  end_run(ARGV[3], ARGV[4])
+  state = ARGV[3]
 end
-end_run(ARGV[2], ARGV[3])
-return ARGV[2]
+if ARGV[2] ~= '' and state ~= 'done' then hand_over() end
+return state
