@@ -12,12 +12,20 @@ from itertools import islice
 import msgspec
 import redis
 
-from evalcore.errors import BrokerUnreachable, Divergent, Incomplete, InfrastructureError, Paused, UsageError, WireError
+from evalcore.errors import (
+    BrokerUnreachable,
+    Cancelled,
+    Divergent,
+    Incomplete,
+    InfrastructureError,
+    Paused,
+    UsageError,
+    WireError,
+)
 from evalcore.partial import Partial
 from evalcore.plan import Chunk
 from producer.collect import Collector
 from producer.fleet import Fleet, fleet_of
-from producer.folder import RETRYING
 from producer.here import evaluate, read
 from producer.job import Job
 from producer.patience import patiently
@@ -77,7 +85,7 @@ class Driver:
             self._drive(watch)
 
     def _traced(self) -> AbstractContextManager[object]:
-        return tracing.run_span(self._job.run, begun=self._job.folder.info()["epoch"] > 0)
+        return tracing.run_span(self._job.run, begun=self._job.folder.info().epoch > 0)
 
     def _drive(self, watch: Watcher) -> None:
         patiently(self._establish)
@@ -113,10 +121,10 @@ class Driver:
     def _establish(self) -> bool:
         """Write the run into the ledger: new, or again from the folder with a higher epoch."""
         job, info = self._job, self._job.folder.info()
-        if info["state"] == RETRYING:
-            dead = {int(seq): count for seq, count in info["retry"].items()}
+        if info.retry is not None:  # also where an earlier try at it was interrupted
+            dead = {int(seq): count for seq, count in info.retry.items()}
             self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
-        stored = int(info["epoch"])
+        stored = info.epoch
         self._epoch = self._ledger.create(job.header, stored + 1)
         if self._epoch > stored + 1:  # the ledger was driven from another copy of the folder: go beyond it
             self._epoch = self._ledger.create(job.header, self._epoch + 1)
@@ -261,8 +269,8 @@ class Driver:
             raise InfrastructureError(f"run {self._job.run} failed at {progress.reason}")
         if progress.state == "paused":
             raise Paused(f"run {self._job.run} was paused")
-        if progress.state not in ("open", "done"):
-            raise Incomplete(f"run {self._job.run} was {progress.state} {progress.reason}".rstrip())
+        if progress.state == "cancelled":
+            raise Cancelled(f"run {self._job.run} was cancelled {progress.reason}".rstrip())
         for seq, reason in look.refused.items():
             if reason == CHANGED:
                 read(self._job, self._job.manifest.chunks[seq])

@@ -6,6 +6,7 @@ import os
 import struct
 from collections.abc import Container, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from evalcore.partial import Partial
 from producer.folder import JOURNAL, KEPT, RunFolder, whole_or_nothing
@@ -20,30 +21,35 @@ class Journal:
 
     def __init__(self, folder: RunFolder) -> None:
         self.path = folder.path / JOURNAL
-        self._out = self.path.open("ab")
+        self._out: BinaryIO | None = None
+        self._whole = 0
 
     def replay(self) -> Iterator[Partial]:
-        """The answers so far, in order from chunk 0; a torn last one is cut off."""
-        good = expected = 0
-        for seq, partial, end in _frames(self.path):
+        """The answers so far, in order from chunk 0, but a torn last one; this changes nothing."""
+        expected = 0
+        for seq, partial, end in _frames(self.path) if self.path.exists() else ():
             if seq != expected:
                 break
-            good, expected = end, seq + 1
+            self._whole, expected = end, seq + 1
             yield partial
-        os.truncate(self.path, good)
 
     def add(self, seq: int, partial: Partial) -> None:
-        """Append the answer of chunk ``seq``; `sync` makes it safe."""
+        """Append the answer of chunk ``seq`` behind those replayed; `sync` makes it safe. For the run's driver."""
+        if self._out is None:
+            self._out = self.path.open("ab")
+            os.truncate(self._out.fileno(), self._whole)
         self._out.write(_frame(seq, partial))
 
     def sync(self) -> None:
         """All that was added is on disk when this returns."""
-        self._out.flush()
-        os.fsync(self._out.fileno())
+        if self._out is not None:
+            self._out.flush()
+            os.fsync(self._out.fileno())
 
     def close(self) -> None:
         """Let go of the file."""
-        self._out.close()
+        if self._out is not None:
+            self._out.close()
 
 
 class Kept:
@@ -81,7 +87,8 @@ class Kept:
 def answers(folder: RunFolder) -> Iterator[tuple[int, Partial]]:
     """(chunk, answer) of all that is in a run's journal, or of what a begun retry keeps of it."""
     journal = folder.path / JOURNAL
-    for seq, partial, _ in _frames(journal if journal.exists() else folder.path / KEPT):
+    path = journal if journal.exists() else folder.path / KEPT
+    for seq, partial, _ in _frames(path) if path.exists() else ():
         yield seq, partial
 
 

@@ -18,6 +18,7 @@ import zstandard
 
 from evalcore.calls import Output, Prompt
 from evalcore.errors import WireError
+from evalcore.life import RunState, leading_to
 from evalcore.version import code_version
 from workers.measures import bucket
 from workers.settings import Settings
@@ -186,9 +187,12 @@ class Calls:
         if count:
             self.client.ltrim(keys_of(run)[6], count, -1)
 
-    def close(self, run: str, state: str, reason: str = "") -> str:
-        """Move a sweep to done, paused, cancelled or failed; returns the state it is in then ("gone": unknown)."""
-        result: bytes = self._run("close", run, state, reason)
+    def close(self, run: str, state: RunState, reason: str = "") -> str:
+        """Move a sweep on to where the table of `evalcore.life` lets it go; returns the state it is in then.
+
+        "gone" for a sweep the ledger does not know.
+        """
+        result: bytes = self._run("close", run, state, reason, *leading_to(state))
         return result.decode()
 
     def erase(self, run: str) -> None:
@@ -225,6 +229,10 @@ class Calls:
             if header.code == code_version():
                 headers.append(header)
         return headers
+
+    def runs(self) -> list[str]:
+        """Sweeps that are open, or that nobody has claimed of since they were closed."""
+        return [name.decode() for name in self.client.hkeys(SWEEPS)]
 
     def claim(self, run: str, holder: str, most: int, lease_seconds: float) -> tuple[str, list[int]]:
         """(state, calls to make); also the sign of life that keeps what the holder has."""

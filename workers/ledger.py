@@ -15,6 +15,7 @@ import msgspec
 import redis
 
 from evalcore.errors import Incomplete
+from evalcore.life import RunState, leading_to
 from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
 from workers.measures import counters
@@ -221,9 +222,12 @@ class Ledger:
         if seqs:
             self.client.hdel(keys_of(run)[3], *(str(seq) for seq in seqs))
 
-    def close(self, run: str, state: str, reason: str = "") -> str:
-        """Move an open run to done, cancelled or failed, once; returns the state it is in then."""
-        result: bytes | None = self._run("close", run, state, reason)
+    def close(self, run: str, state: RunState, reason: str = "") -> str:
+        """Move a run on to where the table of `evalcore.life` lets it go; returns the state it is in then.
+
+        "gone" for a run the ledger does not know; "done" needs every chunk.
+        """
+        result: bytes | None = self._run("close", run, state, reason, *leading_to(state))
         return result.decode() if result else "gone"
 
     def reopen(self, run: str, chunks: Iterable[tuple[int, int, int]]) -> bool:

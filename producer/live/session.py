@@ -14,23 +14,25 @@ from evalcore.canonical import Json
 from evalcore.errors import (
     Cancelled,
     ConfigError,
+    Driven,
     Incomplete,
     Interrupted,
     NothingEvaluated,
     Paused,
-    StorageError,
     UsageError,
 )
+from evalcore.life import RunState
+from producer.folder import OUTPUTS, RunFolder
 from producer.job import Job
 from producer.live.asked import Live
 from producer.live.sweep import Sweep
 from producer.progress import Reporter
-from producer.session import Place, carry_out_here, shared_place
+from producer.session import Place, carry_out_here, driving, left, refuse_over, shared_place
 
 if TYPE_CHECKING:
     from producer.live.drive import SweepDriver
 
-__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached"]
+__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep"]
 
 
 def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
@@ -38,25 +40,54 @@ def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job
 
     Raises what driving a sweep and a job raises; the folder can be gone on with after anything but faulty input.
     """
+    with driving(sweep.folder, place):
+        return _carry_out_here(sweep, place, reporter)
+
+
+def resume_sweep(
+    folder: RunFolder,
+    place: Place,
+    reporter: Reporter,
+    budgets: tuple[int | None, float | None] = (None, None),
+) -> tuple[Sweep, Job, dict[str, Json]]:
+    """`carry_out_sweep` for one that was left, under other ``budgets`` (calls, cost) where those are given.
+
+    It is read only when nobody else can write there any more. Raises Driven, what `Sweep.load` raises, and UsageError
+    for a run that is over.
+    """
+    with driving(folder, place):
+        _refuse_over(folder)
+        sweep = Sweep.load(folder)
+        sweep.budgeted(*budgets)
+        reporter.event("launch", run=sweep.run, folder=str(folder.path))
+        return sweep, *_carry_out_here(sweep, place, reporter)
+
+
+def _refuse_over(folder: RunFolder) -> None:
+    try:
+        refuse_over(folder)
+    except Cancelled as error:
+        outputs = folder.path / OUTPUTS
+        kept = f"; what it recorded can be evaluated: --outputs {outputs}" if outputs.exists() else ""
+        raise Cancelled(f"{error}{kept}") from None
+
+
+def _carry_out_here(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+    """For whoever holds the folder already."""
     try:
         if place.inline:
-            raise UsageError("--inline calls nobody: live calls are paced by way of a server; leave it away")
-        with sweep.folder.driving() as mine:
-            if not mine:
-                raise UsageError(f"{sweep.folder.path}: another evalq process is driving this run; see: evalq watch")
-            with shared_place(place, _roots(sweep), sweep.evaluator.name, calls=True) as shared:
-                _call(sweep, shared, place, reporter)
-                _forget_evaluation(sweep, shared)
-                job = sweep.job()
-                report = carry_out_here(job, shared, reporter, place)
-                sweep.drop_working_files()
-                return job, report
+            raise UsageError("--inline calls nobody: live calls are paced by way of a server; omit --inline")
+        with shared_place(place, _roots(sweep), sweep.evaluator.name, calls=True) as shared:
+            _call(sweep, shared, place, reporter)
+            _forget_evaluation(sweep, shared)
+            job = sweep.job()
+            report = carry_out_here(job, shared, reporter, place)
+            sweep.drop_working_files()
+            return job, report
     except (UsageError, ConfigError):
-        if sweep.new and not sweep.recorded.count:  # one begun before may have outputs in the ledger, or another driver
+        if sweep.new and not sweep.recorded.count:  # one begun before may have outputs in the ledger
             sweep.discard()
         raise
-    except OSError as error:
-        raise StorageError.of(error, sweep.folder.path, f"go on with: {place.resume(sweep)}") from error
 
 
 def refuse_detached(live: Live) -> None:
@@ -65,16 +96,33 @@ def refuse_detached(live: Live) -> None:
         raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
 
 
-def launch_sweep(sweep: Sweep, place: Place) -> None:
-    """Leave a sweep to the processes that call."""
-    with _driver(sweep, place) as driver:
-        driver.launch()
-    sweep.folder.note(state="detached")
+def launch_sweep(given: Sweep | RunFolder, place: Place) -> None:
+    """Leave a sweep (or the one begun in a folder) to the processes that call."""
+    with driving(given.folder if isinstance(given, Sweep) else given, place):
+        if isinstance(given, RunFolder):
+            _refuse_over(given)
+        sweep = given if isinstance(given, Sweep) else Sweep.load(given)
+        try:
+            with _driver(sweep, place) as driver:
+                try:
+                    driver.launch()
+                except KeyboardInterrupt:
+                    with contextlib.suppress(KeyboardInterrupt, RedisError):
+                        driver.pause()
+                    raise
+            sweep.folder.note(state="detached")
+        except KeyboardInterrupt:
+            left(sweep.folder, "interrupted")
+            raise Interrupted(place.resume(sweep.folder)) from None
+        except BaseException:
+            left(sweep.folder, "stopped")
+            raise
 
 
 def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
     """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
-    state, here = "stopped", bool(place.settings.calls or not place.settings.broker)
+    state: RunState = "stopped"
+    here = bool(place.settings.calls or not place.settings.broker)
     try:
         with _driver(sweep, shared) as driver, reporter.watching() as watch:
 
@@ -88,10 +136,10 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
                 state = "interrupted"
                 with contextlib.suppress(KeyboardInterrupt, RedisError):
                     driver.pause()
-                raise Interrupted(place.resume(sweep)) from None
+                raise Interrupted(place.resume(sweep.folder)) from None
             except Paused:
                 state = "paused"
-                raise Interrupted(place.resume(sweep)) from None
+                raise Interrupted(place.resume(sweep.folder)) from None
         state = "called"
         if facts["ended"] == "spent":
             kept = f"takes them from {sweep.live.cache}" if sweep.live.cache else "calls them again: it had no --cache"
@@ -103,16 +151,19 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
         sweep.write_outputs()
         if not sweep.recorded.count:
             raise NothingEvaluated("nothing was called: the budget allows no call")
+    except Driven:
+        state = sweep.folder.info().state
+        raise
     except Cancelled as error:
         state = "cancelled"
         raise Cancelled(f"{error}; what it recorded is in {sweep.outputs}") from None
     except Incomplete as error:
-        raise Incomplete(f"{error}; when it is mended, go on with: {place.resume(sweep)}") from None
+        raise Incomplete(f"{error}; after fixing it, resume with: {place.resume(sweep.folder)}") from None
     finally:
         with contextlib.suppress(OSError):
             if state != "called":
                 sweep.write_outputs()
-            sweep.folder.note(state=state)
+            left(sweep.folder, state)
 
 
 def _forget_evaluation(sweep: Sweep, shared: Place) -> None:

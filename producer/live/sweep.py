@@ -23,16 +23,13 @@ from evalcore.errors import ConfigError, UsageError, WireError
 from evalcore.evaluator import Evaluator, Request
 from evalcore.plan import Header
 from evalcore.version import code_version
-from producer.folder import MANIFEST, RunFolder, whole_or_nothing
-from producer.job import Asked, Job, new_path, planned
+from producer.folder import CALLS, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder, whole_or_nothing
+from producer.job import Asked, Job, begun, planned
 from producer.live.asked import Live
 from producer.live.recorded import Recorded
 from workers.calls import SweepHeader
 
 __all__ = ["Sweep"]
-
-OUTPUTS = "outputs.jsonl"
-_HEAD, _PROMPTS, _CALLS = "sweep.json", "prompts.jsonl", "calls.jsonl"
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -62,8 +59,8 @@ class Sweep:
         self._asked = head.asked
         self._cwd = head.cwd
         self.request = head.request
-        self.evaluator: Evaluator[Any, Any] = registry.get(folder.info()["evaluator"])
-        self.recorded = Recorded(folder.path / _CALLS, head.header.total)
+        self.evaluator: Evaluator[Any, Any] = registry.get(folder.info().evaluator)
+        self.recorded = Recorded(folder.path / CALLS, head.header.total)
 
     @property
     def run(self) -> str:
@@ -79,16 +76,16 @@ class Sweep:
         if live.stop and evaluator.stopping(request) is None:
             raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
         run = f"{evaluator.name}-{secrets.token_hex(5)}"
-        prompts = evaluator.prompts(request)
         if asked.once:
-            known = list(prompts)
-            run, prompts = _once_id(evaluator, live, asked, known), iter(known)
-        folder = RunFolder.create(new_path(asked, evaluator.name, run))
-        try:
-            cases = _write_prompts(folder.path / _PROMPTS, prompts)
+            run = _once_id(evaluator, live, asked, list(evaluator.prompts(request)))
+
+        def fill(folder: RunFolder) -> tuple[RunFolder, _Head]:
+            cases = _write_prompts(folder.path / PROMPTS, evaluator.prompts(request))
             if not cases:
                 raise UsageError("there is nothing to ask: no case is left")
             header = SweepHeader(run, live.target, code_version(), cases, live.repeat)
+            head = _Head(header, live, asked, request, str(Path.cwd()))
+            folder.write(HEAD, head.to_wire())
             folder.note(
                 run=run,
                 evaluator=evaluator.name,
@@ -100,11 +97,9 @@ class Sweep:
                 **{evaluator.asks: live.target},
                 request=msgspec.to_builtins(request),
             )
-            head = _Head(header, live, asked, request, str(Path.cwd()))
-            folder.write(_HEAD, head.to_wire())
-        except BaseException:
-            _discard(folder)
-            raise
+            return folder, head
+
+        folder, head = begun(asked, evaluator.name, run, fill)
         return cls(folder, head, new=True)
 
     @classmethod
@@ -114,9 +109,9 @@ class Sweep:
         Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
         """
         try:
-            head = _Head.from_wire((folder.path / _HEAD).read_bytes())
+            head = _Head.from_wire((folder.path / HEAD).read_bytes())
         except (OSError, msgspec.DecodeError) as error:
-            raise WireError(f"{folder.path / _HEAD} is damaged: {error}; start the sweep anew") from error
+            raise WireError(f"{folder.path / HEAD} is damaged: {error}; start the sweep anew") from error
         if head.header.code != code_version():
             raise ConfigError(
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; go on "
@@ -130,12 +125,12 @@ class Sweep:
     @staticmethod
     def in_calls(folder: RunFolder) -> bool:
         """Whether ``folder`` holds a sweep whose calls are not over."""
-        return (folder.path / _HEAD).is_file() and not (folder.path / MANIFEST).is_file()
+        return (folder.path / HEAD).is_file() and not (folder.path / MANIFEST).is_file()
 
     @staticmethod
     def is_in(folder: RunFolder) -> bool:
         """Whether ``folder`` holds a sweep that can be gone on with."""
-        return (folder.path / _HEAD).is_file()
+        return (folder.path / HEAD).is_file()
 
     def budgeted(self, max_calls: int | None, max_cost: float | None) -> None:
         """Other budgets than it was begun with."""
@@ -144,11 +139,11 @@ class Sweep:
         if chosen:
             self.live = msgspec.structs.replace(self.live, **chosen)
             head = _Head(self.header, self.live, self._asked, self.request, self._cwd)
-            self.folder.write(_HEAD, head.to_wire())
+            self.folder.write(HEAD, head.to_wire())
 
     def prompts(self) -> Iterator[Prompt]:
         """A prompt a case, in order."""
-        with (self.folder.path / _PROMPTS).open("rb") as stream:
+        with (self.folder.path / PROMPTS).open("rb") as stream:
             for line in stream:
                 yield msgspec.json.decode(line, type=Prompt)
 
@@ -182,7 +177,7 @@ class Sweep:
         finally:
             if not any(answers.iterdir()):
                 answers.rmdir()
-        self.folder.drop_working_files(but=("run.lock",))
+        self.folder.drop_working_files()
         return Job.start(self.evaluator, request, self._asked, self.folder)
 
     def evaluation(self) -> Header | None:
@@ -202,20 +197,14 @@ class Sweep:
         return self._asked.tags
 
     def discard(self) -> None:
-        """Remove a sweep that recorded nothing."""
-        _discard(self.folder)
+        """Remove a sweep that this process began and that recorded nothing."""
+        self.folder.discard()
 
     def drop_working_files(self) -> None:
         """Remove what only an unfinished sweep, or the retry of its errors, needs."""
         if not self.recorded.errors:
-            for name in (_HEAD, _PROMPTS, _CALLS):
+            for name in (HEAD, PROMPTS, CALLS):
                 (self.folder.path / name).unlink(missing_ok=True)
-
-
-def _discard(folder: RunFolder) -> None:
-    for name in (_PROMPTS, _HEAD, _CALLS, OUTPUTS):
-        (folder.path / name).unlink(missing_ok=True)
-    folder.discard()
 
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> int:

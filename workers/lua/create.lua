@@ -17,6 +17,6 @@ if tonumber(ARGV[3]) > epoch then
   redis.call('HDEL', meta, 'detached')
   redis.call('DEL', KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[11])
   local state = redis.call('HGET', meta, 'state')
-  if state ~= 'done' then redis.call('HSET', meta, 'state', 'open', 'reason', '') end
+  if state ~= 'done' and state ~= 'cancelled' then redis.call('HSET', meta, 'state', 'open', 'reason', '') end
 end
 return {epoch, redis.call('HGET', meta, 'state')}

@@ -1,6 +1,7 @@
--- Open a finished run again without the answers of some chunks. Returns -1 for an unknown run.
+-- Open a finished run again without the answers of some chunks. Returns -1 for an unknown run, -2 for a cancelled one.
 -- ARGV: ttl, (seq, records, dead ones of them)...
 if redis.call('HEXISTS', KEYS[1], 'header') == 0 then return -1 end
+if redis.call('HGET', KEYS[1], 'state') == 'cancelled' then return -2 end
 for i = 2, #ARGV, 3 do
   if redis.call('HDEL', KEYS[3], ARGV[i]) == 1 then
     redis.call('HDEL', KEYS[4], ARGV[i])

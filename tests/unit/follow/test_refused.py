@@ -246,10 +246,11 @@ def test_a_folder_belongs_to_one_log_and_one_set_of_parameters(stage: Stage) -> 
     stage._params["skip_bad_lines"] = True
     with pytest.raises(UsageError, match="follows another log, or with other parameters"):
         stage.look()
-    with pytest.raises(UsageError, match="go on with the command that began it"):
+    with pytest.raises(UsageError, match="resume it with the command that began it"):
         Job.load(RunFolder(stage.out))
-    other = RunFolder.create(stage.out.with_name("other"))
-    other.note(run="r")
+    facts = {"evaluator": "e", "state": "open", "started": "", "request": {"inputs": [], "params": {}, "options": {}}}
+    with RunFolder.begin(stage.out.with_name("other")) as other:
+        other.note(run="r", **facts)
     with pytest.raises(UsageError, match="the folder is another run's"):
         begin(evaluator, Request([LOG], {}, {}), other.path, {})
 
