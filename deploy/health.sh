@@ -7,6 +7,6 @@ case "$command" in
   *" exporter "*)
     port=${command##* --port }
     [ "$port" = "$command" ] && port=9808
-    exec python -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=5)' \
+    exec python -P -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=5)' \
       "http://127.0.0.1:${port%% *}/healthz" ;;
 esac

@@ -36,7 +36,10 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One call: ``kind`` of its failure ("" when it was answered) and why; what it took and cost."""
+    """One call: ``kind`` of its failure ("" when it was answered); what it took and cost.
+
+    ``reason`` is why it failed, and what of its reply was not believed.
+    """
 
     kind: str = ""
     reason: str = ""

@@ -12,12 +12,14 @@ import msgspec
 
 from evalcore import registry
 from evalcore.canonical import Json, canonical_json
-from evalcore.evaluator import Batch, Evaluator
+from evalcore.errors import UsageError
+from evalcore.evaluator import Batch, Evaluator, Option, Request
+from evalcore.files import open_input
 from evalcore.fold import Fold, InputSummary
-from evalcore.params import validate
+from evalcore.params import option_params, validate
 from evalcore.partial import decode, encode
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import discover, format_suffixes, read_columns
+from evalcore.records.inputs import discover, format_suffixes
 from evalcore.records.span import read_span
 from evalcore.records.spool import spool
 
@@ -37,30 +39,34 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 def evaluate_files(
     evaluator: str | Evaluator[Any, Any],
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     params: Mapping[str, Any] | None = None,
     *,
+    options: Mapping[str, Any] | None = None,
     chunk_size: int | None = None,
 ) -> Evaluation:
-    """Evaluate ``paths`` (files, folders, globs) here and now, without a queue.
+    """Evaluate ``paths`` (files, folders, globs; one alone needs no list) here and now, without a queue.
 
-    Raises InputError, ConfigError, NothingEvaluated.
+    ``paths`` and ``options`` are what the evaluator's command takes, ``--skip-bad-lines`` as ``skip_bad_lines``:
+
+        evaluate_files("vs", "golden.yaml", options={"outputs": ["recorded.jsonl"]})
+
+    Nothing is written but what is returned. Raises InputError, ConfigError, UsageError, NothingEvaluated.
     """
     chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
-    checked = validate(chosen.Params, params or {}, "params")
-    sources = discover([str(path) for path in paths], format_suffixes(chosen.format), chosen.gathers)
+    given = [paths] if isinstance(paths, str | Path) else paths
+    asked = chosen.request(_asked(chosen, [str(path) for path in given], params or {}, options or {}))
+    checked = validate(chosen.Params, asked.params, "params")
+    sources = discover(asked.inputs, format_suffixes(chosen.format), chosen.gathers)
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
         sources = [spool(source, Path(scratch), chosen.gather) for source in sources]
         fold = Fold(chosen, checked, len(sources))
         summaries: list[InputSummary] = []
         lines: list[bytes] = []
         for index, source in enumerate(sources):
-            with open(source.path, "rb") as stream:
+            with open_input(source.path) as stream:
                 cutter = Cutter(stream, chosen.format, source.name, size=chunk_size)
-                columns: tuple[str, ...] = ()
-                header = cutter.header() if chosen.format == "csv" else b""
-                if header:
-                    columns = read_columns(header, source.name, chosen.columns)
+                columns = cutter.columns(chosen.columns) if chosen.format == "csv" else ()
                 for span in cutter.spans():
                     data = read_span(source.path, span)
                     batch = Batch(source.name, span.first_line, data, columns, span.of(source.members))
@@ -71,8 +77,29 @@ def evaluate_files(
             summaries.append(InputSummary(source.name, source.given, cutter.sha256, source.members))
 
         def reopen(index: int) -> BinaryIO:
-            return Path(sources[index].path).open("rb")
+            return open_input(sources[index].path)
 
         report, closing = fold.finish(summaries, reopen, Path(scratch))
     # The form report.json has: keys in order, lists for tuples.
     return Evaluation(json.loads(canonical_json(report)), lines + closing)
+
+
+def _asked(
+    evaluator: Evaluator[Any, Any], inputs: list[str], params: Mapping[str, Any], options: Mapping[str, Any]
+) -> Request:
+    """What the command would ask for, given these. Raises UsageError for an option that the evaluator does not have."""
+    known = {option.name: option for option in evaluator.options}
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        named = ", ".join(sorted(known)) or "none"
+        raise UsageError(f"options: {evaluator.name} has no {unknown[0]!r}; it has: {named}")
+    given = {name: _as_given(option, options.get(name)) for name, option in known.items()}
+    return Request(inputs, option_params(evaluator.options, given, dict(params)), given)
+
+
+def _as_given(option: Option, value: Any) -> Any:
+    """An option's value in the form the command line gives it: text for a path, a tuple where there may be many."""
+    if isinstance(value, list | tuple):
+        return tuple(str(item) if isinstance(item, Path) else item for item in value)
+    plain = str(value) if isinstance(value, Path) else value
+    return (() if plain is None else (plain,)) if option.many else plain

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from evalcore import bounded_yaml
 from evalcore.errors import ConfigError
-from evalcore.evaluator import Params
+from evalcore.evaluator import Option, Params
 
-__all__ = ["MAX_FILE_CHARACTERS", "load_mapping", "merged", "validate"]
+__all__ = ["MAX_FILE_CHARACTERS", "load_mapping", "merged", "option_params", "validate"]
 
 P = TypeVar("P", bound=Params)
 
@@ -94,3 +94,15 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         old = result.get(key)
         result[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return result
+
+
+def option_params(options: tuple[Option, ...], given: Mapping[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+    """``params`` with the options that name a parameter laid over it."""
+    for option in options:
+        value = given.get(option.name)
+        if option.param and value is not None and value != ():
+            nested: Any = list(value) if option.many else value
+            for key in reversed(option.param.split(".")):
+                nested = {key: nested}
+            params = merged(params, nested)
+    return params

@@ -10,12 +10,14 @@ from typing import BinaryIO
 
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import WireError
+from evalcore.files import open_new
 from evalcore.fold import Fold, InputSummary
 from evalcore.partial import Partial, decode
 from evalcore.plan import Chunk, Seal
 from producer.folder import RECORDS
 from producer.job import Job
 from producer.journal import Journal, Kept
+from producer.sources import open_source
 
 __all__ = ["Collector"]
 
@@ -27,7 +29,7 @@ class Collector:
         self._job = job
         self._fold = Fold(job.evaluator, job.params, len(job.sources))
         self._journal = Journal(job.folder)
-        self._records = (job.folder.path / (RECORDS + ".partial")).open("wb")
+        self._records = open_new(job.folder.path / (RECORDS + ".partial"))
         self._kept = Kept(job.folder)
         self.next = 0
         self.held = dict(self._kept.digests)
@@ -81,7 +83,7 @@ class Collector:
             self._journal.close()
 
     def _reopen(self, index: int) -> BinaryIO:
-        return Path(self._job.sources[index].path).open("rb")
+        return open_source(self._job.sources[index])
 
     def _recall(self, chunk: Chunk, partial: Partial) -> None:
         """An answer from the journal. Raises WireError that says what to do about a damaged one."""

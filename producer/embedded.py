@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ import redis
 
 from evalcore.errors import InfrastructureError
 from workers.beside import environment
+from workers.child import child
 from workers.settings import Settings
 
 __all__ = ["embedded_server", "local_workers", "server_program"]
@@ -53,7 +53,7 @@ def local_workers(
 
     ``evaluators`` are loaded before they fork.
     """
-    command = [sys.executable, "-m", "producer.cli", "worker", "--concurrency", str(count)]
+    command = child("producer.cli", "worker", "--concurrency", str(count))
     for root in roots:
         command += ["--root", str(root)]
     for name in evaluators:

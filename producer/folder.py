@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,12 +18,13 @@ import msgspec
 
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import EvalqError, UsageError, WireError
+from evalcore.files import write_atomic
 from evalcore.life import RunState, may_follow, next_step
 from producer.info import SCHEMA, RunInfo, info_of
 from producer.lock import LOCK, RunLock, holder
 from producer.private import clean_up, is_private, make_parents, private_name, remove_empty, sync_folder
 
-__all__ = ["RECORDS", "FolderTaken", "RunFolder", "run_folders", "whole_or_nothing", "write_atomic"]
+__all__ = ["RECORDS", "FolderTaken", "RunFolder", "run_folders"]
 
 INFO = "run.json"
 MANIFEST = "manifest.jsonl"
@@ -38,27 +38,6 @@ OUTPUTS = "outputs.jsonl"
 _UNFINISHED = frozenset({INFO, MANIFEST, JOURNAL, KEPT, LOCK, HEAD, PROMPTS, CALLS, OUTPUTS, "spool", "answers"})
 """What a run that was begun and came to no report may have written."""
 _COLLISION = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
-
-
-@contextlib.contextmanager
-def whole_or_nothing(path: Path) -> Iterator[Path]:
-    """Another name in the same folder, to write to; renamed to ``path`` when the block ends well, else removed."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        yield partial
-        partial.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a whole file or nothing: to another name in the same folder, synced, then renamed."""
-    with whole_or_nothing(path) as partial, partial.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
 
 
 class FolderTaken(Exception):
@@ -303,7 +282,7 @@ def run_folders(parent: Path, warn: Callable[[str], None]) -> list[tuple[RunFold
     """The runs whose folders lie in ``parent``, the latest begun last; what cannot be read is told and passed over."""
     found = []
     for path in parent.glob("*/" + INFO):
-        if is_private(path.parent.name) or path.parent.is_symlink() or not path.is_file():
+        if is_private(path.parent.name) or not path.is_file():
             continue
         try:
             found.append((path.stat().st_ctime, path.parent, RunFolder(path.parent).info()))

@@ -9,10 +9,11 @@ from evalcore.errors import InputChanged
 from evalcore.evaluator import Batch
 from evalcore.partial import Partial, encode
 from evalcore.plan import Chunk
-from evalcore.records.span import place, read_span
+from evalcore.records.span import place
 from producer.collect import Collector
 from producer.job import Job
 from producer.planner import Planner
+from producer.sources import read_source
 from producer.standing import Standing, Watcher
 
 __all__ = ["drive_inline", "evaluate", "read"]
@@ -35,7 +36,7 @@ def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:
 
 def read(job: Job, chunk: Chunk) -> bytes:
     """The chunk's bytes as this producer reads them. Raises InputChanged."""
-    data = read_span(job.sources[chunk.input].path, chunk.span)
+    data = read_source(job.sources[chunk.input], chunk.span)
     if digest(data) != chunk.digest:
         where = place(job.sources[chunk.input].name, chunk.first_line, chunk.members, chunk.first_line)
         reason = "not the bytes that were planned"

@@ -19,15 +19,17 @@ from evalcore import registry
 from evalcore.canonical import canonical_json, digest
 from evalcore.errors import ConfigError, EvalqError, InputError, StorageError, UsageError, WireError
 from evalcore.evaluator import Evaluator, Params, Request
+from evalcore.files import open_input
 from evalcore.life import next_step
 from evalcore.params import validate
 from evalcore.plan import Header, PlannedInput
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import Source, discover, format_suffixes, read_columns
+from evalcore.records.inputs import Source, discover, format_suffixes
 from evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalcore.version import code_version
 from producer.folder import FolderTaken, RunFolder
 from producer.manifest import Manifest
+from producer.sources import total_bytes
 
 __all__ = ["Asked", "Job", "RunExistsError", "begun", "planned"]
 
@@ -82,7 +84,7 @@ class Job:
     @property
     def total_bytes(self) -> int:
         """Size of all inputs."""
-        return sum(Path(source.path).stat().st_size for source in self.sources)
+        return total_bytes(self.sources)
 
     @property
     def roots(self) -> list[Path]:
@@ -132,19 +134,22 @@ class Job:
             columns = [_columns(source, evaluator) for source in plain]
             sources = [msgspec.structs.replace(source, path=folder.settled(source.path)) for source in plain]
             header = _header(run, evaluator, params, sources, columns, asked)
+            manifest, begun = Manifest(folder), folder.begun
+            if not begun:  # run.json is the last, and makes it a run; where it is one, the manifest ends its calls
+                manifest.start(header)
             folder.note(
                 run=run,
                 evaluator=evaluator.name,
                 state="open",
-                **({} if folder.begun else {"epoch": 0, "started": datetime.now(UTC).isoformat(timespec="seconds")}),
+                **({} if begun else {"epoch": 0, "started": datetime.now(UTC).isoformat(timespec="seconds")}),
                 tags=asked.tags,
                 suite=asked.suite,
                 sources=msgspec.to_builtins(sources),
                 roots=list(dict.fromkeys(str(_root(source)) for source in sources)),
                 request=msgspec.to_builtins(request),
             )
-            manifest = Manifest(folder)
-            manifest.start(header)
+            if begun:
+                manifest.start(header)
         except OSError as error:
             raise _unusable(error, folder, found) from error
         return cls(header, folder, sources, request, manifest)
@@ -254,9 +259,8 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
     if evaluator.format != "csv":
         return ()
-    with open(source.path, "rb") as stream:
-        header = Cutter(stream, "csv", source.name).header()
-    return read_columns(header, source.name, evaluator.columns) if header.strip() else ()
+    with open_input(source.path) as stream:
+        return Cutter(stream, "csv", source.name).columns(evaluator.columns)
 
 
 def _absolute(source: Source) -> Source:
@@ -280,6 +284,6 @@ def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Sourc
     for source in sources:
         parts += [source.name, *source.members]
         for path in source.files:
-            with open(path, "rb") as stream:
+            with open_input(path) as stream:
                 parts.append(hashlib.file_digest(stream, "sha256").hexdigest())
     return f"{evaluator.name}-{digest(chr(0).join(parts).encode(errors='surrogateescape'))[:16]}"

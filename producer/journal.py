@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 from collections.abc import Container, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
+from evalcore.files import open_appending, replacing
 from evalcore.partial import Partial
-from producer.folder import JOURNAL, KEPT, RunFolder, whole_or_nothing
+from producer.folder import JOURNAL, KEPT, RunFolder
 
 __all__ = ["Journal", "Kept", "answers"]
 
@@ -21,7 +22,7 @@ class Journal:
 
     def __init__(self, folder: RunFolder) -> None:
         self.path = folder.path / JOURNAL
-        self._out: BinaryIO | None = None
+        self._out: io.BufferedWriter | None = None
         self._whole = 0
 
     def replay(self) -> Iterator[Partial]:
@@ -36,8 +37,8 @@ class Journal:
     def add(self, seq: int, partial: Partial) -> None:
         """Append the answer of chunk ``seq`` behind those replayed; `sync` makes it safe. For the run's driver."""
         if self._out is None:
-            self._out = self.path.open("ab")
-            os.truncate(self._out.fileno(), self._whole)
+            self._out = io.BufferedWriter(open_appending(self.path))
+            self._out.truncate(self._whole)
         self._out.write(_frame(seq, partial))
 
     def sync(self) -> None:
@@ -75,12 +76,10 @@ class Kept:
     @staticmethod
     def set_aside(folder: RunFolder, unwanted: Container[int]) -> None:
         """Begin a retry: keep a finished run's answers but the ``unwanted``. May be repeated after a crash."""
-        with whole_or_nothing(folder.path / KEPT) as partial, partial.open("wb") as out:
+        with replacing(folder.path / KEPT) as out:
             for seq, answer in answers(folder):
                 if seq not in unwanted:
                     out.write(_frame(seq, answer))
-            out.flush()
-            os.fsync(out.fileno())
         (folder.path / JOURNAL).unlink(missing_ok=True)
 
 

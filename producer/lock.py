@@ -14,6 +14,8 @@ import time
 from io import FileIO
 from pathlib import Path
 
+from evalcore.files import open_appending, open_raw
+
 __all__ = ["LOCK", "RunLock", "holder"]
 
 LOCK = "run.lock"
@@ -33,7 +35,7 @@ class RunLock:
         """The lock at ``path``; None while another process has it. Raises OSError."""
         tries = 0
         while True:
-            file = path.open("ab", buffering=0)
+            file = open_appending(path)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _same(file, path):
@@ -66,7 +68,7 @@ class RunLock:
 def holder(path: Path) -> str:
     """ "host pid" of the process that holds the lock at ``path``; empty while nobody does. Changes nothing."""
     try:
-        with path.open("rb") as file:
+        with open_raw(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _written(path) or "another process"

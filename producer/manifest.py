@@ -12,6 +12,7 @@ import msgspec
 
 from evalcore.canonical import canonical_json
 from evalcore.errors import WireError
+from evalcore.files import open_appending
 from evalcore.plan import Chunk, Header, Seal, to_wire
 from producer.folder import MANIFEST, RunFolder
 
@@ -97,9 +98,9 @@ class Manifest:
 
     def _append(self, lines: list[bytes]) -> None:
         if self._out is None:
-            self._out = self.path.open("ab", buffering=0)  # what a full disk did not take is not tried again
+            self._out = open_appending(self.path)  # what a full disk did not take is not tried again
             if self._whole is not None:  # only here, where the folder's lock is held: a reader may look in mid-write
-                os.truncate(self._out.fileno(), self._whole)
+                self._out.truncate(self._whole)
         data = memoryview(b"".join(line + b"\n" for line in lines))
         while data:
             data = data[self._out.write(data) :]

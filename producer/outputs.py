@@ -14,8 +14,9 @@ import yaml
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import StorageError, UsageError
 from evalcore.evaluator import Evaluator, Request
+from evalcore.files import replacing, write_atomic
 from evalcore.report.markdown import visible
-from producer.folder import RunFolder, whole_or_nothing, write_atomic
+from producer.folder import RunFolder
 from producer.job import Job
 
 __all__ = ["FORMATS", "check_output", "render", "write_final", "write_output", "write_report"]
@@ -81,19 +82,19 @@ def _text_writer(fmt: str) -> _Writer:
 
 
 def _records_copy(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
-    with whole_or_nothing(path) as partial:
-        shutil.copyfile(folder.records, partial)
+    with folder.records.open("rb") as records, replacing(path) as out:
+        shutil.copyfileobj(records, out)
 
 
 def _csv(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
     import pandas as pd
 
     columns = _columns(folder)
-    with whole_or_nothing(path) as partial, partial.open("w", encoding="utf-8", newline="") as out:
+    with replacing(path) as out:
         for number, rows in enumerate(_flat_rows(folder)):
             frame = pd.DataFrame(rows, columns=columns).map(_unformula)
             heads = [_unformula(name) for name in columns] if number == 0 else False
-            frame.to_csv(out, index=False, header=heads, lineterminator="\n")
+            out.write(frame.to_csv(index=False, header=heads, lineterminator="\n").encode())
 
 
 def _parquet(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
@@ -105,7 +106,7 @@ def _parquet(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> N
     import pandas as pd
 
     schema: Any = _arrow_schema(folder)
-    with whole_or_nothing(path) as partial, pq.ParquetWriter(partial, schema) as writer:
+    with replacing(path) as out, pq.ParquetWriter(out, schema) as writer:
         for rows in _flat_rows(folder):
             frame = pd.DataFrame(rows, columns=schema.names)
             writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))

@@ -10,8 +10,8 @@ from io import BufferedIOBase
 from evalcore.errors import InputChanged, InputError
 from evalcore.plan import Chunk, Seal
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import read_columns
 from producer.job import Job
+from producer.sources import open_source
 
 __all__ = ["Planner"]
 
@@ -29,7 +29,7 @@ class Planner:
         job, seq, left = self._job, 0, self._job.header.limit
         for index in range(len(job.sources)):
             old = [chunk for chunk in job.manifest.chunks if chunk.input == index]
-            with open(job.sources[index].path, "rb") as stream, _telling_change(stream):
+            with open_source(job.sources[index]) as stream, _telling_change(stream):
                 cutter = self._cutter(index, stream, left)
                 cutter.resume_after([chunk.span for chunk in old])
                 seq += len(old)
@@ -45,8 +45,7 @@ class Planner:
         fmt, header = job.evaluator.format, job.header
         cutter = Cutter(stream, fmt, source.name, size=header.chunk_size, limit=left)
         if fmt == "csv":
-            first = cutter.header()
-            columns = read_columns(first, source.name, job.evaluator.columns) if first.strip() else ()
+            columns = cutter.columns(job.evaluator.columns)
             if columns != header.inputs[index].columns:
                 raise InputChanged("an input changed since its run began", [(f"{source.name}:1", "another header")])
         return cutter

@@ -32,7 +32,7 @@ def prune(
     dry_run: bool,
     warn: Callable[[str], None],
 ) -> Iterator[str]:
-    """Remove ended runs older than ``days``; yields a line a run. Runs that could go on are never touched.
+    """Remove ended runs older than ``days``; yields a line a run. Runs that could go on, and links, are never touched.
 
     A folder's age is that of its run.json. The ledger forgets the runs whose folders go, and with ``everyone`` all
     that ended and have no folder here: the ledger knows no age, and they may be another person's. What cannot be read
@@ -41,6 +41,9 @@ def prune(
     before = time.time() - days * 86_400
     here, removed = set(), set()
     for folder, info in sorted(run_folders(runs, warn), key=lambda each: each[0].path):
+        if folder.path.is_symlink():
+            yield f"{folder.path}: a link, left alone: what it leads to is not in {runs}"
+            continue
         here.add(info.run)
         if info.state in ENDED and (folder.path / "run.json").stat().st_mtime <= before:
             if not dry_run and not _removed(folder, warn):

@@ -32,10 +32,10 @@ from evalcore import registry
 from evalcore.calls import WHEN_DECIDED
 from evalcore.errors import ConfigError
 from evalcore.evaluator import Evaluator, Option, Request
-from evalcore.params import load_mapping, merged, validate
+from evalcore.params import load_mapping, option_params, validate
 from producer.live.asked import Live
 
-__all__ = ["PlannedRun", "load_suite", "option_params"]
+__all__ = ["PlannedRun", "load_suite"]
 
 _COMMON = ("evaluator", "params", "chunk_size", "limit", "output")
 _LIVE: dict[str, tuple[type, ...]] = {"max_calls": (int,), "max_cost": (int, float), "cache": (str,)}
@@ -66,18 +66,6 @@ def load_suite(path: str | Path) -> tuple[str, list[PlannedRun]]:
     if not isinstance(name, str):
         raise ConfigError(f"{path}: suite: a name is needed, got {name!r}")
     return name, [_run(path, f"runs.{number}", run) for number, run in enumerate(runs)]
-
-
-def option_params(options: tuple[Option, ...], given: Mapping[str, Any], params: dict[str, Any]) -> dict[str, Any]:
-    """``params`` with the options that name a parameter laid over it."""
-    for option in options:
-        value = given.get(option.name)
-        if option.param and value is not None and value != ():
-            nested: Any = list(value) if option.many else value
-            for key in reversed(option.param.split(".")):
-                nested = {key: nested}
-            params = merged(params, nested)
-    return params
 
 
 def _run(path: str | Path, key: str, run: Any) -> PlannedRun:

@@ -20,7 +20,8 @@ __all__ = ["make_app", "queue_of"]
 def make_app(settings: Settings) -> Celery:
     """A Celery application for these settings, without any task: a producer only sends to TASK."""
     TRANSPORT_ALIASES[SCHEME] = f"{Transport.__module__}:{Transport.__qualname__}"
-    app = Celery("evalq", set_as_current=False)
+    # No fixups: the one for Django would put the current folder on the path of imports.
+    app = Celery("evalq", set_as_current=False, fixups=())
     app.conf.update(_configuration(settings))
     return app
 

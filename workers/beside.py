@@ -6,10 +6,10 @@ import contextlib
 import logging
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 
+from workers.child import child
 from workers.settings import Settings
 
 __all__ = ["calling_beside", "environment"]
@@ -55,7 +55,7 @@ class _Keeper:
             with self._lock:
                 if self._ending.is_set():
                     return
-                command = [sys.executable, "-m", "workers.calling"]
+                command = child("workers.calling")
                 self._child = subprocess.Popen(command, env=self._environment)  # noqa: S603 - this project's own module
             code = self._child.wait()
             if self._ending.wait(_RESTART_SECONDS):

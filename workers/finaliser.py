@@ -21,12 +21,14 @@ import redis
 from evalcore import registry
 from evalcore.canonical import Json, canonical_json
 from evalcore.errors import EvalqError, InfrastructureError
+from evalcore.files import open_input
 from evalcore.fold import Fold, InputSummary
 from evalcore.params import validate
 from evalcore.partial import decode
 from evalcore.plan import Chunk, Header, Seal
 from evalcore.version import code_version
 from workers.calls import Calls
+from workers.child import child
 from workers.connect import connect
 from workers.history import History, Place, entry_of
 from workers.leaving import LeftSweeps
@@ -90,7 +92,7 @@ def _fold(
         path = find(header.inputs[index], roots)
         if path is None:
             raise InfrastructureError(f"{header.inputs[index].given} is under no root of this worker")
-        return path.open("rb")
+        return open_input(path)
 
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
         report, _ = fold.finish(summaries, reopen, Path(scratch))
@@ -108,7 +110,7 @@ class Finalisers:
         """Begin with the first of ``runs``, unless one is at it."""
         if not runs or (self._process is not None and self._process.poll() is None):
             return
-        command = [sys.executable, "-m", "workers.finaliser", runs[0]]
+        command = child("workers.finaliser", runs[0])
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - this program's own module
         assert self._process.stdin is not None
         self._process.stdin.write(self._settings.model_dump_json().encode())

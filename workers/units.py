@@ -256,7 +256,7 @@ def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:
         cost = ((prompt or 0) * price.prompt_per_million + (completion or 0) * price.completion_per_million) / 1e6
     return Attempt(
         kind=failure.kind if failure else "",
-        reason=failure.reason if failure else "",
+        reason="; ".join(part for part in (failure.reason if failure else "", result.note) if part),
         status=failure.status if failure else None,
         latency_seconds=round(result.latency_seconds, 6),
         prompt_tokens=prompt,

@@ -19,7 +19,6 @@ from evalcore.evaluator import Batch, Evaluator, Outcome, Params, Tally
 from evalcore.fold import Fold, InputSummary
 from evalcore.partial import Partial, decode, encode
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import read_columns
 
 __all__ = ["Answer", "Example", "Subject", "random_cuts"]
 
@@ -40,8 +39,7 @@ class Example(msgspec.Struct, frozen=True):
     def of(cls, evaluator: Evaluator[Any, Any], name: str, data: bytes) -> Self:
         """``data`` cut as evalq cuts it for ``evaluator``. Raises InputError when it can't be."""
         cutter = Cutter(io.BytesIO(data), evaluator.format, name, size=1)
-        header = cutter.header() if evaluator.format == "csv" else b""
-        columns = read_columns(header, name, evaluator.columns) if header else ()
+        columns = cutter.columns(evaluator.columns) if evaluator.format == "csv" else ()
         spans = list(cutter.spans())
         records = tuple(data[span.start : span.end] for span in spans)
         return cls(name, data, columns, records, (*(span.first_line for span in spans), cutter.line))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalcore.errors import InputChanged, InputError
+from evalcore.records.inputs import read_columns
 from evalcore.records.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
 
 __all__ = ["Cutter", "QuoteFault", "record_ends"]
@@ -111,8 +112,18 @@ class Cutter:
         """SHA-256 of the input's bytes, BOM and header included, as far as they were cut."""
         return self._whole.hexdigest()
 
+    def columns(self, required: Sequence[str]) -> tuple[str, ...]:
+        """Take the header of a CSV off the file: its first record that is not blank; () where there is none.
+
+        Raises InputError on broken quoting, and as `read_columns` does.
+        """
+        while True:
+            line, first = self.line, self.header()
+            if not first or first.strip():
+                return read_columns(first, self._name, required, line) if first else ()
+
     def header(self) -> bytes:
-        """Take the first record (CSV) off the file. Raises InputError on broken quoting; empty for an empty file."""
+        """Take the next record off the file. Raises InputError on broken quoting; empty at the end of the file."""
         ends = self._ends()
         while not len(ends) and not self._ended:
             self._fill()

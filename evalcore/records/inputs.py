@@ -69,6 +69,8 @@ def _expand(item: str, suffixes: Sequence[str], gathers: Sequence[str]) -> list[
     if os.path.isdir(item):
         return _in_folder(item, suffixes, gathers)
     if os.path.exists(item):
+        if not os.path.isfile(item):
+            raise InputError("no input", [(item, "not a plain file (a pipe or a device); - reads standard input")])
         return [_file(item)]
     found = sorted(path for path in glob.glob(item, recursive=True) if os.path.isfile(path))
     if not found:
@@ -101,21 +103,21 @@ def _packable(suffixes: Sequence[str]) -> tuple[str, ...]:
     return tuple(suffix + packing for suffix in suffixes for packing in ("", *PACKED))
 
 
-def read_columns(header: bytes, name: str, required: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a CSV header. Raises InputError that names every one of ``required`` that is missing."""
+def read_columns(header: bytes, name: str, required: Sequence[str], line: int = 1) -> tuple[str, ...]:
+    """The columns of a CSV header, which is on ``line``. Raises InputError that names all missing of ``required``."""
     try:
         columns = Batch(name, 1, header).first_row()
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{name} cannot be read", [(f"{name}:1", f"not a CSV in UTF-8: {error}")]) from None
+        raise InputError(f"{name} cannot be read", [(f"{name}:{line}", f"not a CSV in UTF-8: {error}")]) from None
     missing = [column for column in required if column not in columns]
     if missing:
         reason = f"missing column{'s' if len(missing) > 1 else ''}: {', '.join(missing)}"
         if len(columns) == 1:
             reason += f" (the header is one field, {columns[0][:60]!r}: is the delimiter a comma?)"
-        raise InputError(f"{name} lacks what the evaluator reads", [(f"{name}:1", reason)])
+        raise InputError(f"{name} lacks what the evaluator reads", [(f"{name}:{line}", reason)])
     repeated = [column for column, count in Counter(columns).items() if count > 1 and column in required]
     if repeated:
-        raise InputError(f"{name} is ambiguous", [(f"{name}:1", f"repeated column: {', '.join(repeated)}")])
+        raise InputError(f"{name} is ambiguous", [(f"{name}:{line}", f"repeated column: {', '.join(repeated)}")])
     return columns
 
 

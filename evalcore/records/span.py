@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from evalcore.files import open_input
+
 __all__ = ["BLOCK_BYTES", "BOM", "MAX_CHUNK_BYTES", "MAX_RECORD_BYTES", "Format", "Span", "place", "read_span"]
 
 Format = Literal["csv", "jsonl"]
@@ -48,6 +50,6 @@ def place(name: str, line: int, members: Sequence[str] = (), first_line: int = 1
 
 def read_span(path: str | os.PathLike[str], span: Span) -> bytes:
     """The bytes of ``span``; fewer if the file has become shorter."""
-    with open(path, "rb") as stream:
+    with open_input(path) as stream:
         stream.seek(span.start)
         return stream.read(span.end - span.start)

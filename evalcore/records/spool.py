@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from evalcore.errors import InputError
+from evalcore.files import open_input, replacing
 from evalcore.records.inputs import PACKED, Source, unpacked_name
 from evalcore.records.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
 
@@ -40,19 +41,13 @@ def spool(source: Source, folder: Path, gather: Gather | None = None, most: int 
         return source
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / source.name
-    partial = target.with_name(target.name + ".partial")
-    try:
-        with partial.open("wb") as out:
-            if gather is not None and source.members:
-                for path in source.files:
-                    out.write(_gathered(path, gather) + b"\n")
-            else:
-                for piece in _unpacked(source.path, source.given, most):
-                    out.write(piece)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    partial.replace(target)
+    with replacing(target) as out:
+        if gather is not None and source.members:
+            for path in source.files:
+                out.write(_gathered(path, gather) + b"\n")
+        else:
+            for piece in _unpacked(source.path, source.given, most):
+                out.write(piece)
     return msgspec.structs.replace(source, path=str(target), members=tuple(map(_shown, source.members)))
 
 
@@ -82,7 +77,7 @@ def _content(path: str) -> bytes:
                 break
         return bytes(data[: MAX_RECORD_BYTES + 1])
     try:
-        with open(path, "rb") as stream:
+        with open_input(path) as stream:
             return stream.read(MAX_RECORD_BYTES + 1)
     except OSError as error:
         raise InputError("an input cannot be read", [(path, str(error.strerror))]) from error
@@ -114,7 +109,7 @@ def _pieces(path: str) -> Iterator[bytes]:
     if path == "-":
         yield from iter(lambda: sys.stdin.buffer.read(BLOCK_BYTES), b"")
     elif path.endswith(".gz"):
-        with gzip.open(path, "rb") as stream:
+        with open_input(path) as packed, gzip.open(packed) as stream:
             yield from iter(lambda: stream.read(BLOCK_BYTES), b"")
     else:
         yield from _unpacked_zstd(path)
@@ -125,7 +120,7 @@ def _unpacked_zstd(path: str) -> Iterator[bytes]:
     import zstandard  # only a packed input pays for it
 
     frame = None
-    with open(path, "rb") as packed:
+    with open_input(path) as packed:
         for piece in iter(lambda: packed.read(_ZSTD_PIECE), b""):
             try:
                 while piece:

@@ -55,6 +55,11 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
         evaluator = registry.get(name)
         folder = out / "data" / name
         folder.mkdir(parents=True, exist_ok=True)
+        for path in (out / "data", out / name, folder, *folder.rglob("*")):
+            if path.is_symlink():
+                raise UsageError(
+                    f"{path}: a link, and the demo would write through it: remove it, or name another --out"
+                )
         request = evaluator.sample(folder, records or evaluator.demo_records, _SEED)
         if request is not None:
             found.append((evaluator, request))

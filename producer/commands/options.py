@@ -11,8 +11,7 @@ import click
 from evalcore.calls import WHEN_DECIDED
 from evalcore.errors import ConfigError, UsageError
 from evalcore.evaluator import Evaluator, Option
-from evalcore.params import load_mapping
-from producer.suite import option_params
+from evalcore.params import load_mapping, option_params
 
 __all__ = [
     "calling_options",

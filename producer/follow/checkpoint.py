@@ -8,8 +8,8 @@ import msgspec
 
 from evalcore.canonical import Json, digest
 from evalcore.errors import WireError
+from evalcore.files import write_atomic
 from evalcore.tally import Tally
-from producer.folder import write_atomic
 from producer.follow.segment import Segment
 
 __all__ = ["CHECKPOINT", "Checkpoint", "Mark"]

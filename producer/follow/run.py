@@ -20,6 +20,7 @@ from evalcore.evaluator import Evaluator, Outcome, Params, Request
 from evalcore.fold import Fold, InputSummary
 from evalcore.params import validate
 from evalcore.records.inputs import PACKED
+from evalcore.tally import Tally
 from evalcore.version import code_version
 from producer.folder import RECORDS, FolderTaken, RunFolder
 from producer.follow.checkpoint import Checkpoint
@@ -137,8 +138,11 @@ class FollowRun:
     def _written(self) -> dict[str, Json] | None:
         follower = self._follower
         fold = Fold(self.evaluator, self._params, 1)
+        wire = follower.state.to_wire()
+        if wire == self.evaluator.State.zero().to_wire() and follower.kept.tally == Tally():
+            return None  # a log may begin empty: what is waited for has not come yet
         # A copy, since finishing may change it.
-        state = self.evaluator.State.from_wire(follower.state.to_wire())
+        state = self.evaluator.State.from_wire(wire)
         fold.add(0, Outcome(state, follower.kept.tally))
         summary = InputSummary(self._name, self._given, follower.sha256)
         try:

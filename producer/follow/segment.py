@@ -9,6 +9,7 @@ from typing import BinaryIO
 import msgspec
 
 from evalcore.errors import InputError
+from evalcore.files import open_raw
 
 __all__ = ["PRINT_BYTES", "Segment", "opened"]
 
@@ -75,7 +76,7 @@ class Segment(msgspec.Struct):
 def opened(path: Path) -> BinaryIO | None:
     """The file at ``path``, unbuffered; None where there is none. Raises InputError where it cannot be read."""
     try:
-        return path.open("rb", buffering=0)
+        return open_raw(path)
     except FileNotFoundError:
         return None
     except OSError as error:

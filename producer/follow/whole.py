@@ -9,6 +9,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from evalcore.files import open_raw
+
 __all__ = ["Whole"]
 
 
@@ -64,5 +66,5 @@ class Whole(io.RawIOBase):
         if self._open is None or self._open[0] != index:
             if self._open is not None:
                 self._open[1].close()
-            self._open = index, self._files[index][0].open("rb", buffering=0)
+            self._open = index, open_raw(self._files[index][0])
         return self._open[1]

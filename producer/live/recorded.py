@@ -13,6 +13,7 @@ import msgspec
 
 from evalcore.calls import Output
 from evalcore.errors import WireError
+from evalcore.files import open_appending
 
 __all__ = ["Recorded"]
 
@@ -44,7 +45,8 @@ class Recorded:
                         break
                     self._note(line, end)
                     end += len(line)
-            os.truncate(path, end)
+            with open_appending(path) as out:
+                out.truncate(end)
         self._end = end
 
     @property
@@ -97,7 +99,7 @@ class Recorded:
 
     def _append(self, lines: list[bytes]) -> None:
         if self._out is None:
-            self._out = self._path.open("ab", buffering=0)
+            self._out = open_appending(self._path)
         data = memoryview(b"".join(lines))
         while data:
             data = data[self._out.write(data) :]

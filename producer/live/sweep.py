@@ -21,9 +21,10 @@ from evalcore.calls import Prompt, StopNote
 from evalcore.canonical import canonical_json, digest
 from evalcore.errors import ConfigError, UsageError, WireError
 from evalcore.evaluator import Evaluator, Request
+from evalcore.files import replacing
 from evalcore.plan import Header
 from evalcore.version import code_version
-from producer.folder import CALLS, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder, whole_or_nothing
+from producer.folder import CALLS, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
 from producer.job import Asked, Job, begun, planned
 from producer.live.asked import Live
 from producer.live.recorded import Recorded
@@ -159,13 +160,11 @@ class Sweep:
 
     def write_outputs(self) -> None:
         """All that is recorded, by case and repeat."""
-        with whole_or_nothing(self.outputs) as partial, partial.open("wb") as out:
+        with replacing(self.outputs) as out:
             for call in self.header.by_case():
                 output = self.recorded.get(call)
                 if output is not None:
                     out.write(output.line(self.stop_note) + b"\n")
-            out.flush()
-            os.fsync(out.fileno())
 
     def job(self) -> Job:
         """The evaluation of what was recorded, in the same folder and under the same id."""

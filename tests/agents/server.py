@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.agents.hostile import hostile
+
 __all__ = ["Agent", "running_agent"]
 
 
@@ -112,6 +114,9 @@ class Agent:
     async def _obey(self, order: dict[str, Any], headers: dict[str, str], writer: asyncio.StreamWriter) -> bool:
         kind = order["do"]
         self.log.append((time.time(), order.get("status", 200)))
+        if kind == "hostile":
+            await hostile(order["how"], writer)
+            return True
         if kind == "cut":
             return False
         if kind == "hang":

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pandas
 
 from evalcore.canonical import canonical_json
 from evalcore.conformance import check
@@ -38,7 +37,7 @@ def test_the_python_session_runs_as_it_stands(tmp_path: Path, monkeypatch: Any) 
     """The lines of "From Python" give an intent between 0 and 5 and a row for each record."""
     _rows(tmp_path)
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"pandas": pandas}
+    names: dict[str, Any] = {}
     exec(BLOCKS["session"], names)  # noqa: S102 - the README's own lines are the test
     assert 0 <= names["evaluation"].report["results"]["set"]["intent"] <= 5
     assert len(names["rows"]) == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -31,7 +32,6 @@ CASES = {
     ),
     "an empty CSV": ("x.csv", b"", 5, ["nothing was evaluated"]),
     "a CSV of a header": ("x.csv", HEADER.encode(), 5, ["nothing was evaluated"]),
-    "an empty log": ("x.jsonl", b"", 5, ["nothing was evaluated"]),
 }  # fmt: skip
 
 
@@ -48,6 +48,18 @@ def test_faulty_content(tmp_path: Path, case: str, how: tuple[str, ...]) -> None
         assert part in done.stderr
     assert done.stdout == ""
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("how", [("--inline",), ("--workers", "1")], ids=["inline", "workers"])
+def test_an_empty_log_has_metrics_of_no_events(tmp_path: Path, how: tuple[str, ...]) -> None:
+    """Exit 0 and a metrics.json of zeros, from a configuration with keys of its simulation's own."""
+    (tmp_path / "events.jsonl").touch()
+    (tmp_path / "config.yaml").write_text("experiment: {log_path: events.jsonl, max_turns: 9}\nagents: [{id: a}]\n")
+    done = evalq("cooperation", "--config", "config.yaml", *how, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert (metrics["cooperation_rate"], metrics["average_recovery_time"]) == (0, None)
+    assert metrics["metadata"]["total_events"] == 0
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

@@ -8,6 +8,21 @@ local state = {}
 local flat = redis.call('HGETALL', KEYS[1])
 for i = 1, #flat, 2 do state[flat[i]] = tonumber(flat[i + 1]) end
 local function of(name, default) return state[name] or default end
+
+-- The server's clock may step back. Times are kept relative to the exchange that stored them, so that one which lay ahead of
+-- the clock by as much as the step lies ahead by what was meant; and none may lie further ahead than anything here puts it.
+local longest = policy.longest_hold_seconds * 1000000
+local stepped = math.max(0, of('at', now) - now)
+for _, name in ipairs({'at', 'limited_at', 'stepped_at', 'doubled_at', 'held_at', 'passing_at', 'next_call', 'next_token'}) do
+  local ahead = (name == 'next_call' or name == 'next_token') and longest or policy.horizon_seconds * 1000000
+  local at = state[name]
+  if at then
+    at = at - stepped
+    state[name] = at > now + ahead and now or at
+  end
+end
+ask.served_at = math.min(ask.served_at, now)
+for _, refusal in ipairs(ask.refusals) do refusal[1] = math.min(refusal[1], now) end
 local ceiling = ask.requests_per_minute > 0 and ask.requests_per_minute / 60 or math.huge
 local start = ceiling < math.huge and ceiling or policy.start_per_second
 local rate, good, grown = of('rate', start), of('good', 0), of('grown', 0)
@@ -41,7 +56,8 @@ rate = math.max(policy.least_per_second, math.min(rate, ceiling))
 -- Tokens: the mean of a call, and the difference to what was charged beforehand.
 local expected = of('expected', ask.tokens_per_call)
 if ask.told > 0 then
-  local mean = ask.tokens / ask.told
+  -- What one reply claims must not be what each further call is charged beforehand.
+  local mean = math.min(ask.tokens / ask.told, 8 * math.max(1, expected))
   expected = state.expected and expected + (mean - expected) * math.min(1, ask.told / 20) or mean
 end
 local token_seconds = ask.tokens_per_minute > 0 and 60 / ask.tokens_per_minute or 0
@@ -86,12 +102,17 @@ if streak >= math.max(policy.window, rate) then
 end
 
 -- Who else is calling: each holder's word counts until its lease ends.
-local others = 0
+local others, lease = 0, ask.lease_seconds * 1000000
 local holders = redis.call('HGETALL', KEYS[2])
 for i = 1, #holders, 2 do
   local count, ends = string.match(holders[i + 1], '^(%d+) (%d+)$')
   if holders[i] ~= ask.holder then
-    if tonumber(ends) <= now then redis.call('HDEL', KEYS[2], holders[i]) else others = others + tonumber(count) end
+    ends = tonumber(ends)
+    if stepped > 0 or ends > now + 2 * lease then
+      ends = math.min(ends - stepped, now + lease)
+      redis.call('HSET', KEYS[2], holders[i], count .. ' ' .. string.format('%d', ends))
+    end
+    if ends <= now then redis.call('HDEL', KEYS[2], holders[i]) else others = others + tonumber(count) end
   end
 end
 local room = ask.max_concurrency > 0 and ask.max_concurrency - others - ask.in_flight or ask.wanted
@@ -99,7 +120,9 @@ local most = math.max(0, math.min(ask.wanted, room))
 
 -- Grants: starts in time, evenly spaced, as far ahead as the horizon.
 local horizon = policy.horizon_seconds * 1000000
-next_call, next_token = math.max(next_call, now), token_seconds > 0 and math.max(next_token, now) or now
+-- What calls are said to have cost stops the pool for no longer than a refusal can.
+local function bounded(at) return math.min(math.max(at, now), now + longest) end
+next_call, next_token = math.max(next_call, now), token_seconds > 0 and bounded(next_token) or now
 local starts, again = {}, 0
 while #starts < most do
   local at = math.max(next_call, next_token)
@@ -115,12 +138,13 @@ while #starts < most do
   next_token = at >= next_token and at + expected * token_seconds * 1000000
     or next_token + expected * token_seconds * 1000000
 end
+next_token = bounded(next_token)
 local crowded = again == 0 and #starts < ask.wanted
 if crowded then again = math.ceil(policy.poll_seconds * 1000) end
 
 local in_flight = ask.in_flight + #starts
 if in_flight > 0 then
-  redis.call('HSET', KEYS[2], ask.holder, in_flight .. ' ' .. string.format('%d', now + ask.lease_seconds * 1000000))
+  redis.call('HSET', KEYS[2], ask.holder, in_flight .. ' ' .. string.format('%d', now + lease))
 else
   redis.call('HDEL', KEYS[2], ask.holder)
 end

@@ -57,6 +57,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """``text`` as it came, and ``output``, the JSON in it (None for a target whose answers are text).
 
     ``latency_seconds`` is from sending to the last byte; token counts are None where the target does not tell them.
+    ``note`` says what of the reply was not believed.
     """
 
     text: str
@@ -66,6 +67,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int | None = None
     finish_reason: str | None = None
     limits: RateLimits = RateLimits()
+    note: str = ""
 
     @property
     def tokens(self) -> int | None:
@@ -89,6 +91,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int | None = None
     finish_reason: str | None = None
     limits: RateLimits = RateLimits()
+    note: str = ""
 
     @property
     def tokens(self) -> int | None:

@@ -19,7 +19,7 @@ from workers.pacing import Pacer
 from workers.pool import Limits
 from workers.targets.answers import Answer, Call, Failure
 from workers.targets.config import CommandTarget, HttpTarget, NamedTarget, OpenAiTarget, PythonTarget, RetryRule, Target
-from workers.targets.extract import NoJson, extract
+from workers.targets.extract import NoJson, beside, extract
 
 __all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
 
@@ -71,8 +71,12 @@ class Caller:
         except Exception as error:  # one call's trouble is not to end the process that makes all of them
             reason = f"the call failed: {type(error).__name__}: {error}"
             result = Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
+        return await beside(len(result.text), self._checked, result)
+
+    def _checked(self, result: Answer | Failure) -> Answer | Failure:
+        """Writable, by its contract, and without a secret."""
         result = _writable(result)
-        if isinstance(result, Answer) and target.output == "json":
+        if isinstance(result, Answer) and self.named.target.output == "json":
             result = _contracted(result)
         return self._scrubbed(result)
 
@@ -192,7 +196,7 @@ def _contracted(answer: Answer) -> Answer | Failure:
         return Failure(kind="bad_output", reason=f"{error}{cut}", **told)
 
 
-_SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "finish_reason", "limits")
+_SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "finish_reason", "limits", "note")
 
 
 def _secrets(target: Target, key: str | None) -> list[str]:

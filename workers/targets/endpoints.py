@@ -18,7 +18,8 @@ from workers.targets.web import Reply, Web
 
 __all__ = ["ChatEndpoint", "HttpEndpoint"]
 
-_MOST_TOKENS = 1 << 32
+_HIDDEN_TOKENS = 1 << 20
+"""Tokens that nobody sees: of the server's own prompt, or of thinking that is not shown."""
 
 
 class HttpEndpoint:
@@ -42,13 +43,13 @@ class HttpEndpoint:
             found = find(reply.value, self._answer)
         except Missing as error:
             return _bad(reply, str(error), reply.text)
+        prompt, completion = self._target.prompt_tokens, self._target.completion_tokens
         return Answer(
             text=found if isinstance(found, str) else msgspec.json.encode(found).decode(),
             latency_seconds=reply.seconds,
-            prompt_tokens=_whole(_optional(reply, self._target.prompt_tokens)),
-            completion_tokens=_whole(_optional(reply, self._target.completion_tokens)),
             finish_reason=_text(_optional(reply, self._target.finish_reason)),
             limits=rate_limits(reply.headers),
+            **_tokens(reply, _optional(reply, prompt), _optional(reply, completion)),
         )
 
 
@@ -83,9 +84,7 @@ class ChatEndpoint:
             message = find(choice, ("message",))
         except Missing as error:
             return _bad(reply, f"not a chat completion: {error}", reply.text)
-        prompt, completion = (
-            _whole(_at(reply.value, ("usage", f"{part}_tokens"))) for part in ("prompt", "completion")
-        )
+        prompt, completion = (_at(reply.value, ("usage", f"{part}_tokens")) for part in ("prompt", "completion"))
         reason, refusal = _text(_at(choice, ("finish_reason",))), _text(_at(message, ("refusal",)))
         content = _at(message, ("content",))
         fault: dict[str, Any] = {}
@@ -95,10 +94,9 @@ class ChatEndpoint:
             fault = {"kind": "bad_output", "reason": "the completion has no text in message.content"}
         told: dict[str, Any] = {
             "latency_seconds": reply.seconds,
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
             "finish_reason": reason,
             "limits": rate_limits(reply.headers),
+            **_tokens(reply, prompt, completion),
         }
         if fault:
             return Failure(text=content if isinstance(content, str) else reply.text, **fault, **told)
@@ -159,9 +157,24 @@ def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
         return None
 
 
-def _whole(value: Any) -> int | None:
-    """A number of tokens; more than any call can have is none."""
-    return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
+def _tokens(reply: Reply, prompt: Any, completion: Any) -> dict[str, Any]:
+    """Counts as told; one that a call of this size cannot have is left out, and the note says so.
+
+    A token is a byte at least. Costs and the fleet's pace go by these numbers: a server's word alone is not enough.
+    """
+    told = {"prompt_tokens": (prompt, reply.asked_bytes), "completion_tokens": (completion, reply.told_bytes)}
+    usable = {name: type(value) is int and 0 <= value <= size + _HIDDEN_TOKENS for name, (value, size) in told.items()}
+    notes = [
+        f"{name} of the reply ignored: {_shown(value)} is no number that a call of {size} bytes can have"
+        for name, (value, size) in told.items()
+        if value is not None and not usable[name]
+    ]
+    counts = {name: value if usable[name] else None for name, (value, _) in told.items()}
+    return {**counts, "note": "; ".join(notes)}
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:40] if isinstance(value, int | float) else f"a {type(value).__name__}"
 
 
 def _text(value: Any) -> str | None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
 from evalcore.records.objects import deeper_than
 
-__all__ = ["NoJson", "extract", "json_text"]
+__all__ = ["MAX_DEPTH", "NoJson", "beside", "extract", "json_text"]
 
-_FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
-_MAX_DEPTH = 200
+T = TypeVar("T")
+
+MAX_DEPTH = 200
+"""How deep the JSON of an answer, and of the reply around it, may nest."""
+_LONG = 1 << 18
+_WORD = re.compile(r"\w*")
 
 
 class NoJson(ValueError):
@@ -25,6 +31,11 @@ def extract(text: str) -> Any:
     A bare value in prose is not looked for: which brace begins the answer would be a guess.
     """
     return _found(text)[1]
+
+
+async def beside(size: int, work: Callable[..., T], *args: Any) -> T:
+    """What ``work`` returns: from a thread where ``size`` bytes are so many that other calls would wait for it."""
+    return work(*args) if size <= _LONG else await asyncio.to_thread(work, *args)
 
 
 def json_text(text: str) -> str:
@@ -41,7 +52,7 @@ def _found(text: str) -> tuple[str, Any]:
     except NoJson as error:
         fault = error
     found: list[tuple[str, Any]] = []
-    for kind, block in _FENCE.findall(text):
+    for kind, block in _fenced(text):
         if kind.lower() in ("", "json", "jsonc", "json5"):
             try:
                 found.append((block.strip(), _decode(block)))
@@ -54,10 +65,29 @@ def _found(text: str) -> tuple[str, Any]:
     raise fault
 
 
+def _fenced(text: str) -> Iterator[tuple[str, str]]:
+    """(what the fence says it holds, text) of each fenced block, in one pass over the lines: whoever writes a million
+    fences that never close must not be looked through a million times.
+    """
+    kind, begun, at = None, 0, 0
+    for line in text.split("\n"):
+        following = at + len(line) + 1
+        bare = line.strip(" \t\r")
+        if bare.startswith("```"):
+            word = bare[3:].strip(" \t")
+            if kind is None:
+                if _WORD.fullmatch(word):
+                    kind, begun = word, following
+            elif not word:
+                yield kind, text[begun:at]
+                kind = None
+        at = following
+
+
 def _decode(text: str) -> Any:
     data = text.encode(errors="surrogatepass")
-    if deeper_than(_MAX_DEPTH, data):
-        raise NoJson(f"nested deeper than {_MAX_DEPTH} levels")
+    if deeper_than(MAX_DEPTH, data):
+        raise NoJson(f"nested deeper than {MAX_DEPTH} levels")
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -15,14 +15,20 @@ import httpx
 import msgspec
 
 from evalcore.errors import ConfigError
+from evalcore.records.objects import deeper_than
 from workers.targets.answers import Failure, FailureKind
+from workers.targets.body import read_body
+from workers.targets.extract import MAX_DEPTH, beside
 from workers.targets.headers import rate_limits, retry_after
 
 __all__ = ["Reply", "Web"]
 
 _SHOWN = 200
+_ERROR_TEXT = 1 << 16
+"""The message in an error's body is looked for in one that is no longer."""
 _KEEP_SECONDS = 4.0
 """An idle connection is not used again after so long: servers close theirs after five seconds, or later."""
+_HEADERS = {"user-agent": "evalq", "content-type": "application/json", "accept-encoding": "identity"}
 _QUOTA_WORDS = ("insufficient_quota", "billing", "quota_exceeded", "exceeded your current quota")
 _BY_STATUS: dict[int, tuple[FailureKind, str]] = {
     401: ("auth", "the server does not accept the key: see api_key_env"),
@@ -35,12 +41,17 @@ _BY_STATUS: dict[int, tuple[FailureKind, str]] = {
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A reply of status 2xx that is JSON: ``value``, its text, and what its headers tell."""
+    """A reply of status 2xx that is JSON: ``value``, its text, and what its headers tell.
+
+    ``asked_bytes`` were sent for it, ``told_bytes`` came.
+    """
 
     value: Any
     text: str
     headers: Mapping[str, str]
     seconds: float
+    asked_bytes: int
+    told_bytes: int
 
 
 class Web:
@@ -52,7 +63,8 @@ class Web:
 
     def __init__(self, url: str, headers: Mapping[str, str], max_bytes: int) -> None:
         self._url = url
-        self._headers = {"user-agent": "evalq", "content-type": "application/json", **headers}
+        given = {name.lower(): value for name, value in headers.items()}
+        self._headers = {**_HEADERS, **given}
         self._max_bytes = max_bytes
         self._trust = ssl_context() if url.lower().startswith("https:") else False
         self._local = _is_loopback(urlsplit(url).hostname or "")
@@ -92,7 +104,7 @@ class Web:
         try:
             with self._client() as client:
                 async with client.stream("POST", self._url, content=content) as response:
-                    data = await self._read(response)
+                    body = await read_body(response, self._max_bytes)
         except httpx.TimeoutException:
             return Failure(kind="timeout", reason="no answer in time")
         except httpx.ConnectError as error:
@@ -103,7 +115,7 @@ class Web:
             return Failure(kind="refused", reason="the URL is not one")
         seconds = time.monotonic() - began
         limits, status = rate_limits(response.headers), response.status_code
-        text = data.decode(errors="replace")
+        text = body.data.decode(errors="replace")
         if not response.is_success:
             kind, reason = _judged(status, text)
             wait = retry_after(response.headers)
@@ -112,22 +124,15 @@ class Web:
                 kind=kind, reason=reason, text=text, status=status, retry_after_seconds=wait,
                 latency_seconds=seconds, limits=limits,
             )  # fmt: skip
-        if len(data) > self._max_bytes:
-            return Failure(kind="bad_output", reason=f"the reply is longer than max_bytes, {self._max_bytes}",
-                           text=text[:_SHOWN], status=status, latency_seconds=seconds, limits=limits)  # fmt: skip
-        try:
-            return Reply(msgspec.json.decode(data), text, response.headers, seconds)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return Failure(kind="bad_output", reason="the reply is not JSON", text=text, status=status,
-                           latency_seconds=seconds, limits=limits)  # fmt: skip
-
-    async def _read(self, response: httpx.Response) -> bytes:
-        data = bytearray()
-        async for piece in response.aiter_bytes():
-            data += piece
-            if len(data) > self._max_bytes:
-                break
-        return bytes(data)
+        fault, value = body.fault, None
+        if fault:
+            text = text[:_SHOWN]
+        else:
+            fault, value = await beside(len(body.data), _decoded, body.data)
+        if fault:
+            return Failure(kind="bad_output", reason=fault, text=text, status=status, latency_seconds=seconds,
+                           limits=limits)  # fmt: skip
+        return Reply(value, text, response.headers, seconds, len(content), len(body.data))
 
 
 @cache
@@ -138,6 +143,16 @@ def ssl_context() -> ssl.SSLContext:
     except OSError as error:
         how = "see SSL_CERT_FILE and SSL_CERT_DIR"
         raise ConfigError(f"certificates cannot be read: {error.strerror or error}; {how}") from None
+
+
+def _decoded(data: bytes) -> tuple[str, Any]:
+    """("", the value of a reply), or (why it has none, None)."""
+    try:
+        if deeper_than(MAX_DEPTH, data):
+            return f"the reply nests deeper than {MAX_DEPTH} levels", None
+        return "", msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "the reply is not JSON", None
 
 
 def _judged(status: int, text: str) -> tuple[FailureKind, str]:
@@ -159,7 +174,7 @@ def _judged(status: int, text: str) -> tuple[FailureKind, str]:
 def _message(text: str) -> str:
     """The message in an error's body, in the forms that are common; else how the body begins."""
     try:
-        value = msgspec.json.decode(text.encode())
+        value = msgspec.json.decode(text[:_ERROR_TEXT].encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return " ".join(text[:_SHOWN].split())
     for key in ("error", "message", "detail"):

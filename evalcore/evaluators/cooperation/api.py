@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalcore.errors import InputError, NothingEvaluated
-from evalcore.evaluator import InputResult, Tally
+from evalcore.errors import InputError
 from evalcore.evaluators.cooperation.evaluator import evaluator
-from evalcore.evaluators.cooperation.metrics import MetricsResult, measure, pretty_json
+from evalcore.evaluators.cooperation.metrics import MetricsResult, pretty_json
 from evalcore.evaluators.cooperation.params import CooperationParams, Rules
-from evalcore.evaluators.cooperation.state import CooperationState
 from evalcore.evaluators.cooperation.summary import write_text
 from evalcore.inline import evaluate_files
 from evalcore.params import validate
@@ -40,7 +38,7 @@ class CooperationEvaluator:
 
     def __init__(self, rules: EvaluationRules | None = None, *, skip_bad_lines: bool = False) -> None:
         self._params: dict[str, Any] = {"rules": _plain(rules or EvaluationRules()), "skip_bad_lines": skip_bad_lines}
-        self._checked = validate(CooperationParams, self._params, "rules")
+        validate(CooperationParams, self._params, "rules")
 
     def evaluate(self, log_path: str | Path) -> MetricsResult:
         """The metrics of the log at ``log_path``; of an empty one, those of no events.
@@ -49,12 +47,7 @@ class CooperationEvaluator:
         """
         if Path(log_path).is_dir():
             raise InputError("no input", [(str(log_path), "a folder, not a log")])
-        try:
-            logs = evaluate_files(evaluator, [log_path], self._params).report["results"]["logs"]
-        except NothingEvaluated:
-            empty = InputResult(Path(log_path).name, str(log_path), CooperationState.zero(), Tally())
-            return measure(empty, self._checked)
-        (entry,) = logs.values()
+        (entry,) = evaluate_files(evaluator, log_path, self._params).report["results"]["logs"].values()
         return MetricsResult(**entry)
 
     def save(self, metrics: MetricsResult, out_path: str | Path) -> None:

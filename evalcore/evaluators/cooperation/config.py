@@ -1,6 +1,7 @@
 """The seed's experiment configuration, and how it completes what was asked for on the command line.
 
-Only the sections ``experiment`` and ``evaluation`` are read; the others belong to the simulation.
+Only the sections ``experiment`` and ``evaluation`` are read, and of ``experiment`` only the keys named here: all else
+belongs to the simulation.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from pydantic import ConfigDict
 
 from evalcore.errors import InputError, UsageError
 from evalcore.evaluator import Params, Request
@@ -21,6 +23,10 @@ __all__ = ["Experiment", "completed", "load_experiment"]
 
 
 class _Experiment(Params):
+    """What is read of the section; simulations keep keys of their own in it (max_turns, endpoint, ...)."""
+
+    model_config = ConfigDict(extra="ignore")
+
     name: str | None = None
     seed: int | str | None = None
     dry_run: bool | None = None

@@ -36,7 +36,7 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
     """
 
     name = "cooperation"
-    version = "1"
+    version = "2"
     summary = "Cooperation metrics of event logs (JSONL): cooperation, contributions, recovery, inequality, dialogue."
     unit = "events"
     options = (
@@ -83,15 +83,13 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
         return resorted(state, params.rules, reopen, scratch, self._limits) if state.needs_sort else state
 
     def close(self, result: InputResult[CooperationState], params: CooperationParams) -> list[bytes]:
-        """The log's own line. A log without lines is no record; one without a single good line is an error."""
+        """The log's own line: an empty log is one of no events, a log without a single good line is an error."""
         line = {"record": f"{result.name}:1", "id": result.name}
-        if result.state.rows:
-            result.tally.scored += 1
-            return [msgspec.json.encode({**line, "status": "scored", **measure(result, params).to_dict()})]
-        if result.tally.listed.total:
+        if result.tally.listed.total and not result.state.rows:
             result.tally.errors += 1
             return [msgspec.json.encode({**line, "status": "error", "reason": "no line of the log is an event"})]
-        return []
+        result.tally.scored += 1
+        return [msgspec.json.encode({**line, "status": "scored", **measure(result, params).to_dict()})]
 
     def section(self, results: Sequence[InputResult[CooperationState]], params: CooperationParams) -> dict[str, Json]:
         """``logs``: the metrics of every log by name."""

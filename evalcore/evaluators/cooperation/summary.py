@@ -13,6 +13,7 @@ from evalcore.evaluator import Command, Option
 from evalcore.evaluators.cooperation.config import Experiment, load_experiment
 from evalcore.evaluators.cooperation.metrics import MetricsResult, pretty_json
 from evalcore.evaluators.cooperation.render import log_tables, share
+from evalcore.files import write_atomic
 from evalcore.report.markdown import escape
 
 __all__ = ["COMMAND", "write_text"]
@@ -41,11 +42,9 @@ def write_summary(options: Mapping[str, Any]) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file under a temporary name and rename it, so that nobody ever reads half of it."""
+    """Write a whole file or nothing, and the folders that it lies in."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    partial.replace(path)
+    write_atomic(path, text.encode())
 
 
 def _load(path: Path, config: str) -> MetricsResult:

@@ -33,7 +33,7 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
     """Scores a plan agent's rows from 0 to 5 against the checklist in each row (seed 003)."""
 
     name: ClassVar[str] = "planagent"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     summary: ClassVar[str] = "Score a plan agent's rows (plan_agent_*.csv) from 0 to 5 against their checklists."
     format: ClassVar[Format] = "csv"
     columns: ClassVar[tuple[str, ...]] = COLUMNS

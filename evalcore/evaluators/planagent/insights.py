@@ -41,12 +41,13 @@ def insights(state: PlanState, review: QueryReview, suspects: int, params: PlanP
 
 
 def _failures(state: PlanState, scored: int, params: PlanParams) -> dict[str, Json]:
-    """Zeros that no check was judged for, by reason and by pattern of the error's text."""
+    """Zeros that no check was judged for, by reason and by pattern of the error's text; beside them the other zeros."""
     rows = sum(state.forced.values())
     return {
         "rows": rows,
         "share": rows / scored if scored else None,
         "reasons": {reason: state.forced.get(reason, 0) for reason in (ERROR, UNPARSABLE, EMPTY)},
+        "no_check_passed": sum(stats.scores[0] for stats in state.rounds.values()) - rows,
         "errors": _ranking(state.errors, 0, params),
     }
 
@@ -106,7 +107,7 @@ def _checklist(state: PlanState, review: QueryReview, suspects: int, params: Pla
     return [
         {
             "item": "mapping",
-            "status": _status(not review.incomplete and not review.repeated),
+            "status": "failed" if review.incomplete or review.repeated else "ok",
             "queries": len(state.queries.rows),
             "rounds": len(rounds),
             "incomplete": listed(review.incomplete),

@@ -17,7 +17,7 @@ from evalcore.evaluators.planagent.kernel import COLUMNS
 from evalcore.evaluators.planagent.prompt import judge_prompt
 from evalcore.evaluators.planagent.texts import LANGUAGES
 from evalcore.records.cut import Cutter
-from evalcore.records.inputs import Source, discover, format_suffixes, read_columns
+from evalcore.records.inputs import Source, discover, format_suffixes
 from evalcore.records.span import read_span
 from evalcore.records.spool import spool
 
@@ -109,8 +109,7 @@ def _inputs(asked: Request) -> Iterator[tuple[Source, tuple[str, ...], Iterator[
             spooled = spool(source, Path(scratch))
             with open(spooled.path, "rb") as stream:
                 cutter = Cutter(stream, "csv", source.name)
-                header = cutter.header()
-                columns = read_columns(header, source.name, COLUMNS)
+                columns = cutter.columns(COLUMNS)
                 yield source, columns, _rows(cutter, spooled, columns)
 
 

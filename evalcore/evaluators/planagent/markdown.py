@@ -40,7 +40,7 @@ def _page(name: str, records: int, results: Mapping[str, Json], rules: Mapping[s
         *(f"{number}) {line}" for number, line in enumerate(_metrics(results, rounds, rules, text), start=1)),
         "",
         f"## {text.notes}",
-        *notes(results, rounds, text),
+        *notes(results, rounds, rules, text),
     ]
     return "\n".join(lines) + "\n"
 
@@ -66,10 +66,15 @@ def _metrics(results: Mapping[str, Json], rounds: list[str], rules: Mapping[str,
     return [
         f"{text.intent} — {row('intent')}",
         f"{text.accuracy} — {row('accuracy')}",
-        f"{text.consistency} — {_number(results['consistency']['score'])}",
+        f"{text.consistency} — {_consistency(results['consistency'], text)}",
         f"{text.speed} — {speed}",
         f"{text.stability} — {_number(results['set']['stability'][rules['stability']])}",
     ]
+
+
+def _consistency(found: Mapping[str, Json], text: Texts) -> str:
+    left_out = found["excluded"]["fewer_than_two_rounds"]["count"]
+    return f"- ({text.no_pairs.format(count=left_out)})" if found["score"] is None else _number(found["score"])
 
 
 def _speed(speed: Mapping[str, Json], rules: Mapping[str, str], text: Texts) -> str:

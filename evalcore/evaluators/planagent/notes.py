@@ -20,14 +20,14 @@ def escaped(text: str, blank: str = "") -> str:
     return line or blank
 
 
-def notes(results: Mapping[str, Json], rounds: Sequence[str], text: Texts) -> Iterator[str]:
-    """The lines below the section's heading."""
+def notes(results: Mapping[str, Json], rounds: Sequence[str], rules: Mapping[str, str], text: Texts) -> Iterator[str]:
+    """The lines below the section's heading; ``rules`` say which rows are stability failures."""
     yield f"- {text.score_counts}"
     yield from _distribution(results, rounds, "score_counts", text)
     yield f"- {text.speed_counts}"
     yield from _distribution(results, rounds, "speed_counts", text)
     yield f"- {text.failures}"
-    yield from _failures(results["failures"], text)
+    yield from _failures(results["failures"], rules["stability"] == "score_zero", text)
     yield f"- {text.insights}"
     yield from _insights(results, text)
     yield from _rates(results, text)
@@ -50,14 +50,18 @@ def _distribution(results: Mapping[str, Json], rounds: Sequence[str], key: str, 
     return _table([text.round, *points], ([name, *(str(counts[p]) for p in points)] for name, counts in parts))
 
 
-def _failures(failures: Mapping[str, Json], text: Texts) -> list[str]:
-    if not failures["rows"]:
+def _failures(failures: Mapping[str, Json], zeros: bool, text: Texts) -> list[str]:
+    """Stability failures by pattern; with ``zeros``, rows that are 0 because no check passed are some of them."""
+    unpassed = failures["no_check_passed"] if zeros else 0
+    if not failures["rows"] and not unpassed:
         return [f"  - {text.none}"]
     rows = [[text.reasons[reason], str(count)] for reason, count in failures["reasons"].items() if count]
     errors = failures["errors"]
     rows += [[f"{text.reasons['error']}: {escaped(item['name'])}", str(item["rows"])] for item in errors["top"]]
     if errors["other"]:
         rows.append([f"{text.reasons['error']}: {text.other}", str(errors["other"])])
+    if unpassed:
+        rows.append([text.no_check_passed, str(unpassed)])
     return _table([text.cause, text.amount], rows)
 
 

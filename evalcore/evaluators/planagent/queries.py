@@ -15,6 +15,8 @@ UNSCORED = 255
 MAX_BYTES = 1 << 14
 """How much is kept of one Query ID: over 1,000 rows. One with more is repeated anyway."""
 
+_ROUNDS = 2
+"""What the specification requires of a Query ID, and a comparison needs."""
 _PAD = 8
 _HEAD = struct.Struct("<IBBH")
 _SHORT = struct.Struct(f"{_HEAD.format}{_PAD}s")
@@ -34,7 +36,8 @@ class QueryReview(msgspec.Struct):
 
     ``both_pass`` and ``both_fail`` count those with the same side of the pass mark in every scored round, ``compared``
     those with two or more and none repeated; ``short`` (fewer scored rounds) and ``repeated`` list the others,
-    ``incomplete`` those that lack a row in some round. Each is in alphabetical order.
+    ``incomplete`` those that lack a row in some round, two rounds being the least there must be. Each is in
+    alphabetical order.
     """
 
     both_pass: int = 0
@@ -94,11 +97,11 @@ class Queries(msgspec.Struct, array_like=True):
             rows = _fields(self.rows[query])
             present = len({row[3:] for row in rows})
             passes = [row[2] >= pass_mark for row in rows if row[2] != UNSCORED]
-            if present < rounds:
+            if present < max(rounds, _ROUNDS):
                 review.incomplete.append(query)
             if present < len(rows) or query in self.dropped:
                 review.repeated.append(query)
-            elif len(passes) < 2:
+            elif len(passes) < _ROUNDS:
                 review.short.append(query)
             else:
                 review.compared += 1

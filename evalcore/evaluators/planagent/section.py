@@ -111,6 +111,7 @@ def _consistency(review: QueryReview) -> dict[str, Json]:
     same = review.both_pass + review.both_fail
     return {
         "score": TOP_SCORE * same / review.compared if review.compared else None,
+        "reason": None if review.compared else "no Query ID has scored rows in two rounds",
         "both_pass": review.both_pass,
         "both_fail": review.both_fail,
         "mixed": review.compared - same,

@@ -26,6 +26,7 @@ class Texts(NamedTuple):
     intent: str
     accuracy: str
     consistency: str
+    no_pairs: str
     speed: str
     stability: str
     whole: str
@@ -35,6 +36,7 @@ class Texts(NamedTuple):
     speed_counts: str
     failures: str
     reasons: Mapping[str, str]
+    no_check_passed: str
     insights: str
     suspect: str
     found: str
@@ -83,6 +85,7 @@ _KO = Texts(
     intent="의도 충족",
     accuracy="정확성",
     consistency="일관성",
+    no_pairs="두 회차의 점수가 있는 Query ID가 없음, 제외된 Query ID: {count}",
     speed="응답 속도 (단일)",
     stability="안정성",
     whole="세트",
@@ -92,6 +95,7 @@ _KO = Texts(
     speed_counts="속도 분포",
     failures="안정성 실패(에러) 패턴",
     reasons={"error": "오류", "unparsable": "Raw JSON 파싱 실패", "empty": "메시지와 목록이 모두 비어 있음"},
+    no_check_passed="통과한 체크 없음 (0점)",
     insights="정성 인사이트 Top 패턴",
     suspect="{check} 체크는 {of}건 중 {passed}건만 통과했다.",
     found="기대한 값은 {path} 에 있으며, 그 위치를 인정하면 {count}건이 통과한다.",
@@ -148,6 +152,7 @@ _EN = Texts(
     intent="Intent",
     accuracy="Accuracy",
     consistency="Consistency",
+    no_pairs="no Query ID has scored rows in two rounds; left out: {count}",
     speed="Response time (single)",
     stability="Stability",
     whole="set",
@@ -157,6 +162,7 @@ _EN = Texts(
     speed_counts="Speed points",
     failures="Stability failures (errors)",
     reasons={"error": "error", "unparsable": "Raw JSON unparsable", "empty": "message and list both empty"},
+    no_check_passed="no check passed (0 points)",
     insights="Top patterns",
     suspect="Of {of} {check} checks only {passed} passed.",
     found="The wanted values stand at {path}; counted there, {count} would pass.",

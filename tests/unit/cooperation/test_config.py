@@ -117,7 +117,7 @@ def test_the_request_given_is_left_as_it_was(config: Path) -> None:
     ("text", "parts"),
     [
         ("evaluation: {cooperative: [a]}", ["evaluation.cooperative: unknown key", "cooperative_decisions"]),
-        ("experiment: {log: a}", ["experiment.log: unknown key", "log_path"]),
+        ("experiment: {log_path: [a]}", ["experiment.log_path:"]),
         ("evaluation: {cooperative_decisions: join}", ["evaluation.cooperative_decisions:", '"join"']),
         ("evaluation: {betrayal_decisions: [1]}", ["evaluation.betrayal_decisions.0:"]),
         ("evaluation: {resource_key: null}", ["evaluation.resource_key:"]),
@@ -190,3 +190,19 @@ def test_every_option_is_declared_once() -> None:
     names = [option.name for option in evaluator.options]
     assert names == ["config", "log", "out", "rules", "log_dry_run", "skip_bad_lines"]
     assert json.loads(CooperationParams(skip_bad_lines=True).model_dump_json())["skip_bad_lines"] is True
+
+
+def test_a_simulations_own_configuration_is_taken(tmp_path: Path) -> None:
+    """Keys of the simulation's own, under ``experiment`` and in other sections, are left alone; rules are checked."""
+    path = tmp_path / "upstream.yaml"
+    path.write_text(
+        "experiment: {name: vow, seed: 7, max_turns: 40, endpoint: 'http://127.0.0.1:1/v1', log_path: logs/e.jsonl}\n"
+        "agents: [{id: a, persona: miser}]\nenvironment: {size: [4, 4]}\nevaluation: {resource_key: iron}\n"
+    )
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "e.jsonl").touch()
+    found = asked(config=str(path))
+    assert (found.inputs, found.params) == ([str(tmp_path / "logs" / "e.jsonl")], {"rules": {"resource_key": "iron"}})
+    path.write_text("experiment: {max_turns: 40}\nevaluation: {max_turns: 40}\n")
+    with pytest.raises(ConfigError, match=r"evaluation\.max_turns: unknown key"):
+        asked("x", config=str(path))

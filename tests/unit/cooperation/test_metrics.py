@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evalcore.evaluators.cooperation as package
-from evalcore.errors import NothingEvaluated
-from evalcore.evaluators.cooperation import Cooperation, evaluator
+from evalcore.evaluators.cooperation import Cooperation, CooperationEvaluator, evaluator
 from evalcore.evaluators.cooperation.resort import Limits
 from evalcore.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, entry, report_bytes, rows, run
@@ -124,20 +123,22 @@ def test_sums_are_exact_where_floats_would_round() -> None:
     agrees(entry(run(as_jsonl(log), 1)), log)
 
 
-def test_an_empty_log_beside_another_has_an_entry_and_is_no_record(tmp_path: Path) -> None:
-    """No rows: a cooperation rate of 0 and null recovery; alone, nothing was evaluated."""
+def test_an_empty_log_is_a_record_of_no_events_alone_and_beside_another(tmp_path: Path) -> None:
+    """No rows: a cooperation rate of 0 and null recovery, the same as the Python interface says."""
     empty, full = tmp_path / "empty.jsonl", tmp_path / "full.jsonl"
     empty.write_bytes(b"\n \n")
     full.write_bytes(SAMPLE.read_bytes())
     evaluation = evaluate_files(evaluator, [empty, full])
     assert evaluation.report["results"]["logs"]["empty.jsonl"]["cooperation_rate"] == 0.0
     assert evaluation.report["results"]["logs"]["empty.jsonl"]["average_recovery_time"] is None
-    assert evaluation.report["records"]["scored"] == 1
+    assert evaluation.report["records"]["scored"] == 2
     assert [(line["record"], line["id"], line["status"]) for line in evaluation.records()] == [
-        ("full.jsonl:1", "full.jsonl", "scored")
+        ("empty.jsonl:1", "empty.jsonl", "scored"),
+        ("full.jsonl:1", "full.jsonl", "scored"),
     ]
-    with pytest.raises(NothingEvaluated):
-        evaluate_files(evaluator, [empty])
+    (alone,) = evaluate_files(evaluator, [empty]).report["results"]["logs"].values()
+    assert alone == CooperationEvaluator().evaluate(empty).to_dict() | {"metadata": alone["metadata"]}
+    assert (alone["metadata"]["total_events"], alone["cooperation_rate"], alone["contributions"]) == (0, 0.0, {})
 
 
 def test_the_record_line_holds_the_logs_metrics() -> None:

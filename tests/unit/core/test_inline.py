@@ -12,8 +12,9 @@ import zstandard
 
 from evalcore import registry
 from evalcore.canonical import digest
-from evalcore.errors import ConfigError, InputError, NothingEvaluated
+from evalcore.errors import ConfigError, InputError, NothingEvaluated, UsageError
 from evalcore.inline import evaluate_files
+from evalcore.records.cut import Cutter
 from tests.contract.specimens import Summing
 from tests.contract.test_suite_catches import SummingCsv
 
@@ -100,3 +101,51 @@ def test_an_evaluator_may_be_given_by_name(path: Path, monkeypatch: pytest.Monke
     assert evaluate_files("summing", [path]).report["evaluator"] == "summing"
     with pytest.raises(ConfigError, match="params: wrong parameters\n  shfit: unknown key"):
         evaluate_files("summing", ["nowhere"], {"shfit": 1})
+
+
+@pytest.mark.parametrize("blank", [b"\n", b"\r\n", b"\n \n\n", b"\xef\xbb\xbf\n"])
+def test_blank_lines_before_a_header_are_left_out_here_and_in_a_run(tmp_path: Path, blank: bytes) -> None:
+    """In this process and as a job: one report, lines numbered as they stand in the file."""
+    path = tmp_path / "rows.csv"
+    path.write_bytes(blank + b"id,value\na,1\nb,x\n")
+    done = evaluate_files(SummingCsv(), path)
+    at = blank.count(b"\n") + 2
+    assert [line["record"] for line in done.records()] == [f"rows.csv:{at}", f"rows.csv:{at + 1}"]
+    assert done.report["records"]["scored"] == 1
+    with path.open("rb") as stream:
+        cutter = Cutter(stream, "csv", "rows.csv")
+        assert cutter.columns(()) == ("id", "value")
+    path.write_bytes(blank + b"nid,value\na,1\n")
+    with pytest.raises(InputError, match=f"rows.csv:{at - 1}: missing column: id"):
+        evaluate_files(SummingCsv(), path)
+
+
+def test_one_path_needs_no_list(path: Path) -> None:
+    """As text or as a path it is one input, not a list of its letters."""
+    assert evaluate_files(Summing(), str(path)) == evaluate_files(Summing(), path) == evaluate_files(Summing(), [path])
+
+
+def test_options_are_what_the_command_takes(tmp_path: Path) -> None:
+    """A golden set and its outputs, as with `evalq vs GOLDEN --outputs FILE`; without outputs it says so."""
+    vs = registry.get("vs")
+    asked = vs.sample(tmp_path, 80, 1)
+    assert asked is not None
+    (outputs,) = asked.options["outputs"]
+    done = evaluate_files("vs", asked.inputs[0], options={"outputs": Path(outputs)})
+    by_params = evaluate_files("vs", [outputs], vs.request(asked).params)
+    assert done == by_params
+    assert done.report["records"]["scored"] > done.report["records"]["errors"]
+    chosen = evaluate_files("vs", asked.inputs, options={"outputs": [outputs], "level": "Full"})
+    assert chosen.report["params"]["level"] == "Full"
+    with pytest.raises(UsageError, match="vs needs recorded outputs or a target: evalq vs GOLDEN --outputs"):
+        evaluate_files("vs", outputs)
+    with pytest.raises(UsageError, match="options: vs has no 'golden'; it has: agent, all, level, outputs, registry"):
+        evaluate_files("vs", outputs, options={"golden": asked.inputs[0]})
+    strict = evaluate_files(registry.get("verification"), _transcript(tmp_path), options={"strict": True})
+    assert strict.report["params"]["strict"] is True
+
+
+def _transcript(folder: Path) -> Path:
+    path = folder / "transcripts.jsonl"
+    path.write_text('{"actual_output": "Tests passed."}\n')
+    return path

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.canonical import canonical_json
-from evalcore.errors import NothingEvaluated
 from evalcore.evaluator import Request
 from evalcore.evaluators.cooperation import evaluator
 from evalcore.inline import Evaluation, evaluate_files
@@ -102,13 +101,12 @@ class Stage:
         self._run = None
 
     def expected(self) -> Evaluation | None:
-        """What a run over a copy of the whole gives, as far as its lines are whole; None for nothing."""
-        copies = self._folder / "copies"
+        """What a run over a copy of the whole gives, as far as its lines are whole; None while it has no event."""
+        copies, lines = self._folder / "copies", self.whole[: self.whole.rfind(b"\n") + 1]
         copies.mkdir(exist_ok=True)
-        (copies / LOG).write_bytes(self.whole[: self.whole.rfind(b"\n") + 1])
-        with contextlib.chdir(copies), contextlib.suppress(NothingEvaluated):
-            return evaluate_files(evaluator, [LOG], self._params)
-        return None
+        (copies / LOG).write_bytes(lines)
+        with contextlib.chdir(copies):
+            return evaluate_files(evaluator, [LOG], self._params) if lines.strip() else None
 
     def agrees(self) -> None:
         """Assert that every file of the run folder has the bytes that the whole log's run would write."""

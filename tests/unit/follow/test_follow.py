@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evalcore.evaluators.cooperation import evaluator
 from evalcore.evaluators.cooperation.resort import Limits
-from producer.folder import write_atomic
+from evalcore.files import write_atomic
 from producer.follow import follower as follower_module
 from producer.follow.rotation import rotated_later
 from tests.unit.cooperation.logs import as_jsonl, rows
@@ -256,6 +256,7 @@ def test_a_log_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
         assert stage.run().found
         stage.append(b"\n \n")
         assert stage.look().report is None
+        assert not stage.run().folder.reported
         stage.append(json.dumps({"turn": 1, "agent": "a"}).encode())
         assert stage.look().report is None, "the line has no end yet"
         stage.append(b"\n")

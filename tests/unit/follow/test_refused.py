@@ -19,6 +19,7 @@ from producer.follow import run as run_module
 from producer.follow.checkpoint import CHECKPOINT, MOST_MARKS, Checkpoint
 from producer.follow.run import begin
 from producer.job import Job
+from tests.folders import facts
 from tests.unit.follow.stage import LOG, Stage
 
 LINE = 60
@@ -248,9 +249,8 @@ def test_a_folder_belongs_to_one_log_and_one_set_of_parameters(stage: Stage) -> 
         stage.look()
     with pytest.raises(UsageError, match="resume it with the command that began it"):
         Job.load(RunFolder(stage.out))
-    facts = {"evaluator": "e", "state": "open", "started": "", "request": {"inputs": [], "params": {}, "options": {}}}
     with RunFolder.begin(stage.out.with_name("other")) as other:
-        other.note(run="r", **facts)
+        other.note(**facts("r", "open"))
     with pytest.raises(UsageError, match="the folder is another run's"):
         begin(evaluator, Request([LOG], {}, {}), other.path, {})
 

@@ -115,7 +115,7 @@ def test_numbers_that_do_not_exist_are_dashes(tmp_path: Path) -> None:
     """A round of unscored rows and a file of one round have no score to print."""
     page = evaluator.markdown(evaluation(tmp_path, [row("d", expected="없음")]).report, {})
     assert "1) 의도 충족 — 1/1: -, 세트: -\n" in page
-    assert "3) 일관성 — -\n" in page
+    assert "3) 일관성 — - (두 회차의 점수가 있는 Query ID가 없음, 제외된 Query ID: 1)\n" in page
     assert "4) 응답 속도 (단일) — 1/1: -, 세트: -\n" in page
 
 

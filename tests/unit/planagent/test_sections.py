@@ -47,7 +47,7 @@ def test_over_three_rounds_all_must_agree(tmp_path: Path) -> None:
     assert (got["consistency"]["both_pass"], got["consistency"]["both_fail"]) == (1, 2)
     assert got["consistency"]["queries"] == 4
     mapping = got["checklist"][0]
-    assert (mapping["item"], mapping["status"]) == ("mapping", "warning")
+    assert (mapping["item"], mapping["status"]) == ("mapping", "failed")
     assert mapping["incomplete"] == {"count": 1, "ids": ["d"]}
 
 
@@ -60,9 +60,15 @@ def test_a_query_with_one_round_is_listed_and_left_out(tmp_path: Path) -> None:
 
 
 def test_one_round_only_has_no_consistency(tmp_path: Path) -> None:
-    """With nothing to compare the score is null, not zero."""
+    """With nothing to compare the score is null, not zero, and says why; the precondition of two rounds has failed."""
     got = _results(tmp_path, [row("a"), row("b")])
     assert got["consistency"]["score"] is None
+    assert got["consistency"]["reason"] == "no Query ID has scored rows in two rounds"
+    mapping = got["checklist"][0]
+    assert (mapping["status"], mapping["incomplete"]) == ("failed", {"count": 2, "ids": ["a", "b"]})
+    page = evaluator.markdown(evaluation(tmp_path, [row("a"), row("b")]).report, {"lang": "en"})
+    assert "Consistency — - (no Query ID has scored rows in two rounds; left out: 2)\n" in page
+    assert "[ ] Query IDs to rounds: 2 Query IDs, 1 rounds, 2 Query IDs lack a round" in page
     assert got["consistency"]["queries"] == 0
     assert got["set"]["intent"] == got["rounds"]["1/1"]["intent"] == 5.0
 
@@ -131,7 +137,9 @@ def test_an_empty_file_among_others_has_no_numbers(tmp_path: Path) -> None:
     report = evaluate_files(evaluator, [tmp_path]).report
     part = report["results"]["files"]["two.csv"]
     assert (part["rounds"], part["set"]["records"], part["set"]["intent"]) == ({}, 0, None)
-    assert "3) 일관성 — -\n" in evaluator.markdown(report, {})
+    assert "3) 일관성 — - (두 회차의 점수가 있는 Query ID가 없음, 제외된 Query ID: 0)\n" in evaluator.markdown(
+        report, {}
+    )
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
@@ -216,3 +224,18 @@ def test_forms_that_were_not_asked_for_or_not_given_are_dashes() -> None:
     expected = '1) assistantMessage에 "네"와 관련된 내용이 언급되어 있는가'
     state = evaluate([row(expected=expected, raw=answer(items=[{"formType": "SELECT"}])), row("b", raw=answer())]).state
     assert list(state.forms.counts) == ["- -> SELECT", "SELECT -> -"]
+
+
+def test_failures_are_never_none_above_a_checklist_that_counts_some(tmp_path: Path) -> None:
+    """Rows of 0 points because no check passed fail for stability as specified: they are a pattern of their own."""
+    done = evaluation(tmp_path, [row("a", raw=GOOD), row("b", raw=BAD), row("c", raw=BAD)])
+    assert done.report["results"]["failures"]["rows"] == 0
+    assert done.report["results"]["failures"]["no_check_passed"] == 2
+    assert done.report["results"]["checklist"][4]["failures"] == 2
+    page = evaluator.markdown(done.report, {"lang": "en"})
+    assert (
+        "- Stability failures (errors)\n\n| pattern | count |\n| --- | ---: |\n| no check passed (0 points) | 2 |\n"
+        in page
+    )
+    other = evaluation(tmp_path, [row("b", raw=BAD)], {"rules": {"stability": "error_or_empty"}})
+    assert "- Stability failures (errors)\n  - none\n" in evaluator.markdown(other.report, {"lang": "en"})

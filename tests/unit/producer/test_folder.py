@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalcore.errors import UsageError
+from evalcore.files import write_atomic
 from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, PlannedInput, Seal
-from producer.folder import RunFolder, write_atomic
+from producer.folder import RunFolder
 from producer.journal import Journal
 from producer.manifest import Manifest
 

@@ -37,7 +37,8 @@ class World:
     A bucket of ``burst`` seconds says which; 0: so many in any second, as tests/agents/server.py does. A refusal takes
     ``refusal`` seconds (None: as long as an answer); a call is sent up to ``late`` seconds late. With ``warns`` a reply
     tells when nothing remains. All times in seconds from 0; ``seed`` draws the jitter.
-    Afterwards ``sent``, ``served`` and ``refused`` hold times.
+    ``stepped_back``: how far the server's clock was set back. Afterwards ``sent``, ``served`` and ``refused`` hold
+    times.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class World:
         self._tokens, self._retry_after, self._warns = tokens, retry_after, warns
         self._random = random.Random(seed)
         self.holders = [Holder(f"holder{n}", most) for n in range(holders)]
-        self.now = 0.0
+        self.now = self.stepped_back = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._bucket, self._filled_at = 1.0, 0.0
@@ -98,6 +99,10 @@ class World:
     def most_in(self, seconds: float) -> int:
         """The most calls sent in any stretch of ``seconds``."""
         return max((sum(at <= other < at + seconds for other in self.sent) for at in self.sent), default=0)
+
+    def clock(self) -> int:
+        """The server's clock, in microseconds."""
+        return int((self.now - self.stepped_back) * 1e6) + 100_000_000_000
 
     def state(self) -> dict[str, float]:
         """What the pool remembers."""
@@ -134,7 +139,7 @@ class World:
         )
         holder.served = holder.served_at = holder.told = holder.tokens = 0
         holder.uncharged, holder.refusals = 0.0, []
-        self._client.set("simulated", int(self.now * 1e6) + 1_000_000_000)
+        self._client.set("simulated", self.clock())
         granted, expected, again, _, *starts = self._script(keys_of("sim"), [3_600_000, msgspec.json.encode(ask)])
         holder.in_flight += len(starts)
         for start in starts:

@@ -1,0 +1,86 @@
+"""Opening files in folders that somebody else may have filled: an untrusted checkout, or a data folder in use.
+
+What is written goes through no link, and under no name that could be guessed beforehand. What is read is a plain
+file: a pipe or a device in its place could keep its reader waiting for ever, or never end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from io import BufferedReader, FileIO
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["open_appending", "open_input", "open_new", "open_raw", "replacing", "write_atomic"]
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A stream whose bytes become the file at ``path`` when the block ends well; else what is there stays as it is.
+
+    They go to a new file beside it, under a random name, which is synced and renamed. Where ``path`` is a link, it is
+    the link that is replaced. Raises OSError.
+    """
+    partial = path.with_name(f".{secrets.token_hex(8)}.partial")
+    try:
+        with partial.open("xb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        partial.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(partial):
+            error.filename = str(path)  # the name that its user knows
+        raise
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a whole file or nothing (see `replacing`)."""
+    with replacing(path) as out:
+        out.write(data)
+
+
+def open_new(path: Path) -> BinaryIO:
+    """A new file in place of whatever is at ``path``; what a link there leads to is left alone. Raises OSError."""
+    path.unlink(missing_ok=True)
+    return path.open("xb")  # O_EXCL follows no link
+
+
+def open_appending(path: Path) -> FileIO:
+    """The plain file at ``path``, made where there is none, unbuffered. Raises OSError, ELOOP for a link."""
+    return open(path, "ab", buffering=0, opener=_unlinked)
+
+
+def open_input(path: str | os.PathLike[str]) -> BufferedReader:
+    """The plain file at ``path``, or that a link there leads to. Raises OSError for anything else, and never waits."""
+    return open(path, "rb", opener=_plain)
+
+
+def open_raw(path: str | os.PathLike[str]) -> FileIO:
+    """The same, unbuffered."""
+    return open(path, "rb", buffering=0, opener=_plain)
+
+
+def _unlinked(path: str, flags: int) -> int:
+    try:
+        return _plain(path, flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "a link, which is not written through: remove it", path) from None
+        raise
+
+
+def _plain(path: str, flags: int) -> int:
+    """A descriptor of a regular file: opening a pipe would wait for its other end, reading a terminal for a person."""
+    found = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(errno.EINVAL, "not a plain file (a pipe, a device or a folder)", path)
+    return found

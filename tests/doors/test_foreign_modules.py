@@ -1,0 +1,155 @@
+"""The current folder's door: what lies beside the data is data; no command and no process of ours imports any of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from evalcore.evaluators.planagent.sample import write_rows
+from tests.agents.server import running_agent, write_golden
+from tests.integration.harness import Server, clean_environment, same_answer, serves, wait_until
+from workers.child import child
+from workers.ledger import Ledger
+from workers.reports import Reports
+from workers.settings import Settings
+
+EVALQ = str(Path(sys.executable).parent / "evalq")
+OURS = {"evalcore", "workers", "producer"}
+NAMES = {
+    *sys.stdlib_module_names,
+    *packages_distributions(),
+    "celeryconfig",
+    "sitecustomize",
+    "usercustomize",
+    "conftest",
+}
+SECONDS = 100  # a command that waits for a process which cannot start never ends
+# posix is built in: the marker is made before anything else is imported.
+TRAP = "import posix\nposix.close(posix.open({!r}, posix.O_CREAT))\nraise ImportError('a module of the data')\n"
+
+
+@pytest.fixture
+def trap(tmp_path: Path) -> Iterator[Path]:
+    """A folder with results.csv, and modules of every name that anything could import; none was when the test ends."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    with (folder / "results.csv").open("w", encoding="utf-8", newline="") as out:
+        write_rows(out, 600, seed=3)
+    for name in sorted(NAMES - OURS - {"__main__"}):
+        (folder / f"{name}.py").write_text(_trap(tmp_path, name))
+    for name in OURS:
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(_trap(tmp_path, name))
+    (folder / "x-1.dist-info").mkdir()
+    (folder / "x-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: x\nVersion: 1\n")
+    (folder / "x-1.dist-info" / "entry_points.txt").write_text("[evalq.evaluators]\nplanagent = secrets:evaluator\n")
+    yield folder
+    assert not sorted(path.name for path in tmp_path.glob("imported-*")), "modules of the data were imported"
+
+
+def _trap(folder: Path, name: str) -> str:
+    return TRAP.format(str(folder / f"imported-{name}"))
+
+
+def run(*args: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The installed command, as a user types it."""
+    done = subprocess.run(
+        [EVALQ, *map(str, args)],
+        cwd=cwd,
+        env=clean_environment(**environment),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@contextlib.contextmanager
+def running(*args: str | Path, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """The same, for the length of a block, also where something asks for Django's ways."""
+    environment = clean_environment(DJANGO_SETTINGS_MODULE="settings")
+    command = [EVALQ, *map(str, args)]
+    process = subprocess.Popen(command, cwd=cwd, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=SECONDS)
+
+
+def test_a_trap_is_sprung_by_an_import(tmp_path: Path, trap: Path) -> None:
+    """Where the current folder is on the path, the marker appears: without it the tests here would show nothing."""
+    done = subprocess.run([sys.executable, "-c", "import redis"], cwd=trap, capture_output=True, text=True, check=False)
+    assert "a module of the data" in done.stderr
+    for marker in tmp_path.glob("imported-*"):
+        marker.unlink()
+
+
+def test_embedded_runs_import_nothing_of_the_folder(trap: Path) -> None:
+    """Demo, a run, its report and `doctor`, beside modules of every name."""
+    run("demo", "--only", "planagent", "--records", "300", "--workers", "1", cwd=trap)
+    run("planagent", "results.csv", "--workers", "1", "--out", "embedded", cwd=trap)
+    run("planagent", "results.csv", "--inline", "--out", "inline", cwd=trap)
+    same_answer(trap / "inline", trap / "embedded")
+    run("report", "embedded", "-o", "rows.csv", cwd=trap)
+    run("status", "embedded", cwd=trap)
+    run("doctor", cwd=trap)
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_a_run_folder_may_have_the_name_of_a_package(tmp_path: Path, name: str) -> None:
+    """`--out workers` makes a folder that Python would take for a package of that name."""
+    with (tmp_path / "results.csv").open("w", encoding="utf-8", newline="") as out:
+        write_rows(out, 300, seed=3)
+    run("planagent", "results.csv", "--workers", "1", "--out", name, cwd=tmp_path)
+    assert (tmp_path / name / "report.json").is_file()
+
+
+def test_a_fleet_imports_nothing_of_the_folder_of_the_inputs(server: Server, trap: Path) -> None:
+    """A worker, a run, a detached run that the worker finishes, a live sweep, and an exporter."""
+    place = ("--broker", server.url)
+    with running_agent() as (agent, url):
+        write_golden(trap / "golden.json", {"C": {}})
+        chat = {"kind": "openai", "base_url": url, "model": "m"}
+        (trap / "targets.yaml").write_text(json.dumps({"targets": {"chat": chat}}))
+        serving = ("--concurrency", "1", "--calls", "2", "--targets", "targets.yaml")
+        with running("worker", *place, *serving, cwd=trap):
+            wait_until(lambda: serves(server), "the worker serves", SECONDS)
+            run("planagent", "results.csv", *place, "--out", "fleet", cwd=trap)
+            run("planagent", "results.csv", "--inline", "--out", "inline", cwd=trap)
+            same_answer(trap / "inline", trap / "fleet")
+            left = run("planagent", "results.csv", *place, "--detach", "--out", "left", cwd=trap).stdout.strip()
+            reports = Reports(Ledger(server.client, Settings()), Settings())
+            wait_until(lambda: reports.report(left), "the worker finishes the detached run", SECONDS)
+            run("vs", "golden.json", *place, "--target", "chat", "--repeat", "3", "--out", "swept", cwd=trap)
+            assert len(agent.log) == 3
+            run("doctor", *place, cwd=trap)
+            run("list", *place, cwd=trap)
+
+
+def test_an_exporter_imports_nothing_of_its_folder(server: Server, trap: Path) -> None:
+    """It answers."""
+    with running("exporter", "--broker", server.url, "--port", "0", cwd=trap) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[-1]
+        with urllib.request.urlopen(address, timeout=SECONDS) as answer:  # noqa: S310 - the exporter's own address
+            assert answer.status == 200
+
+
+def test_there_is_one_way_to_start_a_process_of_our_own() -> None:
+    """No other module than workers/child.py runs Python, so that none forgets to leave the current folder out."""
+    top = Path(__file__).parents[2]
+    sources = [path for package in OURS for path in (top / package).rglob("*.py")]
+    starting = [path.relative_to(top).as_posix() for path in sources if "sys.executable" in path.read_text()]
+    assert starting == ["workers/child.py"]
+    assert child("m", "x") == [sys.executable, "-P", "-m", "m", "x"]

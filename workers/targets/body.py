@@ -1,0 +1,58 @@
+"""The body of a reply, read raw and within bounds: what it unpacks to is counted before it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+
+import httpx
+import msgspec
+
+__all__ = ["Body", "read_body"]
+
+_GZIP = 16 + zlib.MAX_WBITS
+_PIECES_A_STEP = 256
+"""Pieces after which other calls have their turn: a server may send a byte at a time."""
+_BYTES_A_PIECE = 64
+_FREE_PIECES = 10_000
+
+
+class Body(msgspec.Struct, frozen=True):
+    """``data`` as far as it was read, and the ``fault`` for which the rest was not; "" where all is there."""
+
+    data: bytes
+    fault: str = ""
+
+
+async def read_body(response: httpx.Response, most: int) -> Body:
+    """At most ``most`` bytes, as sent and as unpacked. One layer of gzip is unpacked, though none was asked for.
+
+    Raises httpx.HTTPError when the connection fails.
+    """
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", "gzip", "x-gzip"):
+        return Body(
+            b"", f"the reply's Content-Encoding is {coding[:40]!r}: evalq asks for identity and reads gzip only"
+        )
+    unpack = zlib.decompressobj(_GZIP) if "gzip" in coding else None
+    data, sent, pieces = bytearray(), 0, 0
+    async for piece in response.aiter_raw():
+        sent, pieces = sent + len(piece), pieces + 1
+        if pieces > _FREE_PIECES + most // _BYTES_A_PIECE:
+            return Body(bytes(data), f"the reply comes in over {pieces - 1} pieces")
+        if pieces % _PIECES_A_STEP == 0:
+            await asyncio.sleep(0)
+        if unpack is None:
+            data += piece
+        else:
+            try:
+                data += unpack.decompress(piece, most + 1 - len(data))
+            except zlib.error:
+                return Body(bytes(data), "the reply is not the gzip that its Content-Encoding says")
+            if unpack.unused_data:
+                return Body(bytes(data), "the reply goes on behind the end of its gzip")
+        if max(sent, len(data)) > most:
+            return Body(bytes(data), f"the reply is longer than max_bytes, {most}")
+    if unpack is not None and sent and not unpack.eof:
+        return Body(bytes(data), "the reply's gzip is cut off")
+    return Body(bytes(data))
