@@ -13,7 +13,7 @@ __all__ = ["begun", "facts"]
 
 def facts(run: str, state: RunState) -> dict[str, Any]:
     """The least that run.json has to say."""
-    request = {"inputs": [], "params": {}, "options": {}}
+    request: dict[str, Any] = {"inputs": [], "params": {}, "options": {}}
     return {"run": run, "evaluator": "planagent", "state": state, "started": "2026-01-01T00:00:00", "request": request}
 
 

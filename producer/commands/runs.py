@@ -93,6 +93,8 @@ def _status(run: str | None, **given: Any) -> None:
         return
     away = elsewhere(run, given)
     folder = None if away else find(run)
+    if folder is not None:
+        folder.info()  # tells of a damaged one
     info: dict[str, Json] = folder.facts() if folder else {"run": run}
     header = ledger.header(info["run"]) if ledger is not None else None
     look = _sweep(given, info["run"])

@@ -67,9 +67,9 @@ def _killing(number: int, within: Path) -> None:
 
     real = os.fsync
 
-    def fsync(handle: int) -> None:
+    def fsync(fd: Any) -> None:
         strike()
-        real(handle)
+        real(fd)
 
     os.fsync = fsync
     sys.addaudithook(audit)
