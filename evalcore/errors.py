@@ -7,7 +7,9 @@
     |   `-- InputChanged                  2    an input was altered while a run was reading it
     |-- NothingEvaluated                  5    the inputs hold no record
     |-- InfrastructureError               3    the machinery
-    |   |-- BrokerUnreachable             3    no server answers at the broker's or the ledger's address
+    |   |-- BrokerUnreachable             3    the broker or the ledger does not answer, or cannot do its work now
+    |   |-- ServerRefused                 3    the broker or the ledger refuses what evalq asks of it
+    |   |-- WorkersLost                   3    the workers that a command started for itself end again and again
     |   |-- StorageError                  3    a disk: full, read-only, or a folder that is somebody else's
     |   |-- WireError                     3    something in the ledger or on the wire is not what evalq wrote
     |   |-- Divergent                     3    two workers computed different bytes for one chunk
@@ -40,9 +42,11 @@ __all__ = [
     "Interrupted",
     "NothingEvaluated",
     "Paused",
+    "ServerRefused",
     "StorageError",
     "UsageError",
     "WireError",
+    "WorkersLost",
 ]
 
 SHOWN_FAULTS = 20
@@ -101,7 +105,15 @@ class InfrastructureError(EvalqError):
 
 
 class BrokerUnreachable(InfrastructureError):
-    """No server answers at the given address."""
+    """No server answers at the given address, or it is full, loading or the like: that may pass."""
+
+
+class ServerRefused(InfrastructureError):
+    """A server answers, and refuses; that does not pass by itself."""
+
+
+class WorkersLost(InfrastructureError):
+    """The workers or the server that a command started for itself ended too often to be started again."""
 
 
 class StorageError(InfrastructureError):

@@ -65,16 +65,16 @@ MEANING: Mapping[RunState, str] = {
     "open": "its chunks are being computed; where no process drives it, that one was killed",
     "calling": "its live calls are being made; where no process drives it, that one was killed",
     "called": "its live calls are over, and their outputs are about to be evaluated",
-    "detached": "left to the fleet by `--detach`",
+    "detached": "left to the fleet by --detach",
     "interrupted": "ended by Ctrl-C or SIGTERM",
-    "paused": "stopped by `evalq pause`",
+    "paused": "stopped by evalq pause",
     "stopped": "its command ended with an error",
     "spent": "its budget of calls is used up",
     "failed": "it cannot be computed as it is: an input changed, answers diverged, or a target refused",
     "retrying": "what has no result is about to be tried again",
     "following": "its log is read as it grows",
     "done": "it has its report",
-    "cancelled": "ended for good by `evalq cancel`",
+    "cancelled": "ended for good by evalq cancel",
 }
 """{state: what it says of a run}."""
 

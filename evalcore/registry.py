@@ -18,15 +18,20 @@ GROUP = "evalq.evaluators"
 
 @cache
 def entries() -> dict[str, EntryPoint]:
-    """Registered entry points by name, in alphabetical order; nothing is imported."""
-    found: dict[str, EntryPoint] = {}
+    """Registered entry points by name, in alphabetical order; nothing is imported.
+
+    Of several with one name the first by value stands for all: `get` refuses them.
+    """
+    return {name: points[0] for name, points in _registered().items()}
+
+
+@cache
+def _registered() -> dict[str, list[EntryPoint]]:
+    """All entry points of each name, but no two of one value."""
+    found: dict[str, dict[str, EntryPoint]] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
-        if point.name in found and found[point.name].value != point.value:
-            raise ConfigError(
-                f"two packages register an evaluator {point.name!r}: {found[point.name].value}, {point.value}"
-            )
-        found[point.name] = point
-    return found
+        found.setdefault(point.name, {})[point.value] = point
+    return {name: list(points.values()) for name, points in found.items()}
 
 
 def names() -> list[str]:
@@ -42,6 +47,10 @@ def get(name: str) -> Evaluator[Any, Any]:
     point = entries().get(name)
     if point is None:
         raise ConfigError(f"no evaluator {name!r}; there are: {', '.join(names())}")
+    rivals = _registered()[name]
+    if len(rivals) > 1:
+        which = ", ".join(_shown(rival) for rival in rivals)
+        raise ConfigError(f"several packages register an evaluator {name!r}: {which}; uninstall all but one")
     try:
         evaluator = point.load()
     except (ImportError, AttributeError) as error:
@@ -49,3 +58,7 @@ def get(name: str) -> Evaluator[Any, Any]:
     if not isinstance(evaluator, Evaluator) or evaluator.name != name:
         raise ConfigError(f"the entry point {name!r} ({point.value}) is no Evaluator of that name")
     return evaluator
+
+
+def _shown(point: EntryPoint) -> str:
+    return point.value if point.dist is None else f"{point.value} of {point.dist.name} {point.dist.version}"

@@ -9,12 +9,14 @@ from typing import Annotated
 
 import msgspec
 
-__all__ = ["ExactSum", "gini", "shannon_bits", "wilson"]
+__all__ = ["ExactSum", "gini", "is_below", "shannon_bits", "wilson"]
 
 # Every finite float is an integer multiple of 2**-1074, the smallest subnormal.
 _SCALE = 1074
 _LARGEST = 1 << 16
 """Far beyond any sum of floats: what says more on the wire is damaged, and would fill the memory."""
+_DECIMALS = 12
+"""To how many digits numbers are compared as the decimals that they were written as."""
 _LARGE = 1e250
 """Values beyond this are scaled down before they are compared: their sum might be no float."""
 
@@ -101,3 +103,8 @@ def wilson(successes: int, of: int, confidence: float = 0.95) -> tuple[float, fl
     # At the ends the interval touches them exactly; floats would miss by a hair.
     low = 0.0 if successes == 0 else max(0.0, middle - reach)
     return low, 1.0 if successes == of else min(1.0, middle + reach)
+
+
+def is_below(value: float, threshold: float) -> bool:
+    """Whether ``value`` is below ``threshold`` as decimals: 0.7 - 0.4 is not below 0.3, though its double is."""
+    return round(value, _DECIMALS) < round(threshold, _DECIMALS)

@@ -3,33 +3,80 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
+from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from evalcore.canonical import canonical_json
 from evalcore.registry import entries
 
-__all__ = ["__version__", "code_version"]
+__all__ = ["COMPUTING", "__version__", "code_parts", "code_version", "differences"]
 
 __version__ = version("evalq")
 
+COMPUTING = ("google-re2", "msgspec", "numpy", "rapidfuzz")
+"""The packages whose own version an answer can depend on: matching, reading and writing numbers, distances.
+
+The others that evalcore imports only check what a producer was given (pydantic, pyyaml) or give back bytes that are
+compared by digest (zstandard).
+"""
 _PACKAGES = ("evalcore", "workers")
 _KINDS = (".py", ".lua", ".yaml", ".json", ".md")
+_DIGITS = 12
 
 
 @cache
 def code_version() -> str:
-    """Twelve hexadecimal digits over evaluation code, scripts and data, and the versions of plug-in packages.
+    """Twelve hexadecimal digits over all of `code_parts`.
 
     Part of every queue's name: a worker of other code never sees the message.
     """
-    whole = hashlib.sha256()
-    top = Path(__file__).parent.parent
-    for package in _PACKAGES:
-        for path in sorted(path for path in (top / package).rglob("*") if path.suffix in _KINDS):
-            whole.update(path.relative_to(top).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return hashlib.sha256(canonical_json(code_parts())).hexdigest()[:_DIGITS]
+
+
+@cache
+def code_parts() -> Mapping[str, str]:
+    """{part: its version} of what answers and the ledger's scripts depend on.
+
+    Parts are the folders of this code, each with a digest of its files; Python's Unicode data; the packages that
+    compute; and the packages of plug-ins.
+    """
+    parts = {name: digest.hexdigest()[:_DIGITS] for name, digest in _folders().items()}
+    parts["Unicode (of Python)"] = unicodedata.unidata_version
+    parts |= {name: _installed(name) for name in COMPUTING}
     for point in entries().values():
         dist = point.dist
         if dist is not None and dist.name != "evalq":
-            whole.update(f"{point.name}={point.value} {dist.name} {dist.version}\n".encode())
-    return whole.hexdigest()[:12]
+            parts[f"evaluator {point.name}"] = f"{point.value} {dist.name} {dist.version}"
+    return parts
+
+
+def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
+    """What differs between two codes' parts, in words: "<part> <theirs> (here <ours>)", digests left out."""
+    told = []
+    for name in sorted({*theirs, *ours}):
+        one, other = theirs.get(name, "none"), ours.get(name, "none")
+        if one != other:
+            plain = name.partition(".")[0] in _PACKAGES and "none" not in (one, other)
+            told.append(name if plain else f"{name} {one} (here {other})")
+    return told
+
+
+def _folders() -> dict[str, hashlib._Hash]:
+    """A digest for each folder of the packages, over names and bytes of the files in it."""
+    top = Path(__file__).parent.parent
+    found: dict[str, hashlib._Hash] = {}
+    for package in _PACKAGES:
+        for path in sorted(path for path in (top / package).rglob("*") if path.suffix in _KINDS):
+            folder = found.setdefault(".".join(path.parent.relative_to(top).parts), hashlib.sha256())
+            folder.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return found
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "none"

@@ -6,6 +6,7 @@ import ast
 import os
 import signal
 import sys
+import traceback
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import click
 
-from evalcore.errors import EvalqError, StorageError
+from evalcore.errors import EvalqError, InfrastructureError, StorageError
 from evalcore.report.markdown import visible
 from producer.commands import MODULES, SUMMARIES
 
@@ -63,14 +64,26 @@ class _Lazy(click.Group):
 
 def _first_line(module: str) -> str:
     """The first line of a module's docstring, without importing it."""
-    spec = find_spec(module)
+    try:
+        spec = find_spec(module)
+    except ImportError:
+        spec = None
     if spec is None or spec.origin is None:
         return "(cannot be imported)"
     return (ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or "").partition("\n")[0]
 
 
+def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from evalcore.version import __version__, code_version
+
+        click.echo(f"evalq {__version__} (code {code_version()})")
+        ctx.exit()
+
+
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="evalq")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
+              help="Show the version, and the code version that runs, queues and workers carry.")  # fmt: skip
 def cli() -> None:
     """Evaluate agents, on a laptop or on a fleet, with the same bytes as the answer."""
 
@@ -92,10 +105,25 @@ def main(argv: list[str] | None = None) -> int:
         # Whoever read standard output has enough; the interpreter shall not try to write the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return StorageError.exit_code
-    except OSError as error:
-        click.echo(f"evalq: {error.filename or 'a file'}: {error.strerror or error}", err=True)
-        return StorageError.exit_code
+    except Exception as error:
+        return _failed(error)
     return result if isinstance(result, int) else 0
+
+
+def _failed(error: Exception) -> int:
+    """Say what no command has put into words; 3, since 1 is a policy's answer."""
+    from workers.server_errors import SERVER_ERRORS, explained
+
+    server = isinstance(error, SERVER_ERRORS) and getattr(error, "filename", None) is None
+    if server:
+        told = explained(error, "a server that this command needs")
+        click.echo(f"evalq: {visible(str(told))}", err=True)
+    elif isinstance(error, OSError):
+        click.echo(f"evalq: {error.filename or 'a file'}: {error.strerror or error}", err=True)
+    else:
+        traceback.print_exception(error)
+        click.echo("evalq: an error of evalq itself, or of a plug-in (above); please report it", err=True)
+    return InfrastructureError.exit_code
 
 
 def _interrupt(signum: int, frame: Any) -> None:

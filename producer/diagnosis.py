@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from evalcore.version import code_parts, differences
 
 if TYPE_CHECKING:
     from workers.snapshot import ServerFacts, Snapshot
@@ -15,6 +18,8 @@ __all__ = ["Finding", "diagnose"]
 
 Finding = tuple[str, str]
 """(ok, note or wrong; the finding in a sentence)."""
+Codes = Mapping[str, Mapping[str, str]]
+"""{code version: {part: its version}}."""
 
 OLDEST_SERVER = (7, 0)
 """Scripts that only read, as the exporter's, came with Redis 7.0; every Valkey has them."""
@@ -23,11 +28,15 @@ FULL = 0.9
 WAITING_SECONDS = 600.0
 
 
-def diagnose(snapshot: Snapshot, code: str, here: float) -> Iterator[Finding]:
-    """Findings for somebody whose evalq is of ``code`` and whose clock says ``here`` (seconds since 1970)."""
+def diagnose(snapshot: Snapshot, code: str, here: float, codes: Codes = MappingProxyType({})) -> Iterator[Finding]:
+    """Findings for somebody whose evalq is of ``code`` and whose clock says ``here`` (seconds since 1970).
+
+    ``codes`` is what the code versions at the server are made of, as far as it is known.
+    """
     yield from _server(snapshot.server)
     yield from _clocks(snapshot, here)
     yield from _workers(snapshot, code)
+    yield from _codes(codes, code)
     yield from _queues(snapshot, code)
     yield from _sweeps(snapshot)
     yield from _roots(snapshot, code)
@@ -81,6 +90,12 @@ def _workers(snapshot: Snapshot, code: str) -> Iterator[Finding]:
         if worker.state == "stuck":
             how = "its heartbeat goes on and its pool takes nothing; see its log, and restart it"
             yield "wrong", f"worker {worker.name} took nothing for {worker.idle:.0f} s beside a queue with work: {how}"
+
+
+def _codes(codes: Codes, code: str) -> Iterator[Finding]:
+    for other, parts in codes.items():
+        if other != code:
+            yield "note", f"code {other} differs from this one in: {', '.join(differences(parts, code_parts()))}"
 
 
 def _queues(snapshot: Snapshot, code: str) -> Iterator[Finding]:

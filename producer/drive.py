@@ -19,6 +19,7 @@ from evalcore.errors import (
     Incomplete,
     InfrastructureError,
     Paused,
+    ServerRefused,
     UsageError,
     WireError,
 )
@@ -28,7 +29,7 @@ from producer.collect import Collector
 from producer.fleet import Fleet, fleet_of
 from producer.here import evaluate, read
 from producer.job import Job
-from producer.patience import patiently
+from producer.patience import Patience
 from producer.planner import Planner
 from producer.remember import tags_of, target_of
 from producer.standing import Standing, Watcher
@@ -56,13 +57,16 @@ FLEET_SECONDS = 5.0
 class Driver:
     """One job over a ledger and a broker, until every chunk is collected."""
 
-    def __init__(self, job: Job, collector: Collector, ledger: Ledger, broker: Broker, settings: Settings) -> None:
-        """``settings`` are those the ledger and the broker were made with."""
+    def __init__(
+        self, job: Job, collector: Collector, ledger: Ledger, broker: Broker, settings: Settings, patience: Patience
+    ) -> None:
+        """``settings`` are those the ledger and the broker were made with; ``patience`` takes the steps."""
         self._job = job
         self._collector = collector
         self._ledger = ledger
         self._broker = broker
         self._settings = settings
+        self._patiently = patience
         self._reconciler = Reconciler(ledger, broker)
         self._planner = Planner(job)
         self._chunks = self._planner.chunks()
@@ -73,13 +77,14 @@ class Driver:
         self._settled = collector.next
         self._registered, self._sealed = 0, False
         self._full = 0.0
+        self._lack: redis.OutOfMemoryError | None = None
         self.standing = Standing(0, 0, job.total_bytes)
 
     def drive(self, watch: Watcher) -> None:
         """Until all is collected. A lost server is waited for; what cannot be waited for is raised.
 
         Raises InputError, InputChanged, Divergent, Paused and Incomplete (cancelled) elsewhere, InfrastructureError,
-        BrokerUnreachable when the server stays away for PATIENCE_SECONDS.
+        BrokerUnreachable when the server stays away for ``patience_seconds``.
         """
         with self._traced():
             self._drive(watch)
@@ -88,16 +93,16 @@ class Driver:
         return tracing.run_span(self._job.run, begun=self._job.folder.info().epoch > 0)
 
     def _drive(self, watch: Watcher) -> None:
-        patiently(self._establish)
+        self._patiently(self._establish)
         while not self._finished():
-            if not patiently(self._step):
+            if not self._patiently(self._step):
                 time.sleep(IDLE_SECONDS)
             if time.monotonic() - self._looked >= self._settings.look_seconds:
-                patiently(self._look)
+                self._patiently(self._look)
                 watch(self.standing)
                 self._looked = time.monotonic()
         self._settle(at_once=True)
-        patiently(self._conclude)
+        self._patiently(self._conclude)
 
     def launch(self) -> None:
         """Plan all of it and publish the first window, for workers to go on with alone.
@@ -105,11 +110,11 @@ class Driver:
         Raises UsageError when they cannot read the input, and it is too much to be left in the ledger.
         """
         with self._traced():
-            patiently(self._establish)
+            self._patiently(self._establish)
             while not self._sealed:
-                patiently(lambda: self._plan(ahead=1 << 62))
-            patiently(self._publish)
-            patiently(self._hand_over)
+                self._patiently(lambda: self._plan(ahead=1 << 62))
+            self._patiently(self._publish)
+            self._patiently(self._hand_over)
 
     def detach(self) -> None:
         """Leave the run to the workers, with what finalising it needs."""
@@ -157,6 +162,8 @@ class Driver:
         """Some planning, publishing and collecting; False when there was nothing to do."""
         planned = self._unless_full(self._plan)
         collected = self._collect()
+        if collected:
+            self._patiently.over()  # also where a full server leaves no room for more: this makes some
         # Only these two make room or work for the window; what else can, the next look finds.
         if planned or collected:
             self._unless_full(self._publish)
@@ -164,13 +171,16 @@ class Driver:
 
     def _unless_full(self, step: Callable[[], bool]) -> bool:
         """Take a step that needs room on the server; without it, pause, since collecting makes some."""
-        if time.monotonic() < self._full:
-            return False
-        try:
-            return step()
-        except redis.OutOfMemoryError:
-            self._full = time.monotonic() + FULL_SECONDS
-            return False
+        if self._lack is None or time.monotonic() >= self._full:
+            try:
+                done = step()
+            except redis.OutOfMemoryError as error:
+                self._full, self._lack = time.monotonic() + FULL_SECONDS, error
+            else:
+                self._lack = None
+                return done
+        self._patiently.held(self._lack)
+        return False
 
     def _plan(self, ahead: int = 0) -> bool:
         """Cut and register a few chunks, unless the plan is more than two windows (or ``ahead``) in front."""
@@ -266,7 +276,7 @@ class Driver:
         if progress.divergent:
             raise Divergent(f"run {self._job.run} {progress.reason}; both answers are kept in the ledger")
         if progress.state == "failed":
-            raise InfrastructureError(f"run {self._job.run} failed at {progress.reason}")
+            raise InfrastructureError(f"run {self._job.run} failed: {progress.reason}")
         if progress.state == "paused":
             raise Paused(f"run {self._job.run} was paused")
         if progress.state == "cancelled":
@@ -279,18 +289,19 @@ class Driver:
                 self._unless_full(partial(self._supply, seq))
         if time.monotonic() - self._watched >= FLEET_SECONDS:
             self._watched = time.monotonic()
-            with contextlib.suppress(redis.ResponseError, BrokerUnreachable):  # it is only shown
+            with contextlib.suppress(redis.ResponseError, BrokerUnreachable, ServerRefused):  # it is only shown
                 self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
-        self.standing = msgspec.structs.replace(self.standing, progress=progress, workers=self._fleet())
+        codes = Register(self._ledger.client).codes()
+        mine = codes.pop(self._job.header.code_version, 0)
+        self.standing = msgspec.structs.replace(
+            self.standing, progress=progress, workers=mine, others=dict(codes), trouble=look.trouble
+        )
         self._job.folder.note(progress=msgspec.to_builtins(progress))
         return True
 
     def _fleet(self) -> int:
         """Living workers of the run's code."""
-        return sum(
-            facts.get("code") == self._job.header.code_version
-            for facts in Register(self._ledger.client).workers().values()
-        )
+        return Register(self._ledger.client).codes()[self._job.header.code_version]
 
     def _fleet_now(self) -> Fleet:
         elsewhere = self._broker.lengths if self._settings.ledger_apart else None

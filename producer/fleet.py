@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from evalcore.version import code_parts, code_version, differences
 
 if TYPE_CHECKING:
     from workers.snapshot import Snapshot
@@ -26,7 +29,7 @@ class Fleet(msgspec.Struct, frozen=True):
         parts = [f"{self.queued:,} queued"]
         if self.oldest >= 1:
             parts.append(f"the oldest for {_span(self.oldest)}")
-        parts.append(f"{self.consuming} of {self.workers} workers consuming")
+        parts.append(f"{self.consuming} of {self.workers} workers consuming" if self.workers else "no worker yet")
         return ", ".join(parts)
 
 
@@ -37,8 +40,13 @@ def fleet_of(snapshot: Snapshot) -> Fleet:
     return Fleet(sum(snapshot.queues.values()), snapshot.oldest_age, alive, alive - len(stuck), stuck)
 
 
-def rows(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """(what, how it stands) of everything that the exporter shows of work and fleet."""
+def rows(
+    snapshot: Snapshot, codes: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+) -> Iterator[tuple[str, str]]:
+    """(what, how it stands) of everything that the exporter shows of work and fleet.
+
+    ``codes`` is what the code versions at the server are made of: those that differ from this one are told.
+    """
     fleet = fleet_of(snapshot)
     for queue, messages in snapshot.queues.items():
         yield "queue", f"{queue}: {messages:,} waiting, {len(snapshot.serving(queue))} worker(s)"
@@ -46,6 +54,8 @@ def rows(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     if snapshot.last_commit:
         yield "commit", f"the last one {_span(max(0.0, snapshot.now - snapshot.last_commit))} ago"
     yield "workers", f"{fleet.workers} alive, {fleet.consuming} consuming, {len(fleet.stuck)} stuck"
+    for code in sorted(codes.keys() - {code_version()}):
+        yield "code", f"{code} differs from this one in: {', '.join(differences(codes[code], code_parts()))}"
     for name in fleet.stuck:
         yield "stuck", name
     if snapshot.sweeps or snapshot.callers:

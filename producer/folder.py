@@ -35,7 +35,10 @@ HEAD = "sweep.json"
 PROMPTS = "prompts.jsonl"
 CALLS = "calls.jsonl"
 OUTPUTS = "outputs.jsonl"
-_UNFINISHED = frozenset({INFO, MANIFEST, JOURNAL, KEPT, LOCK, HEAD, PROMPTS, CALLS, OUTPUTS, "spool", "answers"})
+DRIVER = "driver"
+_UNFINISHED = frozenset(
+    {INFO, MANIFEST, JOURNAL, KEPT, LOCK, HEAD, PROMPTS, CALLS, OUTPUTS, DRIVER, "spool", "answers"}
+)
 """What a run that was begun and came to no report may have written."""
 _COLLISION = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 

@@ -119,7 +119,7 @@ def resume_any(
         resume(folder, place, reporter)
 
 
-def launch_again(folder: RunFolder, place: Place) -> str:
+def launch_again(folder: RunFolder, place: Place, reporter: Reporter) -> str:
     """What --detach does with a run begun before: it is left to the fleet, if it is not yet. Returns its id."""
     from producer.live.session import launch_sweep
     from producer.live.sweep import Sweep
@@ -127,7 +127,7 @@ def launch_again(folder: RunFolder, place: Place) -> str:
 
     info = folder.info()
     if info.state not in ("done", "detached") and not folder.driver():
-        (launch_sweep if Sweep.in_calls(folder) else launch)(folder, place)
+        (launch_sweep if Sweep.in_calls(folder) else launch)(folder, place, reporter)
     return info.run
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,8 +28,21 @@ _ROWS_AT_ONCE = 20_000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def render(fmt: str, evaluator: Evaluator[Any, Any], report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
-    """The report as text: markdown, json or yaml; empty for none."""
+def render(
+    fmt: str,
+    evaluator: Evaluator[Any, Any],
+    report: Mapping[str, Json],
+    options: Mapping[str, Any],
+    timestamp: str = "",
+) -> str:
+    """The report as text: markdown, json or yaml; empty for none.
+
+    With a ``timestamp`` json and yaml are in the form that the evaluator's specification has for results.
+    """
+    if timestamp and fmt in ("json", "yaml"):
+        document = evaluator.document(report, timestamp)
+        if document != report:
+            return _plain(fmt, document)
     if fmt == "markdown":
         return visible(evaluator.markdown(report, options))
     if fmt == "json":
@@ -35,6 +50,13 @@ def render(fmt: str, evaluator: Evaluator[Any, Any], report: Mapping[str, Json],
     if fmt == "yaml":
         return yaml.safe_dump(dict(report), allow_unicode=True, sort_keys=True)
     return ""
+
+
+def _plain(fmt: str, document: Json) -> str:
+    """A document in its own order."""
+    if fmt == "yaml":
+        return yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
+    return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) -> None:
@@ -50,7 +72,7 @@ def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) ->
 def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json]) -> None:
     """The report in all its forms, and the further files that were asked for; report.json is the last."""
     document = evaluator.document(report, folder.info().started)
-    folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
+    folder.write("results.yaml", _plain("yaml", document).encode())
     folder.write("report.md", render("markdown", evaluator, report, request.options).encode())
     for export in evaluator.exports(report, request):
         export.path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,9 +81,11 @@ def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Req
 
 
 def check_output(path: Path) -> None:
-    """Raise UsageError for a suffix that cannot be written, before anything is computed."""
+    """Raise UsageError for what cannot be written (a suffix, or for want of a package), before anything is computed."""
     if path.suffix not in _WRITERS:
         raise UsageError(f"-o {path}: unknown suffix {path.suffix!r}; there are {', '.join(sorted(_WRITERS))}")
+    if path.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise UsageError(f"-o {path}: Parquet needs pyarrow: pip install 'evalq[parquet]'")
 
 
 def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
@@ -98,12 +122,9 @@ def _csv(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
 
 
 def _parquet(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise UsageError(f"-o {path}: Parquet needs pyarrow: pip install 'evalq[parquet]'") from None
     import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     schema: Any = _arrow_schema(folder)
     with replacing(path) as out, pq.ParquetWriter(out, schema) as writer:

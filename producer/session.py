@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import msgspec
 
 from evalcore.canonical import Json
 from evalcore.errors import (
+    BrokerUnreachable,
     Cancelled,
     ConfigError,
     Driven,
@@ -21,8 +23,10 @@ from evalcore.errors import (
     Interrupted,
     NothingEvaluated,
     Paused,
+    ServerRefused,
     StorageError,
     UsageError,
+    WorkersLost,
 )
 from evalcore.life import RunState, may_follow, next_step
 from evalcore.plan import Seal
@@ -33,9 +37,11 @@ from producer.outputs import write_final
 from producer.progress import Reporter
 from producer.remember import remember
 from producer.standing import Standing
+from producer.unserved import Unserved
 from workers.settings import Settings
 
 if TYPE_CHECKING:
+    from producer.children import Children
     from producer.drive import Driver
 
 __all__ = [
@@ -54,9 +60,6 @@ __all__ = [
 CALLS_HERE = 50
 """Live calls in flight of a command that calls by itself, unless it is told how many."""
 
-PATIENT_LOOKS = 5
-"""Looks without a worker before the user is told."""
-
 
 class Place(msgspec.Struct, frozen=True):
     """Where a job is computed: here (``inline``), or over ``settings.broker``, embedded when that is empty.
@@ -67,6 +70,15 @@ class Place(msgspec.Struct, frozen=True):
     settings: Settings
     inline: bool = False
     workers: int | None = None
+    served: bool = False
+    """Local pool processes were started for it."""
+    children: Children | None = None
+    """All processes that were started for it, where any were."""
+
+    def check(self) -> None:
+        """Raise WorkersLost, or ConfigError, when a process that was started for it has been given up."""
+        if self.children is not None:
+            self.children.check()
 
     def resume(self, folder: RunFolder) -> str:
         """The command that resumes the run in ``folder`` at the same place."""
@@ -147,6 +159,9 @@ def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> 
     except Driven:
         _leave(job, collector, job.folder.info().state)
         raise
+    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+        _leave(job, collector, "stopped")
+        raise type(error)(f"{error}; resume with: {asked.resume(job.folder)}") from error
     except BaseException:
         _leave(job, collector, "stopped")
         raise
@@ -168,12 +183,15 @@ def left(folder: RunFolder, state: RunState) -> None:
 
 
 @contextlib.contextmanager
-def shared_place(place: Place, roots: Sequence[Path], *evaluators: str, calls: bool = False) -> Iterator[Place]:
+def shared_place(
+    place: Place, roots: Sequence[Path], *evaluators: str, reporter: Reporter, calls: bool = False
+) -> Iterator[Place]:
     """``place`` for several jobs in turn: what would be started for each of them is started once.
 
     Local workers load ``evaluators`` before they divide into processes. With ``calls``, live calls are made too: by the
     fleet, or here where there is none or the settings have calls and a targets file.
     """
+    from producer.children import Children
     from producer.embedded import embedded_server, local_workers
 
     if place.inline:
@@ -189,15 +207,18 @@ def shared_place(place: Place, roots: Sequence[Path], *evaluators: str, calls: b
 
             load_targets(settings.targets)  # told here; the process that calls would be started again and again
         settings = settings.model_copy(update={"calls": (settings.calls or CALLS_HERE) if here else 0})
+        children = place.children or Children(reporter.restarted)
         if not settings.broker:
-            settings = settings.model_copy(update={"broker": stack.enter_context(embedded_server()), "ledger": ""})
+            url = stack.enter_context(embedded_server(children))
+            settings = settings.model_copy(update={"broker": url, "ledger": ""})
             count = count or os.cpu_count() or 1
         if count or here:
-            stack.enter_context(local_workers(settings, count or 0, roots, evaluators))
-        yield Place(settings.model_copy(update={"calls": 0}))
+            stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
+            place = msgspec.structs.replace(place, children=children, served=bool(count))
+        yield Place(settings.model_copy(update={"calls": 0}), children=place.children, served=place.served)
 
 
-def launch(given: Job | RunFolder, place: Place) -> None:
+def launch(given: Job | RunFolder, place: Place, reporter: Reporter) -> None:
     """Plan and publish a job (or the one begun in a folder) on a given server, and leave it to the workers.
 
     Raises what driving raises; a run that could not be left is one that can be resumed.
@@ -208,7 +229,7 @@ def launch(given: Job | RunFolder, place: Place) -> None:
         job = given if isinstance(given, Job) else Job.load(given)
         collector = Collector(job)
         try:
-            with _driver(job, collector, place) as driver:
+            with _driver(job, collector, place, reporter) as driver:
                 driver.launch()
                 driver.detach()
             job.folder.note(state="detached")
@@ -228,15 +249,14 @@ def launch(given: Job | RunFolder, place: Place) -> None:
 def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -> Standing:
     """Drive the job with its progress shown; returns the last standing."""
     last = Standing(0, 0, job.total_bytes)
-    alone = 0
+    own = place.served or bool(place.workers) or not place.settings.broker
+    unserved = Unserved(job.header, place.settings, reporter, own=own)
     with reporter.watching() as watch:
 
         def seen(standing: Standing) -> None:
-            nonlocal last, alone
+            nonlocal last
             last = standing
-            alone = alone + 1 if standing.workers == 0 else 0
-            if alone == PATIENT_LOOKS:
-                reporter.say(f"waiting: no worker serves {job.header.queue} yet (start one: evalq worker --broker URL)")
+            unserved.see(standing)
             watch(standing)
 
         if place.inline:
@@ -244,32 +264,39 @@ def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -
 
             drive_inline(job, collector, seen)
         else:
-            with _driver(job, collector, place) as driver:
+            with _driver(job, collector, place, reporter) as driver:
                 driver.drive(seen)
                 last = driver.standing
     return last
 
 
 @contextlib.contextmanager
-def _driver(job: Job, collector: Collector, place: Place) -> Iterator[Driver]:
+def _driver(job: Job, collector: Collector, place: Place, reporter: Reporter) -> Iterator[Driver]:
     """A driver over the servers and local workers of ``place``; what was started here ends with it."""
-    with shared_place(place, job.roots, job.header.evaluator) as shared, contextlib.ExitStack() as stack:
+    with (
+        shared_place(place, job.roots, job.header.evaluator, reporter=reporter) as shared,
+        contextlib.ExitStack() as stack,
+    ):
         # Imported while the local workers start: Celery takes its time in both.
         from producer.drive import Driver
+        from producer.patience import Patience
         from workers.broker import Broker
         from workers.connect import connect
         from workers.ledger import Ledger
 
         settings = shared.settings
-        ledger = Ledger(connect(settings.ledger_url, settings), settings)
+        ledger = Ledger(connect(settings.ledger_url, settings, again=False), settings)
         broker = Broker(settings)
         stack.callback(broker.close)
+        patience = Patience(settings, reporter, shared.check)
+        stack.enter_context(patience.telling())
         try:
-            yield Driver(job, collector, ledger, broker, settings)
+            yield Driver(job, collector, ledger, broker, settings, patience)
         except (InputError, KeyboardInterrupt) as error:
             # Nobody shall publish or compute on: a resume reopens the run.
             state: RunState = "failed" if isinstance(error, InputError) else "paused"
-            ledger.close(job.run, state, str(error).partition("\n")[0])
+            if not patience.once(partial(ledger.close, job.run, state, str(error).partition("\n")[0])):
+                reporter.warn("the server does not answer, so workers may compute what was published")
             raise
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import redis
-from amqp.exceptions import AMQPError, NotFound
-from kombu.exceptions import KombuError
+from amqp.exceptions import NotFound
 
-from evalcore.errors import BrokerUnreachable, WireError
+from evalcore.errors import WireError
 from workers import tracing
 from workers.app import make_app, queue_of
 from workers.connect import connect, is_redis, redacted
 from workers.hints import TASK, read_hint
+from workers.server_errors import SERVER_ERRORS, explained
 from workers.settings import Settings
 
 __all__ = ["Broker"]
@@ -32,52 +31,60 @@ class Broker:
             self._redis = connect(settings.broker, settings)
 
     def publish(self, queue: str, run: str, epoch: int, seqs: Sequence[int]) -> None:
-        """Send a message for each chunk, in one batch. Raises BrokerUnreachable; what was sent then is uncertain."""
+        """Send a message for each chunk, in one batch; after an error what was sent is uncertain.
+
+        Raises BrokerUnreachable, or ServerRefused.
+        """
         if not seqs:
             return
-        try:
-            with (
-                tracing.span("publish", run, chunks=len(seqs), first=seqs[0], epoch=epoch),
-                self._app.producer_pool.acquire(block=True) as producer,
-                producer.batch(max_size=256),
-            ):
-                to = queue_of(queue)  # an upgraded worker tends runs of older code, too
-                for seq in seqs:
-                    # The id tells what a message is for without opening it, and differs each time it is sent.
-                    task_id = f"{run}/{seq}/{epoch}/{secrets.token_hex(4)}"
-                    self._app.send_task(
-                        TASK, args=(run, seq, epoch), task_id=task_id, producer=producer, queue=to, retry=False
-                    )
-        except (KombuError, redis.RedisError, OSError) as error:
-            raise BrokerUnreachable(f"the broker at {redacted(self._settings.broker)} is lost: {error}") from error
+        with (
+            self._explained(),
+            tracing.span("publish", run, chunks=len(seqs), first=seqs[0], epoch=epoch),
+            self._app.producer_pool.acquire(block=True) as producer,
+            producer.batch(max_size=256),
+        ):
+            to = queue_of(queue)  # an upgraded worker tends runs of older code, too
+            for seq in seqs:
+                # The id tells what a message is for without opening it, and differs each time it is sent.
+                task_id = f"{run}/{seq}/{epoch}/{secrets.token_hex(4)}"
+                self._app.send_task(
+                    TASK, args=(run, seq, epoch), task_id=task_id, producer=producer, queue=to, retry=False
+                )
 
     def waiting(self, queue: str, run: str) -> set[int] | int:
         """Chunks of ``run`` whose messages lie unread in ``queue``.
 
         A broker that can't be looked into (not Redis) gives the number of all unread messages instead.
+        Raises BrokerUnreachable, or ServerRefused.
         """
-        if self._redis is not None:
+        if self._redis is None:
+            return self.lengths([queue])[queue]
+        with self._explained():
             messages = self._redis.lrange(queue, 0, -1)
-            return {seq for seq in (_seq_of(message, run) for message in messages) if seq is not None}
-        with self._app.connection_for_read() as connection, contextlib.closing(connection.channel()) as channel:
-            return int(channel.queue_declare(queue, passive=True).message_count)
+        return {seq for seq in (_seq_of(message, run) for message in messages) if seq is not None}
 
     def lengths(self, queues: Iterable[str]) -> dict[str, int]:
         """How many messages lie unread in each queue; one that is not there has none.
 
-        Raises BrokerUnreachable, or redis.RedisError of a Redis.
+        Raises BrokerUnreachable, or ServerRefused.
         """
-        if self._redis is not None:
+        with self._explained():
+            if self._redis is None:
+                with self._app.connection_for_read() as connection:
+                    return {name: _length(connection, name) for name in queues}
             pipe = self._redis.pipeline(transaction=False)
             names = list(queues)
             for name in names:
                 pipe.llen(name)
             return dict(zip(names, pipe.execute(), strict=True))
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What the client libraries raise in the block becomes evalq's own."""
         try:
-            with self._app.connection_for_read() as connection:
-                return {name: _length(connection, name) for name in queues}
-        except (KombuError, AMQPError, OSError) as error:
-            raise BrokerUnreachable(f"the broker at {redacted(self._settings.broker)} is lost: {error}") from error
+            yield
+        except (*SERVER_ERRORS, OSError) as error:
+            raise explained(error, f"the broker at {redacted(self._settings.broker)}") from error
 
     def close(self) -> None:
         """Let go of all connections."""

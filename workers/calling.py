@@ -13,16 +13,18 @@ import os
 import secrets
 import signal
 import socket
+import time
 
 import redis
 
 from evalcore.errors import BrokerUnreachable, ConfigError, WireError
 from evalcore.version import code_version
-from workers.calls import Calls, SweepHeader
+from workers.calls import Calls
 from workers.connect import connect
 from workers.register import CallerFacts, Register
 from workers.settings import Settings
 from workers.stations import Station, Stations
+from workers.sweeps import SweepHeader
 from workers.targets import load_targets
 from workers.units import Units
 
@@ -33,12 +35,14 @@ log = logging.getLogger("evalq.calls")
 LEASE_SECONDS = 10.0
 LIFE_SECONDS = 10.0
 _POLL_SECONDS = 0.2
+_NAME_SECONDS = 1.0
+"""How often a process names the calls that it has, so that the ledger holds no others for it."""
 _BEAT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.01
 """Between two claims of a busy process: what becomes free meanwhile is filled together."""
 
 
-def run_calls(settings: Settings, loglevel: str = "WARNING", *, parent: int | None = None) -> int:
+def run_calls(settings: Settings, loglevel: str = "WARNING", *, parent: int | None = None, quiet: bool = False) -> int:
     """Make calls for every sweep of this code version until SIGTERM; returns an exit code.
 
     ``parent``: end when this process is no longer the child of that one. Raises ConfigError for a missing targets file.
@@ -62,6 +66,7 @@ class _Process:
         self._stations = Stations(load_targets(settings.targets), self._calls.client)
         self._lanes = asyncio.Semaphore(settings.calls)
         self._units: dict[str, Units] = {}
+        self._named: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
 
@@ -93,11 +98,11 @@ class _Process:
         try:
             headers = await asyncio.to_thread(self._calls.sweeps)
             mine = [header for header in headers if header.target in self._stations]
-            for run in [run for run in self._units if run not in {header.run for header in mine}]:
-                await asyncio.to_thread(
-                    self._calls.claim, run, self._name, 0, LEASE_SECONDS
-                )  # what is in flight is mine
-                await self._withdraw(run)
+            known = {header.run for header in mine}
+            for run in [run for run in self._units if run not in known]:
+                state, _ = await self._claimed(run, 0)  # what is in flight is mine
+                await self._withdraw(run, state)
+            self._named = {run: at for run, at in self._named.items() if run in self._units or run in known}
             full = True
             for header in mine:
                 full = await self._claim(header, max(1, self._settings.calls // len(mine))) and full
@@ -114,23 +119,41 @@ class _Process:
         if units is not None:
             # A fatal failure that is not yet recorded has stopped the sweep: the ledger just does not know it.
             most, refusals = 0 if units.refused else max(0, share - units.active), units.refusals
-        state, calls = await asyncio.to_thread(self._calls.claim, header.run, self._name, most, LEASE_SECONDS)
+        state, calls = await self._claimed(header.run, most)
         if units is None and not calls:
             return False
         if units is None:
             station = await self._stations.open(header.target)
             units = self._units[header.run] = self._made(header, station)
         if state != "open":
-            await self._withdraw(header.run)
+            await self._withdraw(header.run, state)
         elif calls:
             await self._start(units, header, calls, refusals)
         return state == "open" and len(calls) == most
 
-    async def _withdraw(self, run: str) -> None:
-        """Call no more for a sweep, and let go of it once all that was in flight is recorded."""
+    async def _claimed(self, run: str, most: int) -> tuple[str, list[int]]:
+        """(state of a sweep, calls to make). Every now and then the ledger is told which calls this process has; what
+        that one has lost is recorded again.
+        """
+        units, now = self._units.get(run), time.monotonic()
+        mine: set[int] | None = None
+        told: list[int] = []
+        if now - self._named.get(run, -_NAME_SECONDS) >= _NAME_SECONDS:
+            mine, told = (units.mine, units.told) if units else (set(), [])
+            self._named[run] = now
+        claimed = await asyncio.to_thread(self._calls.claim, run, self._name, most, LEASE_SECONDS, mine, told)
+        state, calls, untold = claimed
+        if units is not None and untold:
+            units.tell(untold)
+        return state, calls
+
+    async def _withdraw(self, run: str, state: str) -> None:
+        """Call no more for a sweep, and let go of it once all that was in flight is recorded; a server that lost the
+        sweep may come to know it again, and of what it had.
+        """
         units = self._units[run]
         units.withdraw()
-        if units.idle:
+        if units.idle and not (state == "gone" and units.told):
             del self._units[run]
             await units.close()
 
@@ -187,7 +210,7 @@ class _Process:
         while (left := deadline - loop.time()) > 0:
             with contextlib.suppress(redis.RedisError, OSError):
                 for run in self._units:
-                    await asyncio.to_thread(self._calls.claim, run, self._name, 0, LEASE_SECONDS)
+                    await self._claimed(run, 0)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(left, LEASE_SECONDS / 3)):
                     await asyncio.gather(*(units.ended() for units in self._units.values()))

@@ -7,81 +7,33 @@ only be a hint to look here, at a cost near that of the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Any, Literal
 
 import msgspec
 import redis
 import zstandard
 
 from evalcore.calls import Output, Prompt
-from evalcore.errors import WireError
+from evalcore.errors import Driven, UsageError, WireError
 from evalcore.life import RunState, leading_to
 from evalcore.version import code_version
 from workers.measures import bucket
 from workers.settings import Settings
+from workers.sweeps import Collected, Known, Result, SweepHeader, SweepLook
 
-__all__ = ["TOTALS", "Calls", "Result", "SweepHeader", "SweepLook", "keys_of"]
+__all__ = ["TOTALS", "Calls", "keys_of"]
 
 PREFIX = "evalq:"
 SWEEPS = PREFIX + "sweeps"
 TOTALS = PREFIX + "calls"
-_PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted", "left")
+_PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost", "left")
 _STEP = 5000
+_PAGE = 500
 MAX_WIRE_BYTES = 64 << 20
-
-
-class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What processes that call need to know of a sweep."""
-
-    run: str
-    target: str
-    code: str
-    cases: Annotated[int, msgspec.Meta(ge=1)]
-    repeats: Annotated[int, msgspec.Meta(ge=1)]
-
-    @property
-    def total(self) -> int:
-        """Calls in all."""
-        return self.cases * self.repeats
-
-    def by_case(self) -> Iterator[int]:
-        """All calls in the order of outputs.jsonl: a case's repeats after another's."""
-        return (repeat * self.cases + case for case in range(self.cases) for repeat in range(self.repeats))
-
-
-class SweepLook(msgspec.Struct, frozen=True):
-    """How a sweep stands. ``started`` counts attempts, ``repaid`` outputs of calls that were recorded already.
-
-    ``waiting`` outputs lie in the ledger, ``busy`` calls are being made by ``holders`` processes, ``left``: more are to
-    be handed out; ``halted`` cases get no more.
-    """
-
-    state: str
-    reason: str = ""
-    started: int = 0
-    recorded: int = 0
-    errors: int = 0
-    repaid: int = 0
-    reclaimed: int = 0
-    spent: float = 0.0
-    waiting: int = 0
-    busy: int = 0
-    holders: int = 0
-    known: int = 0
-    halted: int = 0
-    left: bool = False
-    prompts: int = 0
-
-
-class Result(msgspec.Struct, frozen=True):
-    """What became of one call: its output, or why the whole sweep cannot go on (``fatal``)."""
-
-    output: Output
-    kind: str = ""
-    fatal: str = ""
 
 
 @cache
@@ -94,15 +46,23 @@ def _script(name: str) -> str:
 class Calls:
     """All that evalq keeps of sweeps in Redis or Valkey, over one client (which returns bytes)."""
 
-    def __init__(self, client: redis.Redis, settings: Settings) -> None:
+    def __init__(self, client: redis.Redis, settings: Settings, driver: str = "") -> None:
+        """``driver`` is the token of a process that drives sweeps; where another one does, its steps raise Driven."""
         self.client: Any = client
         self._settings = settings
+        self._driver = driver
         self._scripts: dict[str, Any] = {}
 
     def _run(self, script: str, run: str, *args: Any) -> Any:
         if script not in self._scripts:
             self._scripts[script] = self.client.register_script(_script(script))
-        return self._scripts[script](keys=keys_of(run), args=[self._settings.keep_ms, *args])
+        try:
+            return self._scripts[script](keys=keys_of(run), args=[self._settings.keep_ms, self._driver, *args])
+        except redis.ResponseError as error:
+            what, _, by = str(error).partition(" ")
+            if what == "DRIVEN":
+                raise Driven(run, by or "nobody: it was let go of") from None
+            raise
 
     # -- the producer's side -----------------------------------------------------------------------------
 
@@ -112,17 +72,32 @@ class Calls:
         max_calls: int = 0,
         max_cost: float = 0.0,
         unattended_seconds: float = 0.0,
-        paid: tuple[int, int, float] = (0, 0, 0.0),
-    ) -> None:
-        """Begin a sweep or go on with it, under these budgets (0: none).
+        known: Known | None = None,
+        *,
+        before: str = "",
+        place: str = "",
+        how: Literal["on", "keep", "anew"] = "on",
+    ) -> str:
+        """Begin a sweep or go on with it, under these budgets (0: none), as its driver; returns the state it is in.
 
-        ``paid`` is what the run folder knows of: attempts, outputs and their cost; a server that lost the sweep, or has
-        an older state of it, counts them against the budgets again.
-        Without a producer's `look` for ``unattended_seconds`` (0: for ever) no more calls are handed out.
+        What the run folder has (``known``) counts against the budgets, whatever the server has lost. Without a
+        producer's `look` for ``unattended_seconds`` (0: for ever) no more calls are handed out.
+        ``before`` is the token of the folder's last driver, which is known to be dead. What is done stays so unless it
+        goes on "anew", what was cancelled always; "keep" leaves what was paused, too.
+        Raises Driven where another process drives it, UsageError where the ledger has another sweep of this id.
         """
+        known = known or Known()
         budgets = (max_calls, max_cost, int(unattended_seconds * 1000))
-        facts = (msgspec.json.encode(header), header.cases, header.total)
-        self._run("open", header.run, *facts, *budgets, SWEEPS, header.run, *paid)
+        facts = (msgspec.json.encode(header, order="sorted"), header.cases, header.total)
+        driver = (before, int(self._settings.driver_seconds * 1000), how, place)
+        told = msgspec.structs.astuple(known)
+        state, *other = self._run("open", header.run, *facts, *budgets, SWEEPS, header.run, *driver, *told)
+        if state == b"driven":
+            raise Driven(header.run, other[0].decode())
+        if state == b"differs":
+            differs = header.differs(_header(header.run, other[0])) or "its form"
+            raise UsageError(f"sweep {header.run} is another one in the ledger: {differs}; choose another --once key")
+        return str(state.decode())
 
     def offer(self, run: str, prompts: Sequence[Prompt], first: int = 0) -> int:
         """Give the prompts of cases ``first`` on; returns how many the ledger has then, -1 for an unknown sweep."""
@@ -146,8 +121,9 @@ class Calls:
         self._run("halt", run, "go" if go else "halt", *cases)
 
     def look(self, run: str, *, attending: bool = False) -> SweepLook | None:
-        """How a sweep stands; None for one the ledger does not know. Its producer looks ``attending``."""
-        meta, waiting, busy, holders, known, halted, left, prompts = self._run("look", run, int(attending))
+        """How a sweep stands; None for one the ledger does not know. Its driver looks ``attending``, and stays that."""
+        found = self._run("look", run, int(attending), SWEEPS, run)
+        meta, waiting, busy, holders, recorded, halted, left, prompts, lost = found
         if not meta:
             return None
         facts = {key.decode(): value.decode() for key, value in zip(meta[0::2], meta[1::2], strict=True)}
@@ -159,20 +135,21 @@ class Calls:
             waiting=waiting,
             busy=busy,
             holders=holders,
-            known=known,
+            known=recorded,
             halted=halted,
             left=bool(left),
             prompts=prompts,
+            lost=lost,
+            place=facts.get("place", ""),
             **counts,
         )
 
-    def collect(self, run: str, most: int, first: int = 0) -> list[Output]:
-        """Recorded outputs from the ``first`` on that `trim` has not taken away, the oldest first: fewer than ``most``
-        where they are long.
+    def collect(self, run: str, most: int) -> Collected:
+        """Recorded outputs that `trim` has not taken away, the oldest first: fewer than ``most`` where they are long.
 
         Raises WireError for what evalq never wrote.
         """
-        packed = self.client.lrange(keys_of(run)[6], first, first + most - 1)
+        number, *packed = self._run("collect", run, most)
         outputs, size = [], 0
         for data in packed:
             wire = _unpacked(data)
@@ -180,17 +157,44 @@ class Calls:
             size += len(wire)
             if size > MAX_WIRE_BYTES:  # long answers come in smaller steps
                 break
-        return outputs
+        if not outputs:
+            return Collected()
+        last = hashlib.sha1(packed[len(outputs) - 1], usedforsecurity=False).hexdigest()
+        return Collected(outputs, number + len(outputs), last)
 
-    def trim(self, run: str, count: int) -> None:
-        """Forget the oldest ``count`` outputs, which are safe in the run folder."""
-        if count:
-            self.client.ltrim(keys_of(run)[6], count, -1)
+    def trim(self, run: str, collected: Collected) -> None:
+        """Forget outputs that are safe in the run folder; those that have other numbers by now stay."""
+        if collected.outputs:
+            self._run("trim", run, collected.upto, collected.last)
+
+    def waiting(self, run: str) -> Iterator[Output]:
+        """All outputs in the ledger, which stay there. Raises WireError."""
+        first = 0
+        while packed := self.client.lrange(keys_of(run)[6], first, first + _PAGE - 1):
+            for data in packed:
+                yield Output.from_wire(_unpacked(data))
+            first += len(packed)
+
+    def has(self, run: str, calls: Sequence[int]) -> set[int]:
+        """Those of ``calls`` that the ledger counts as recorded."""
+        found: set[int] = set()
+        for start in range(0, len(calls), _STEP):
+            some = calls[start : start + _STEP]
+            pipe = self.client.pipeline(transaction=False)
+            for call in some:
+                pipe.sismember(keys_of(run)[5], call)
+            found |= {call for call, there in zip(some, pipe.execute(), strict=True) if there}
+        return found
+
+    def release(self, run: str) -> None:
+        """Let go of a sweep: whoever drives it next need not wait for this driver's silence."""
+        self._run("release", run)
 
     def close(self, run: str, state: RunState, reason: str = "") -> str:
         """Move a sweep on to where the table of `evalcore.life` lets it go; returns the state it is in then.
 
-        "gone" for a sweep the ledger does not know.
+        "gone" for a sweep the ledger does not know. Raises Driven for a driver whose sweep is another's by now; who
+        drives nothing may close any.
         """
         result: bytes = self._run("close", run, state, reason, *leading_to(state))
         return result.decode()
@@ -213,10 +217,7 @@ class Calls:
     def header(self, run: str) -> SweepHeader | None:
         """A sweep's header; None for one that the ledger does not know. Raises WireError."""
         data = self.client.hget(keys_of(run)[0], "sweep")
-        try:
-            return msgspec.json.decode(data, type=SweepHeader) if data else None
-        except msgspec.DecodeError as error:
-            raise WireError(f"sweep {run}: its header is not what evalq writes: {error}") from error
+        return _header(run, data) if data else None
 
     def sweeps(self) -> list[SweepHeader]:
         """Open sweeps of this code version, and others that nobody has claimed of since they were closed."""
@@ -234,10 +235,24 @@ class Calls:
         """Sweeps that are open, or that nobody has claimed of since they were closed."""
         return [name.decode() for name in self.client.hkeys(SWEEPS)]
 
-    def claim(self, run: str, holder: str, most: int, lease_seconds: float) -> tuple[str, list[int]]:
-        """(state, calls to make); also the sign of life that keeps what the holder has."""
-        state, *calls = self._run("claim", run, holder, int(lease_seconds * 1000), most, SWEEPS, run)
-        return state.decode(), [int(call) for call in calls]
+    def claim(
+        self,
+        run: str,
+        holder: str,
+        most: int,
+        lease_seconds: float,
+        mine: Collection[int] | None = None,
+        told: Collection[int] = (),
+    ) -> tuple[str, list[int], list[int]]:
+        """(state, calls to make, calls to record again); also the sign of life that keeps what the holder has.
+
+        ``mine`` names what the holder has, in flight or yet to be recorded: what else the ledger holds for it is handed
+        out again. ``told`` names what it recorded lately: of those, what the ledger has lost is to be recorded again.
+        """
+        names = [-1] if mine is None else [len(mine), *mine, *told]
+        answer = self._run("claim", run, holder, int(lease_seconds * 1000), most, SWEEPS, run, *names)
+        state, untold, *calls = answer
+        return state.decode(), [int(call) for call in calls], [int(call) for call in untold]
 
     def prompts(self, run: str, cases: Sequence[int]) -> dict[int, Prompt]:
         """The prompts of ``cases``. Raises WireError for one that evalq never wrote."""
@@ -270,6 +285,7 @@ class Calls:
                 bucket(last.latency_seconds),
                 round(last.latency_seconds * 1_000_000),
                 zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(output)),
+                int(result.retold),
             ]
         return int(self._run("record", run, holder, TOTALS, target, *flat))
 
@@ -282,6 +298,13 @@ class Calls:
 def keys_of(run: str) -> list[str]:
     """All keys of a sweep, in the order the scripts know them by."""
     return [f"{PREFIX}sweep:{{{run}}}:{part}" for part in _PARTS]
+
+
+def _header(run: str, data: bytes) -> SweepHeader:
+    try:
+        return msgspec.json.decode(data, type=SweepHeader)
+    except msgspec.DecodeError as error:
+        raise WireError(f"sweep {run}: its header is not what evalq writes: {error}") from error
 
 
 def _unpacked(data: bytes) -> bytes:

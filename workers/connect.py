@@ -7,13 +7,16 @@ import socket
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
-from evalcore.errors import BrokerUnreachable, ConfigError
+from evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
+from workers.server_errors import explained
 from workers.settings import Settings
 
 _SECRET = re.compile(r"([?&]\w*password=)[^&#]*", re.IGNORECASE)
 
-__all__ = ["KEEPALIVE", "SCHEME", "celery_url", "connect", "is_redis", "redacted"]
+__all__ = ["KEEPALIVE", "SCHEME", "celery_url", "connect", "is_redis", "probe", "redacted"]
 
 # A peer that is cut off (packets dropped, not refused) is noticed within about 15 s, on idle connections too.
 _PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
@@ -47,33 +50,64 @@ def celery_url(url: str) -> str:
     return _respelled(url, dict.fromkeys(plain, SCHEME) | dict.fromkeys(socket, f"{SCHEME}+socket"))
 
 
-def connect(url: str, settings: Settings, patience: float = 30.0) -> redis.Redis:
-    """A client of the Redis or Valkey at ``url`` that has answered once; each answer may take ``patience`` seconds.
+def connect(url: str, settings: Settings, patience: float = 30.0, *, again: bool = True) -> redis.Redis:
+    """A client of the Redis or Valkey at ``url`` that was reached once; each answer may take ``patience`` seconds.
 
-    Raises BrokerUnreachable when nothing answers within ``connect_seconds``, ConfigError for a URL of another kind.
+    Without ``again`` a command that fails is not tried again by the client itself. A server that answers, but can do
+    no work just now (it is loading, say), is reached.
+    Raises BrokerUnreachable when nothing answers within ``connect_seconds``, ServerRefused for a wrong password or
+    missing rights, ConfigError for a URL of another kind.
     """
-    if not is_redis(url):
-        raise ConfigError(f"{redacted(url)}: the ledger needs Redis or Valkey; with another broker give --ledger too")
-    plain = _respelled(url, {"redis+socket": "unix", "valkey": "redis", "valkeys": "rediss"})
-    try:
-        client = redis.Redis.from_url(
-            plain,
-            socket_timeout=patience,
-            socket_connect_timeout=settings.connect_seconds,
-            health_check_interval=10,
-            **({} if plain.startswith("unix") else KEEPALIVE),
-        )
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
+    trouble = probe(url, settings, min(patience, settings.connect_seconds))
+    if isinstance(trouble, ServerRefused) or (trouble is not None and not _answered(trouble.__cause__)):
+        raise trouble
+    return _client(url, settings, patience, again=again)
+
+
+def probe(url: str, settings: Settings, seconds: float) -> EvalqError | None:
+    """Why the Redis or Valkey at ``url`` cannot be worked with now; None when it answers in time.
+
+    Raises ConfigError for a URL of another kind.
+    """
+    client = _client(url, settings, seconds, again=False)
     try:
         client.ping()
     except TypeError as error:  # a parameter of the URL that the client does not know
         raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
-    except redis.AuthenticationError as error:
-        raise BrokerUnreachable(f"the server at {redacted(url)} refuses this user and password: {error}") from error
     except (redis.RedisError, OSError) as error:
-        raise BrokerUnreachable(f"no server answers at {redacted(url)}: {error}") from error
-    return client
+        trouble = explained(error, f"the server at {redacted(url)}")
+        if isinstance(trouble, BrokerUnreachable) and not _answered(error):
+            trouble = BrokerUnreachable(f"no server answers at {redacted(url)}: {error}")
+        trouble.__cause__ = error
+        return trouble
+    finally:
+        client.close()
+    return None
+
+
+def _answered(error: BaseException | None) -> bool:
+    """Whether it was the server itself that said what is wrong."""
+    away = (redis.ConnectionError, redis.TimeoutError, OSError)
+    return isinstance(error, redis.BusyLoadingError) or not isinstance(error, away)
+
+
+def _client(url: str, settings: Settings, patience: float, *, again: bool) -> redis.Redis:
+    if not is_redis(url):
+        raise ConfigError(f"{redacted(url)}: the ledger needs Redis or Valkey; with another broker give --ledger too")
+    plain = _respelled(url, {"redis+socket": "unix", "valkey": "redis", "valkeys": "rediss"})
+    options: dict[str, Any] = {} if plain.startswith("unix") else dict(KEEPALIVE)
+    if not again:
+        options["retry"] = Retry(NoBackoff(), 0)
+    try:
+        return redis.Redis.from_url(
+            plain,
+            socket_timeout=patience,
+            socket_connect_timeout=min(patience, settings.connect_seconds),
+            health_check_interval=10,
+            **options,
+        )
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
 
 
 def redacted(url: str) -> str:

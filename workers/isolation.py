@@ -7,11 +7,8 @@ halve a range. A single record is dead only after DEATHS deaths alone, or LOSSES
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import resource
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -20,6 +17,7 @@ import msgspec
 from evalcore.errors import InfrastructureError
 from evalcore.evaluator import Batch, Evaluator, Outcome, Params
 from evalcore.partial import Partial, decode, encode
+from workers.bounds import bound_memory, die_with_parent
 from workers.settings import Settings
 
 __all__ = ["DEATHS", "LOSSES", "MAX_DEAD", "Isolation", "Limits"]
@@ -32,8 +30,6 @@ MAX_DEAD = 100
 """Dead records of one chunk at which the fault is the evaluator's or its limits', and the run fails."""
 _LEAST_SHARE = 1 / 16
 _DIGEST = 64
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -49,13 +45,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     def bound_memory(self) -> None:
         """Let allocations of this process fail beyond the limit. Without effect where the system cannot say."""
-        with contextlib.suppress(OSError):
-            with open("/proc/self/statm", "rb") as stream:
-                data = int(stream.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-            _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-            wanted = data + self.bytes
-            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        bound_memory(self.bytes)
 
     @contextlib.contextmanager
     def bounding_time(self) -> Iterator[None]:
@@ -66,6 +56,31 @@ class Limits(msgspec.Struct, frozen=True):
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def dies_of(self, deed: Callable[[], object]) -> str:
+        """What a process of its own died of that did ``deed`` within these limits; nothing where it did not die.
+
+        What ``deed`` raises is no death.
+        """
+        pid = os.fork()
+        if pid == 0:
+            try:
+                die_with_parent()
+                with contextlib.suppress(BaseException), self.bounding_time():
+                    deed()
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        return self.death(status)
+
+    def death(self, status: int) -> str:
+        """How a process ended, by the ``status`` of os.waitpid; nothing for one that ended in good order."""
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            if number == signal.SIGALRM:
+                return f"took longer than {self.seconds:g} s"
+            return f"killed its process by {signal.Signals(number).name}"
+        return f"ended its process with exit code {os.WEXITSTATUS(status)}" if os.WEXITSTATUS(status) else ""
 
 
 class Isolation:
@@ -136,8 +151,7 @@ class Isolation:
     def _answer(self, piece: Batch, seconds: float, writer: int) -> NoReturn:
         """In the child: evaluate, write the answer to the pipe, and end without any of the parent's clean-up."""
         try:
-            if _prctl is not None:
-                _prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+            die_with_parent()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._limits.bound_memory()
             try:
@@ -157,10 +171,7 @@ class Isolation:
     def _read(self, answer: bytes, status: int) -> Outcome[Any] | str:
         kind, rest = answer[:1], answer[1:]
         if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            if number == signal.SIGALRM:
-                return f"took longer than {self._limits.seconds:g} s"
-            return f"killed its process by {signal.Signals(number).name}"
+            return self._limits.death(status)
         if kind == b"+" and os.WEXITSTATUS(status) == 0:
             return decode(Partial(rest[:_DIGEST].decode(), rest[_DIGEST:]), self._evaluator)
         if kind == b"m":

@@ -9,31 +9,29 @@ from __future__ import annotations
 
 import tempfile
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from evalcore import registry
-from evalcore.calls import Output
-from evalcore.errors import Incomplete, WireError
+from evalcore.errors import Driven, Incomplete, WireError
 from evalcore.plan import Chunk, Header, Seal
 from evalcore.records.cut import Cutter
 from evalcore.records.span import read_span
 from evalcore.version import code_version
-from workers.calls import Calls, SweepLook, keys_of
+from workers.calls import Calls, keys_of
 from workers.ledger import PREFIX, Ledger
 from workers.reading import pack
 from workers.reports import Detached, Reports
 from workers.settings import Settings
 from workers.standing import TRIES
+from workers.sweeps import SweepLook
 
 __all__ = ["Left", "LeftSweeps"]
 
 LEFT = PREFIX + "sweeps:left"
 """A hash of all sweeps that were left: {run: code version}."""
-_STEP = 500
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -79,9 +77,23 @@ class LeftSweeps:
             look = self._calls.look(run)
             if look is None or look.state == "cancelled":
                 self.take_back(run)  # expired, lost, or ended for good
-            elif code.decode() == code_version() and _over(look) and look.waiting == look.known > 0:
+            elif code.decode() == code_version() and _over(look) and self._all_there(run, look):
                 found.append(run)
         return found
+
+    def _all_there(self, run: str, look: SweepLook) -> bool:
+        """Whether the outputs of all calls lie in the ledger. What it has lost is called again, and only that."""
+        header = self._calls.header(run)
+        if header is None or look.waiting == look.known == (look.known if look.state == "spent" else header.total):
+            return look.known > 0
+        try:
+            there = {output.call for output in self._calls.waiting(run)}
+            self._calls.restore(run, sorted(there))
+            if look.state == "open":
+                self._calls.forget(run, [call for call in range(header.total) if call not in there])
+        except (Driven, WireError):
+            return False  # somebody attends it after all, or will have to
+        return look.state == "spent" and bool(there)
 
     def evaluate(self, run: str, ledger: Ledger) -> bool:
         """Begin the run that evaluates a sweep; False for one that is not to be begun here.
@@ -112,7 +124,7 @@ class LeftSweeps:
             raise Incomplete(f"the ledger knows no sweep {run} any more")
         places = array("q", bytes(8 * header.total))  # where each call's line begins, plus 1; 0: none
         with tempfile.TemporaryFile(prefix="evalq-") as unsorted, path.open("wb") as out:
-            for output in self._outputs(run):
+            for output in self._calls.waiting(run):
                 if output.call < header.total and not places[output.call]:
                     places[output.call] = unsorted.tell() + 1
                     unsorted.write(output.line() + b"\n")
@@ -120,12 +132,6 @@ class LeftSweeps:
                 if places[call]:
                     unsorted.seek(places[call] - 1)
                     out.write(unsorted.readline())
-
-    def _outputs(self, run: str) -> Iterator[Output]:
-        first = 0
-        while some := self._calls.collect(run, _STEP, first):
-            yield from some
-            first += len(some)
 
 
 def _over(look: SweepLook) -> bool:

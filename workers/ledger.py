@@ -44,6 +44,7 @@ _PARTS = (
     "aside",
     "sent",
     "final",
+    "failures",
 )
 
 
@@ -84,6 +85,14 @@ class Ledger:
         if script not in self._scripts:
             self._scripts[script] = self.client.register_script(_script(script))
         return self._scripts[script](keys=keys_of(run), args=[self._settings.keep_ms, *args])
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    def script(self, name: str, run: str, *args: Any) -> Any:
+        """One step of ``lua/<name>.lua`` on a run, for what keeps its own facts of runs."""
+        return self._run(name, run, *args)
 
     # -- planning ---------------------------------------------------------------------------------------
 
@@ -129,6 +138,7 @@ class Ledger:
             suspect={int(seq): reason.decode() for seq, reason in _pairs(suspects).items()},
             refused={int(seq): reason.decode() for seq, reason in _pairs(refused).items()},
             leases=leases,
+            unserved=b"unserved" in facts,
             unreported=unreported(progress, facts),
         )
 
@@ -252,7 +262,8 @@ class Ledger:
 
     def notes(self, run: str) -> dict[str, int]:
         """Counts by chunk: "attempts <seq>" (its process died), "losses <seq>" (its worker died), "tries <seq>"
-        (published again), "dead <seq>" (records), "fell <seq> <piece>" (a worker died trying that piece).
+        (published again), "failed <seq>" (a worker failed at it), "dead <seq>" (records), "fell <seq> <piece>" (a
+        worker died trying that piece).
         """
         notes = self.client.hgetall(keys_of(run)[6]).items()
         return {key.decode(): int(value) for key, value in notes if not key.startswith(b"trying ")}

@@ -18,7 +18,7 @@ import msgspec
 import redis
 from billiard.exceptions import WorkerLostError
 from celery.exceptions import SecurityWarning
-from celery.signals import worker_process_shutdown
+from celery.signals import worker_process_shutdown, worker_ready
 
 from evalcore import registry
 from evalcore.errors import EvalqError
@@ -34,8 +34,9 @@ from workers.hints import TASK, Hint
 from workers.isolation import Limits
 from workers.leaving import LeftSweeps
 from workers.ledger import Ledger
+from workers.ready import say_ready
 from workers.reconciler import Reconciler
-from workers.register import Register
+from workers.register import LIFE_SECONDS, Register
 from workers.settings import Settings
 from workers.tasks import Worker
 
@@ -44,16 +45,17 @@ __all__ = ["run_worker"]
 log = logging.getLogger("evalq.worker")
 
 BEAT_SECONDS = 2.0
-LIFE_SECONDS = 10.0
 _LOCK = "evalq:reconciler"
 
 
-def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[str] = ()) -> int:
+def run_worker(
+    settings: Settings, loglevel: str = "WARNING", preload: Sequence[str] = (), *, quiet: bool = False
+) -> int:
     """Serve the queues of this code version until told to stop; returns an exit code.
 
     SIGTERM and SIGINT let running chunks end within ``soft_shutdown_seconds`` and give the rest back. For SIGTERM,
     REMAP_SIGTERM=SIGQUIT must stand in the environment before this module is imported: billiard reads it then.
-    Evaluators in ``preload`` are loaded before the pool forks.
+    Evaluators in ``preload`` are loaded before the pool forks. Unless ``quiet``, it says when it is ready.
     """
     # Celery warns of root because of pickled messages; this application takes JSON only.
     warnings.simplefilter("ignore", SecurityWarning)
@@ -67,6 +69,8 @@ def run_worker(settings: Settings, loglevel: str = "WARNING", preload: Sequence[
     app = _app(settings, name)
     # A pool process ends without Python's own end, which would send what is left.
     worker_process_shutdown.connect(_flush)
+    if not quiet:
+        worker_ready.connect(lambda **_: say_ready(settings, name), weak=False)
     attendant = _Attendant(settings, name)
     attendant.arrive()
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
@@ -118,7 +122,10 @@ def _app(settings: Settings, name: str) -> Any:
         except msgspec.ValidationError as error:
             log.warning("a message that evalq did not write was dropped: %s", error)
             return
-        worker().evaluate(hint.run, hint.seq, hint.epoch)
+        mine = worker()
+        mine.evaluate(hint.run, hint.seq, hint.epoch)
+        if mine.rest:
+            time.sleep(mine.rest)  # before the message is acknowledged: until then no other is taken
 
     return app
 

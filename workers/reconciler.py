@@ -3,16 +3,22 @@
 Messages are hints. A chunk that was published, is not committed, has no live lease and does not wait in its
 queue is lost; seen so in two looks in a row, it is published again, with a pause that doubles each time. A
 slow fleet's queue never grows by this, since a waiting message is never doubled.
+
+It is also where a run fails that no worker can compute (`workers.judge`): whoever tends it sees to that.
 """
 
 from __future__ import annotations
 
 import logging
 
+import msgspec
+
 from evalcore.errors import Incomplete, WireError
 from evalcore.plan import Header
 from evalcore.version import code_version
 from workers.broker import Broker
+from workers.failures import Failures
+from workers.judge import judge
 from workers.ledger import Ledger
 from workers.register import Register
 from workers.standing import Look
@@ -28,6 +34,7 @@ class Reconciler:
     def __init__(self, ledger: Ledger, broker: Broker) -> None:
         self._ledger = ledger
         self._broker = broker
+        self._failures = Failures(ledger)
         self._missing: dict[str, set[int]] = {}
         self._damaged: set[str] = set()
 
@@ -45,8 +52,12 @@ class Reconciler:
         look = self._ledger.look(header.run, attending=attending)
         if look.progress.state != "open":
             return look
+        if look.progress.failures or look.refused or look.unserved:
+            look = self._judged(header, look)
+            if look.progress.state != "open":
+                return look
         lost = self._lost(header, look)
-        if lost and self._fleet(header):
+        if lost and self._living(header):  # without a worker, publishing again helps nobody
             wanted = self._ledger.mark(header, {seq: look.suspect[seq] for seq in lost})
             self._broker.publish(header.queue, header.run, look.progress.epoch, wanted)
         self.pump(header, look.progress.epoch)
@@ -91,8 +102,26 @@ class Reconciler:
         self._missing[header.run] = missing
         return sorted(before & missing)
 
-    def _fleet(self, header: Header) -> bool:
-        """Whether a worker of the run's code lives: without one, publishing again helps nobody."""
-        return any(
-            facts.get("code") == header.code_version for facts in Register(self._ledger.client).workers().values()
-        )
+    def _judged(self, header: Header, look: Look) -> Look:
+        """A look with what failed and where; where that is hopeless, the run is closed, and it is looked at again."""
+        run, settings = header.run, self._ledger.settings
+        living = self._living(header)
+        found = judge(header.evaluator, told := self._failures.told(run), look, living)
+        fails = found.fails
+        if found.unserved or look.unserved:
+            seconds = self._failures.unserved(run, found.unserved)
+            if found.unserved and seconds >= settings.unserved_seconds:
+                why = "; ".join(found.trouble)
+                fails = fails or f"no living worker could compute it for {settings.unserved_seconds:g} s: {why}"
+        if fails:
+            self._ledger.close(run, "failed", fails)
+            look = self._ledger.look(run)
+        elif look.refused and living:
+            offered = self._failures.offer(run, at_once=not living.keys() <= told.unread)
+            self._broker.publish(header.queue, run, look.progress.epoch, offered)
+        return msgspec.structs.replace(look, trouble=found.trouble, unserved=found.unserved)
+
+    def _living(self, header: Header) -> dict[str, dict[str, str]]:
+        """The living workers of the run's code, and their facts."""
+        workers = Register(self._ledger.client).workers().items()
+        return {name: facts for name, facts in workers if facts.get("code") == header.code_version}

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 import redis
 
+from evalcore.version import code_parts, code_version
 from workers.ledger import PREFIX, WORKERS
 
-__all__ = ["CallerFacts", "Register", "TargetFacts"]
+__all__ = ["LIFE_SECONDS", "CallerFacts", "Register", "TargetFacts", "sick_of"]
+
+LIFE_SECONDS = 10.0
+"""How long a worker is taken for alive after a sign of life."""
 
 FLEET = PREFIX + "workers"
+CODE = PREFIX + "code:"
 CALLER = PREFIX + "caller:"
 CALLERS = PREFIX + "callers"
+_SICK = "sick "
+_REASON_CHARACTERS = 300
+_CODE_SECONDS = 7 * 86_400  # longer than its workers: runs that wait for them may be asked about
 
 
 class TargetFacts(msgspec.Struct, frozen=True):
@@ -52,13 +61,43 @@ class Register:
         pipe.hset(WORKERS + worker, mapping=dict(facts))
         pipe.pexpire(WORKERS + worker, int(seconds * 1000))
         pipe.sadd(FLEET, worker)
+        self._tell_parts(pipe)
         pipe.execute()
+
+    def sicken(self, worker: str, evaluator: str, reason: str) -> None:
+        """Say that a worker cannot load an evaluator, and why."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hset(WORKERS + worker, _SICK + evaluator, reason[:_REASON_CHARACTERS])
+        pipe.pexpire(WORKERS + worker, int(LIFE_SECONDS * 1000))
+        pipe.execute()
+
+    def heal(self, worker: str, evaluator: str) -> None:
+        """Say that it can after all."""
+        self._client.hdel(WORKERS + worker, _SICK + evaluator)
+
+    def sick(self, worker: str, evaluator: str) -> bool:
+        """Whether it was said that a worker cannot load an evaluator."""
+        return bool(self._client.hexists(WORKERS + worker, _SICK + evaluator))
+
+    def parts(self, codes: Collection[str]) -> dict[str, dict[str, str]]:
+        """What each of these code versions is made of (see `code_parts`), where a worker or caller said so lately."""
+        pipe = self._client.pipeline(transaction=False)
+        for code in codes:
+            pipe.get(CODE + code)
+        found = zip(codes, pipe.execute(), strict=True)
+        return {code: msgspec.json.decode(told, type=dict[str, str]) for code, told in found if told}
+
+    @staticmethod
+    def _tell_parts(pipe: Any) -> None:
+        """Say what this code is made of: whoever has other code can then tell what differs."""
+        pipe.set(CODE + code_version(), msgspec.json.encode(code_parts()), px=_CODE_SECONDS * 1000)
 
     def beat_caller(self, name: str, facts: CallerFacts, seconds: float) -> None:
         """Say that a process that calls lives, for ``seconds``."""
         pipe = self._client.pipeline(transaction=True)
         pipe.set(CALLER + name, msgspec.json.encode(facts), px=int(seconds * 1000))
         pipe.sadd(CALLERS, name)
+        self._tell_parts(pipe)
         pipe.execute()
 
     def leave(self, name: str) -> None:
@@ -74,10 +113,14 @@ class Register:
         found = dict(zip(names, pipe.execute(), strict=True))
         self._forget(FLEET, [name for name, facts in found.items() if not facts])
         return {
-            name: {key.decode(): value.decode() for key, value in facts.items()}
+            name: {key.decode(errors="replace"): value.decode(errors="replace") for key, value in facts.items()}
             for name, facts in found.items()
             if facts
         }
+
+    def codes(self) -> Counter[str]:
+        """How many workers live of each code version."""
+        return Counter(facts.get("code", "") for facts in self.workers().values())
 
     def callers(self) -> dict[str, CallerFacts]:
         """Processes that make calls now, by name."""
@@ -100,3 +143,8 @@ def _facts(data: bytes) -> CallerFacts | None:
         return msgspec.json.decode(data, type=CallerFacts)
     except msgspec.DecodeError:  # nobody of ours
         return None
+
+
+def sick_of(facts: Mapping[str, str]) -> dict[str, str]:
+    """{evaluator: why it cannot be loaded} of a worker's facts."""
+    return {name.removeprefix(_SICK): reason for name, reason in facts.items() if name.startswith(_SICK)}

@@ -13,6 +13,8 @@ from workers.settings import Settings
 
 __all__ = ["Detached", "Reports"]
 
+_FINAL = 11  # of a run's keys
+
 
 class Detached(msgspec.Struct, frozen=True):
     """What a producer leaves with a run for whoever finalises it; ``began`` is in seconds, by the server's clock."""
@@ -60,7 +62,7 @@ class Reports:
 
     def store(self, run: str, report: bytes) -> bool:
         """Keep a run's report, once; False when there was one."""
-        meta, final = keys_of(run)[0], keys_of(run)[-1]
+        meta, final = keys_of(run)[0], keys_of(run)[_FINAL]
         pipe = self._client.pipeline(transaction=True)
         pipe.hsetnx(final, "report", report)
         pipe.hset(meta, "reported", 1)
@@ -70,7 +72,7 @@ class Reports:
 
     def report(self, run: str) -> bytes | None:
         """A run's report.json, where it was finalised."""
-        data: bytes | None = self._client.hget(keys_of(run)[-1], "report")
+        data: bytes | None = self._client.hget(keys_of(run)[_FINAL], "report")
         return data
 
     def _set(self, run: str, name: str, value: bytes) -> None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from evalcore.errors import ConfigError
 from evalcore.params import load_mapping
@@ -15,12 +23,18 @@ from evalcore.params import load_mapping
 __all__ = ["Settings", "load_settings"]
 
 
+_PREFIX = "EVALQ_"
+_NEAR = 0.85
+_OTHERS = ("TARGET", "ROOT")
+"""Variables of single options, with names like settings'."""
+
+
 class Settings(BaseSettings):
     """One frozen object. Each field is also ``EVALQ_<FIELD>``; a value given on the command line wins, then the
     environment, then the YAML file named by ``EVALQ_SETTINGS`` or ``--settings``.
     """
 
-    model_config = SettingsConfigDict(env_prefix="EVALQ_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
 
     broker: str = Field(default="", description="Broker URL: redis://, rediss://, unix:// or amqp://; empty: embedded")
     ledger: str = Field(default="", description="Ledger URL (Redis or Valkey); empty: the broker's")
@@ -28,11 +42,19 @@ class Settings(BaseSettings):
         default=None, ge=0, le=1024, description="Pool processes of a worker; 0: none; not given: one a core"
     )
     calls: int = Field(default=0, ge=0, le=10_000, description="Live calls in flight of a worker; 0: it makes none")
-    roots: tuple[Path, ...] = Field(default=(), description="Folders workers may read; empty: the current one")
+    roots: Annotated[tuple[Path, ...], NoDecode] = Field(
+        default=(), description="Folders workers may read (a variable is like PATH); empty: the current one"
+    )
     window: int = Field(default=64, ge=1, le=100_000, description="Messages of one run in flight")
     lease_seconds: float = Field(default=5.0, gt=0.1, le=600, description="How long a silent worker keeps a chunk")
     driver_seconds: float = Field(
         default=10.0, gt=0.1, le=600, description="How long a silent producer keeps the run that it drives"
+    )
+    unserved_seconds: float = Field(
+        default=300.0,
+        gt=0,
+        le=86_400 * 7,
+        description="How long a run waits while no living worker can load its evaluator or read its input",
     )
     look_seconds: float = Field(default=1.0, gt=0.01, le=60, description="How often lost work is looked for")
     grace_seconds: float = Field(default=2.0, gt=0.01, le=600, description="How old a message is before it can be lost")
@@ -51,7 +73,16 @@ class Settings(BaseSettings):
         default=60.0, gt=0, le=86_400, description="A worker idle so long beside work is stuck"
     )
     targets: str = Field(default="", description="Targets file: the agents that live calls may go to")
+    patience_seconds: float = Field(
+        default=120.0, gt=0, le=86_400, description="How long a command waits for a server that is away, full or busy"
+    )
     connect_seconds: float = Field(default=4.0, gt=0, le=60, description="Wait for a server before giving up")
+
+    @field_validator("roots", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        """Folders as a variable has them: like PATH."""
+        return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
 
     @property
     def processes(self) -> int:
@@ -90,6 +121,7 @@ def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
     """The settings; ``given`` values of None are left out. Raises ConfigError that names the variable or key."""
     if file is not None and not Path(file).is_file():
         raise ConfigError(f"{file}: no such settings file")
+    _refuse_misspelt(os.environ)
     known = {key: value for key, value in given.items() if value is not None}
 
     written = load_mapping(file, empty=True) if file is not None else {}
@@ -107,3 +139,15 @@ def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in error.errors(include_url=False)]
         raise ConfigError(f"wrong settings ({file or 'EVALQ_* variables'}): " + "; ".join(lines)) from None
+
+
+def _refuse_misspelt(names: Iterable[str]) -> None:
+    """Raise ConfigError for a variable that is nearly a setting's: it would change nothing, and nobody would know.
+
+    Others are left alone: options of evaluators and what the surroundings name (EVALQ_REDIS_SERVICE_HOST).
+    """
+    settings = [name.upper() for name in Settings.model_fields]
+    for name in sorted(name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)):
+        near = get_close_matches(name, settings, 1, _NEAR)
+        if near and name not in (*settings, *_OTHERS):
+            raise ConfigError(f"{_PREFIX}{name}: no such setting; is it {_PREFIX}{near[0]}?")

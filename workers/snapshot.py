@@ -13,11 +13,11 @@ import msgspec
 import redis
 
 from evalcore.plan import QUEUE_CLASSES, queue_name
-from workers.calls import SweepHeader
 from workers.history import Entry, read_recent, read_text
 from workers.ledger import PREFIX
 from workers.register import CallerFacts
 from workers.settings import Settings
+from workers.sweeps import SweepHeader
 
 _Told = TypeVar("_Told", SweepHeader, CallerFacts)
 

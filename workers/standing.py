@@ -29,6 +29,7 @@ class Progress(msgspec.Struct, frozen=True):
     skipped: int = 0
     stale: int = 0
     reconciled: int = 0
+    failures: int = 0
 
     @property
     def complete(self) -> bool:
@@ -39,7 +40,8 @@ class Progress(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones.
 
-    ``unreported``: nobody drives it, it is complete, and its report is not in the ledger yet.
+    ``unreported``: nobody drives it, it is complete, and its report is not in the ledger yet. ``unserved``: at the last
+    look no living worker could compute it. ``trouble`` says which hosts failed at it, and why.
     """
 
     progress: Progress
@@ -47,6 +49,8 @@ class Look(msgspec.Struct, frozen=True):
     refused: dict[int, str]
     leases: int
     unreported: bool = False
+    unserved: bool = False
+    trouble: tuple[str, ...] = ()
 
 
 def unreported(progress: Progress, meta: Mapping[bytes, bytes]) -> bool:
@@ -76,4 +80,5 @@ def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
         skipped=number(b"skipped"),
         stale=number(b"stale"),
         reconciled=number(b"reconciled"),
+        failures=number(b"failures"),
     )

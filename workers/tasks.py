@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 import time
 import traceback
@@ -20,42 +21,86 @@ from evalcore import registry
 from evalcore.errors import EvalqError, WireError
 from evalcore.evaluator import Batch, Evaluator, Outcome, Params
 from evalcore.params import validate
-from evalcore.partial import encode
+from evalcore.partial import Partial, encode
 from evalcore.plan import Chunk, Header
 from workers import reading, tracing
+from workers.failures import REASON_CHARACTERS, Failures, Kind, server_is_away
 from workers.isolation import DEATHS, LOSSES, Isolation, Limits
 from workers.ledger import Lease, Ledger
+from workers.register import Register
 from workers.settings import Settings
 
 __all__ = ["Worker"]
 
 log = logging.getLogger("evalq.worker")
 
-REASON_CHARACTERS = 1000
-"""The longest reason a run is closed with: it may quote what somebody put into the ledger."""
+REST_SECONDS = 2.0
+"""How long a process waits at most after a failure: short enough for a worker that is told to stop."""
+
+
+class _Failed(Exception):
+    """A chunk failed here, for a reason that is known."""
+
+    def __init__(self, kind: Kind, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
 
 
 class Worker:
-    """What a pool process computes with: its ledger, its roots, and its name (the worker's, shared by siblings)."""
+    """What a pool process computes with: its ledger, its roots, and its name (the worker's, shared by siblings).
 
-    def __init__(self, ledger: Ledger, settings: Settings, name: str) -> None:
+    ``rest`` is how many seconds it should wait before it takes the next chunk: none, or longer with each failure, so
+    that a host that fails at once does not take every chunk before the others do.
+    """
+
+    def __init__(self, ledger: Ledger, settings: Settings, name: str, host: str = "") -> None:
         self._ledger = ledger
         self._name = name
+        self._host = host or socket.gethostname()
         self._roots = [Path(root) for root in settings.roots] or [Path.cwd()]
         self._pulse = settings.lease_seconds / 3
         self._limits = Limits.of(settings)
+        self._failures = Failures(ledger)
+        self._register = Register(ledger.client)
         self._committed_in: float | None = None
+        self._loaded: set[str] = set()
+        self._streak = 0
+
+    @property
+    def rest(self) -> float:
+        return min(REST_SECONDS, 2.0 ** (self._streak - 3)) if self._streak else 0.0
 
     def evaluate(self, run: str, seq: int, epoch: int) -> str:
         """Compute one chunk, if it is still wanted; returns what became of it.
 
-        Raises redis.RedisError when the ledger is lost: the message is then delivered again, or the chunk
-        published again.
+        Whatever goes wrong is counted in the ledger, and the chunk is offered again. Raises redis.RedisError when the
+        ledger is away: the message is then delivered again, or the chunk published again.
         """
         with tracing.span("chunk", run, seq=seq, epoch=epoch) as span:
-            became = self._evaluate(run, seq, epoch)
+            became = self._counted(run, seq, epoch)
             span.set_attribute("evalq.outcome", became)
             return became
+
+    def _counted(self, run: str, seq: int, epoch: int) -> str:
+        try:
+            became = self._evaluate(run, seq, epoch)
+        except _Failed as failed:
+            return self._fail(run, seq, epoch, failed.kind, failed.reason)
+        except Exception as error:
+            if server_is_away(error):
+                raise
+            log.exception("chunk %s of run %s failed", seq, run)
+            return self._fail(run, seq, epoch, _kind_of(error), f"chunk {seq}: {_brief(error)}")
+        if became == "committed":
+            self._streak = 0
+        return became
+
+    def _fail(self, run: str, seq: int, epoch: int, kind: Kind, reason: str) -> str:
+        if self._failures.count(run, seq, epoch, self._name, self._host, kind, reason):
+            log.warning("chunk %s of run %s failed here: %s", seq, run, reason)
+            self._streak += 1
+        return "failed"
 
     def _evaluate(self, run: str, seq: int, epoch: int) -> str:
         try:
@@ -79,29 +124,16 @@ class Worker:
         return lease
 
     def _compute(self, lease: Lease, header: Header, chunk: Chunk, epoch: int) -> str:
+        evaluator = self._evaluator(lease, header.evaluator)
         began = time.monotonic()
         planned = header.inputs[chunk.input]
         data = reading.unpack(lease.blob, chunk) if lease.blob else reading.read(planned, chunk, self._roots)
         if isinstance(data, str):
             self._ledger.refuse(header.run, chunk.seq, epoch, data)
+            self._fail(header.run, chunk.seq, epoch, "input", self._unread(planned.given, data))
             return data
         batch = Batch(planned.name, chunk.first_line, data, planned.columns, chunk.members)
-        try:
-            evaluator = registry.get(header.evaluator)
-            params = _params(header.evaluator, msgspec.json.encode(header.params))
-            with tracing.span("evaluate", header.run, seq=chunk.seq, evaluator=header.evaluator, records=chunk.records):
-                outcome = None if _suspicious(lease) else self._whole(evaluator, params, batch)
-                if outcome is None:
-                    outcome = self._by_pieces(evaluator, params, batch, header.run, chunk.seq)
-                answer, dead = encode(outcome), outcome.tally.dead
-        except redis.RedisError:
-            raise
-        except Exception as error:  # a bug in an evaluator must end the run with a reason, not circle in the queue
-            log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
-            self._ledger.close(
-                header.run, "failed", f"{batch.where(chunk.first_line)}: {_brief(error)}"[:REASON_CHARACTERS]
-            )
-            return "failed"
+        answer, dead = self._answer(evaluator, lease, header, chunk, batch)
         done = time.monotonic()
         took = {"queue_wait": lease.waited, "chunk_duration": done - began}
         if self._committed_in is not None:  # a commit can only tell how long the one before it took
@@ -110,6 +142,49 @@ class Worker:
             became = self._ledger.commit(header, chunk, epoch, answer, dead, took)
         self._committed_in = time.monotonic() - done
         return became
+
+    def _answer(
+        self, evaluator: Evaluator[Any, Any], lease: Lease, header: Header, chunk: Chunk, batch: Batch
+    ) -> tuple[Partial, int]:
+        """The chunk's answer, and how many of its records are dead. Raises _Failed for what the evaluator raises."""
+        try:
+            params = _params(header.evaluator, msgspec.json.encode(header.params))
+            with tracing.span("evaluate", header.run, seq=chunk.seq, evaluator=header.evaluator, records=chunk.records):
+                outcome = None if _suspicious(lease) else self._whole(evaluator, params, batch)
+                if outcome is None:
+                    outcome = self._by_pieces(evaluator, params, batch, header.run, chunk.seq)
+                return encode(outcome), outcome.tally.dead
+        except redis.RedisError:
+            raise
+        except (Exception, SystemExit) as error:
+            log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
+            raise _Failed(_kind_of(error), f"{batch.where(chunk.first_line)}: {_brief(error)}") from error
+
+    def _evaluator(self, lease: Lease, name: str) -> Evaluator[Any, Any]:
+        """The evaluator of that name. Where it cannot be loaded here, says so in this worker's heartbeat.
+
+        Raises _Failed.
+        """
+        if name in self._loaded and not _suspicious(lease):
+            return registry.get(name)
+        sick = self._register.sick(self._name, name)
+        try:
+            # An import may kill its process, too: after such deaths it is tried in another one first.
+            if (sick or _suspicious(lease)) and (died := self._limits.dies_of(partial(registry.get, name))):
+                raise ImportError(died)
+            evaluator = registry.get(name)
+        except (Exception, SystemExit) as error:  # whatever a plug-in's import raises
+            self._register.sicken(self._name, name, _brief(error))
+            raise _Failed("load", f"cannot load {name}: {_brief(error)}") from error
+        if sick:
+            self._register.heal(self._name, name)
+        self._loaded.add(name)
+        return evaluator
+
+    def _unread(self, given: str, why: str) -> str:
+        if why == reading.UNREADABLE:
+            return f"{given} is under none of its folders ({', '.join(map(str, self._roots))}): give it --root"
+        return f"{given} has other bytes there than were planned, or may not be read"
 
     def _whole(self, evaluator: Evaluator[Any, Any], params: Params, batch: Batch) -> Outcome[Any] | None:
         """The chunk's outcome; None where it needs more memory than it may have."""
@@ -181,8 +256,14 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _brief(error: Exception) -> str:
-    if isinstance(error, EvalqError):
+def _kind_of(error: BaseException) -> Kind:
+    if isinstance(error, redis.RedisError):
+        return "ledger"
+    return "environment" if isinstance(error, (OSError, MemoryError)) else "evaluator"
+
+
+def _brief(error: BaseException) -> str:
+    if isinstance(error, EvalqError) or error.__traceback__ is None:
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} (in {Path(last.filename).name}:{last.lineno}, {last.name})"

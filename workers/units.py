@@ -10,12 +10,14 @@ import redis
 
 from evalcore.calls import Attempt, Output, Prompt
 from evalcore.errors import BrokerUnreachable
-from workers.calls import Calls, Result, SweepHeader
+from workers.calls import Calls
 from workers.pacing import Pacer
 from workers.stations import Station
+from workers.sweeps import Result, SweepHeader
 from workers.targets import Answer, Call, Caller, Failure, Tries, attempt
 from workers.targets.config import Price
 from workers.targets.extract import json_text
+from workers.told import Told
 
 __all__ = ["Units"]
 
@@ -52,6 +54,7 @@ class Units:
         self._refusals = 0
         self._results: list[Result] = []
         self._returned: dict[int, bool] = {}
+        self._told = Told()
         self._due = asyncio.Event()
         self._recorder = asyncio.create_task(self._recording(), name="evalq-record")
         self.prompts: dict[int, Prompt] = {}
@@ -65,6 +68,21 @@ class Units:
     def idle(self) -> bool:
         """Nothing is called, and all is recorded."""
         return not (self._tasks or self._results or self._returned)
+
+    @property
+    def mine(self) -> set[int]:
+        """Calls that this process has: made, or about to be, or not yet recorded or given back."""
+        return self._tasks.keys() | {result.output.call for result in self._results} | self._returned.keys()
+
+    @property
+    def told(self) -> list[int]:
+        """Calls that were recorded so lately that a server may have lost them."""
+        return self._told.calls()
+
+    def tell(self, calls: list[int]) -> None:
+        """Record these once more: the ledger has lost them."""
+        self._results += self._told.take(calls)
+        self._due.set()
 
     @property
     def refused(self) -> bool:
@@ -242,6 +260,7 @@ class Units:
         if results:
             await asyncio.to_thread(self._calls.record, run, holder, self._header.target, results)
             del self._results[: len(results)]
+            self._told.keep(results)
         if returned:
             await asyncio.to_thread(self._calls.give_back, run, holder, returned)
             for call in returned:

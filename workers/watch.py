@@ -7,6 +7,7 @@ from typing import Any
 
 from workers.broker import Broker
 from workers.connect import connect
+from workers.register import Register
 from workers.settings import Settings
 from workers.snapshot import Snapshot, read_snapshot
 
@@ -32,6 +33,12 @@ class Watch:
         client = self._connected()
         elsewhere = self._broker.lengths if self._broker else None
         return read_snapshot(client, self._settings, elsewhere, unacked=self._unacked, before=before)
+
+    def codes(self, snapshot: Snapshot) -> dict[str, dict[str, str]]:
+        """What each code version that the snapshot names is made of, where its workers said so."""
+        codes = {worker.code for worker in snapshot.workers} | {caller.code for caller in snapshot.callers}
+        codes |= {queue.rpartition(".")[2] for queue in snapshot.queues}
+        return Register(self._connected()).parts(sorted(codes))
 
     def ping(self) -> None:
         """Raises what `look` raises, when the ledger does not answer."""

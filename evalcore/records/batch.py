@@ -93,7 +93,7 @@ class Batch(msgspec.Struct, frozen=True):
                 at = line + record.count(b"\n", 0, error.start)
                 fault(at, f"not UTF-8: byte 0x{record[error.start]:02x} (save the file as UTF-8)")
             except csv.Error as error:
-                fault(line, f"not CSV: {error}")
+                fault(line, f"not CSV: {_told(error)}")
             line += record.count(b"\n")
             start = end
 
@@ -107,3 +107,10 @@ def _parse(text: str, first_line: int) -> Iterator[tuple[int, list[str]]]:
         if row:
             yield first_line + before, row
         before = reader.line_num
+
+
+def _told(error: csv.Error) -> str:
+    """What the parser found, without its advice on how Python opens files."""
+    if "new-line character" in str(error):
+        return "a lone carriage return outside quotes (save the file with line feeds)"
+    return str(error)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from evalcore.errors import InputChanged, InputError
 from evalcore.records.inputs import read_columns
+from evalcore.records.kinds import HEAD_BYTES, kind_of
 from evalcore.records.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
 
 __all__ = ["Cutter", "QuoteFault", "record_ends"]
@@ -115,12 +116,21 @@ class Cutter:
     def columns(self, required: Sequence[str]) -> tuple[str, ...]:
         """Take the header of a CSV off the file: its first record that is not blank; () where there is none.
 
-        Raises InputError on broken quoting, and as `read_columns` does.
+        Raises InputError on broken quoting, as `read_columns` does, and for what is another kind of file.
         """
-        while True:
-            line, first = self.line, self.header()
-            if not first or first.strip():
-                return read_columns(first, self._name, required, line) if first else ()
+        while self._left() < HEAD_BYTES and not self._ended:
+            self._fill()
+        head = bytes(self._rest()[:HEAD_BYTES])
+        try:
+            while True:
+                line, first = self.line, self.header()
+                if not first or first.strip():
+                    return read_columns(first, self._name, required, line) if first else ()
+        except InputError as error:
+            kind = kind_of(head)
+            if kind is None:
+                raise
+            raise InputError(f"{self._name} is no CSV in UTF-8", [(f"{self._name}:1", kind)]) from error
 
     def header(self) -> bytes:
         """Take the next record off the file. Raises InputError on broken quoting; empty at the end of the file."""

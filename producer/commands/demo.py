@@ -79,7 +79,7 @@ def _evaluate(
     names = [evaluator.name for evaluator, _ in samples]
     data = [(out / "data" / evaluator.name).resolve() for evaluator, _ in samples]
     with shared_place(
-        Place(load_settings(broker="", ledger=""), workers=workers), [Path.cwd(), *data], *names
+        Place(load_settings(broker="", ledger=""), workers=workers), [Path.cwd(), *data], *names, reporter=reporter
     ) as place:
         for evaluator, request in samples:
             folder = out / evaluator.name

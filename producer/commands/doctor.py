@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalcore import registry
-from evalcore.errors import ConfigError, EvalqError
+from evalcore.errors import EvalqError
 from evalcore.version import __version__, code_version
 from producer.commands import SUMMARIES
 from producer.commands import options as shared
@@ -58,7 +58,7 @@ def _deployment(settings: Settings) -> Iterator[Finding]:
     except redis.ResponseError as error:
         yield "wrong", f"the ledger cannot be read ({error}): evalq needs Redis 7.0 or any Valkey"
     else:
-        yield from diagnose(snapshot, code_version(), time.time())
+        yield from diagnose(snapshot, code_version(), time.time(), watch.codes(snapshot))
     finally:
         watch.close()
 
@@ -67,8 +67,6 @@ def _doctor(**given: Any) -> int:
     settings = shared.settings_from(given)
     if given["worker"]:
         return worker_heard(settings)
-    if settings.ledger and not settings.broker:
-        raise ConfigError("a ledger is named, and no broker to go with it: --broker URL or EVALQ_BROKER")
     findings = list(_here())
     findings += _deployment(settings) if settings.broker else _embedded()
     for kind, text in findings:

@@ -8,7 +8,7 @@ import click
 
 from evalcore import registry
 from evalcore.canonical import Json
-from evalcore.errors import Driven, EvalqError, Incomplete, UsageError
+from evalcore.errors import Driven, EvalqError, Incomplete, NothingEvaluated, UsageError
 from evalcore.evaluator import Command, Evaluator, Request
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from producer.live.sweep import Sweep
     from producer.progress import Reporter
 
-__all__ = ["conclude", "extra_command", "refuse_dead", "refuse_unanswered", "show", "start_command"]
+__all__ = [
+    "conclude",
+    "extra_command",
+    "refuse_dead",
+    "refuse_unanswered",
+    "refuse_unscored",
+    "show",
+    "start_command",
+]
 
 
 def start_command(name: str) -> click.Command:
@@ -81,7 +89,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
             return 0
         reporter.event("launch", run=job.run, folder=str(job.folder.path))
         if given["detach"]:
-            launch(job, place)
+            launch(job, place, reporter)
             click.echo(job.run)
             return 0
         try:
@@ -146,7 +154,7 @@ def show(folder: Any, evaluator: Any, report: dict[str, Json], options: dict[str
     for path in given["outputs"]:
         write_output(path, folder, evaluator, options)
     if not given["json_lines"]:
-        click.echo(render(given["fmt"], evaluator, report, options), nl=False)
+        click.echo(render(given["fmt"], evaluator, report, options, folder.info().started), nl=False)
     for fault in report["faults"][:20] if not given["quiet"] else []:
         click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
 
@@ -164,6 +172,7 @@ def conclude(folder: RunFolder, given: dict[str, Any], reporter: Reporter) -> No
     refuse_dead(folder, report, given)
     if Sweep.is_in(folder):
         refuse_unanswered(Sweep.load(folder), given["allow_dead"])
+    refuse_unscored(folder, report)
 
 
 def refuse_unanswered(sweep: Sweep, allowed: int) -> None:
@@ -185,6 +194,16 @@ def refuse_dead(folder: Any, report: dict[str, Json], given: dict[str, Any]) -> 
         raise Incomplete(
             f"{dead} record(s) have no result, since they killed their process (see the faults). Try them again: "
             f"evalq retry {folder.path} --errors; or accept them: --allow-dead {dead}"
+        )
+
+
+def refuse_unscored(folder: Any, report: dict[str, Json]) -> None:
+    """Raise NothingEvaluated for a report in which no record has a result: its numbers are those of nothing."""
+    counts = report["records"]
+    if not counts["scored"]:
+        kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("errors", "unscored", "dead") if counts[kind])
+        raise NothingEvaluated(
+            f"nothing was evaluated: none of {counts['total']} record(s) has a result ({kinds}); {folder.path} says why"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import click
@@ -28,6 +29,7 @@ def _exporter(port: int, bind: str, settings: str | None, **given: Any) -> None:
         raise ConfigError("an exporter needs a broker: --broker URL, EVALQ_BROKER, or broker: in the settings file")
     if not is_redis(chosen.ledger_url):
         raise ConfigError(f"{redacted(chosen.ledger_url)}: the ledger is on Redis or Valkey; give --ledger too")
+    logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         exporter = Exporter(chosen, bind, port)
     except OSError as error:

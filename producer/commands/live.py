@@ -56,7 +56,7 @@ def start_live(
         sweep = Sweep.start(evaluator, request, live, asked)
         reporter.event("launch", run=sweep.run, folder=str(sweep.folder.path))
         if given["detach"]:
-            launch_sweep(sweep, place)
+            launch_sweep(sweep, place, reporter)
             click.echo(sweep.run)
             return True
         try:

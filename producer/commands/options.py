@@ -172,4 +172,7 @@ def settings_from(given: dict[str, Any]) -> Any:
     if given.get("inline") and given.get("broker"):
         raise ConfigError("--inline uses no broker: leave --broker (or EVALQ_BROKER) away")
     named = {name: given.get(name) for name in ("broker", "ledger", "targets", "calls")}
-    return load_settings(given.get("settings"), **named)
+    settings = load_settings(given.get("settings"), **named)
+    if settings.ledger and not settings.broker:
+        raise ConfigError("a ledger is named, and no broker to go with it: --broker URL or EVALQ_BROKER")
+    return settings

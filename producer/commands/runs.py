@@ -26,6 +26,7 @@ from producer.commands.find import (
     server_options,
 )
 from producer.folder import RunFolder
+from producer.unserved import other_code
 
 if TYPE_CHECKING:
     from producer.info import RunInfo
@@ -33,6 +34,20 @@ if TYPE_CHECKING:
     from workers.watch import Watch
 
 __all__ = ["COMMANDS", "join_run"]
+
+_WORDS = {
+    "state": "ledger",
+    "epoch": "resumed",
+    "sealed": "all cut",
+    "stale": "outdated",
+    "skipped": "not due",
+    "reconciled": "again",
+    "divergent": "differing",
+    "suspect": "overdue",
+    "leases": "in work",
+}
+"""What people are told where the ledger has a word of its own; JSON keeps the ledger's."""
+_PLAIN = {True: "yes", False: "no"}
 
 
 def _row(info: RunInfo) -> str:
@@ -84,10 +99,15 @@ def _watch_for(given: dict[str, Any]) -> Watch | None:
     return Watch(settings) if settings.broker else None
 
 
+def _fleet_rows(watch: Watch) -> list[tuple[str, str]]:
+    snapshot = watch.look()
+    return list(fleet.rows(snapshot, watch.codes(snapshot)))
+
+
 def _status(run: str | None, **given: Any) -> None:
     ledger = ledger_of(given)
     watch = _watch_for(given)
-    rows = list(fleet.rows(watch.look())) if watch else []
+    rows = _fleet_rows(watch) if watch else []
     if rows and run is None and not folders():
         click.echo(canonical_json({"fleet": rows}) if given["as_json"] else "\n".join(f"{w:<9} {t}" for w, t in rows))
         return
@@ -107,10 +127,10 @@ def _status(run: str | None, **given: Any) -> None:
 
         look = ledger.look(info["run"])
         info |= {"progress": msgspec.to_builtins(look.progress), "suspect": len(look.suspect), "leases": look.leases}
-        codes = [facts.get("code") for facts in Register(ledger.client).workers().values()]
-        info["workers"] = codes.count(header.code_version)
+        others = Register(ledger.client).codes()
+        info["workers"] = others.pop(header.code_version, 0)
         if look.progress.state == "open" and not look.progress.complete and not info["workers"]:
-            info["waiting"] = f"no worker runs its code {header.code_version} ({len(codes)} of other code)"
+            info["waiting"] = other_code(header.code_version, others) if others else "no worker lives"
         info["notes"] = ledger.notes(info["run"])
         if away:
             info |= {"evaluator": header.evaluator, "suite": header.suite, "state": look.progress.state}
@@ -121,13 +141,13 @@ def _status(run: str | None, **given: Any) -> None:
     click.echo(f"run       {info['run']}\nstate     {info['state']}\nfolder    {where}")
     for key, value in (info.get("progress") or {}).items():
         if value != "" and (key, value) != ("state", info["state"]):
-            click.echo(f"{'ledger' if key == 'state' else key:<9} {value}")
+            click.echo(f"{_WORDS.get(key, key):<9} {_PLAIN.get(value, value) if isinstance(value, bool) else value}")
     for key, value in (info.get("calls") or {}).items():
         if value != "":
             click.echo(f"calls {key:<9} {value}")
     for key in ("suspect", "leases", "workers", "waiting", "seconds"):
         if key in info:
-            click.echo(f"{key:<9} {info[key]}")
+            click.echo(f"{_WORDS.get(key, key):<9} {info[key]}")
     for row in [("", ""), *rows] if rows else []:
         click.echo(f"{row[0]:<9} {row[1]}".rstrip())
 
@@ -179,7 +199,7 @@ def join_run(path: Path, place: Place, reporter: Any, given: dict[str, Any]) -> 
         if given.get("dry_run"):
             return True
         if given.get("detach"):
-            click.echo(launch_again(folder, place))
+            click.echo(launch_again(folder, place, reporter))
             return True
         join(folder, place.settings, reporter, lambda left: resume_any(left, place, reporter))
     except FileNotFoundError:

@@ -11,7 +11,7 @@ from evalcore.canonical import Json, canonical_json
 from evalcore.errors import Driven, EvalqError, Interrupted, UsageError
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, refuse_unanswered, reporter_for
+from producer.commands.evaluate import refuse_dead, refuse_unanswered, refuse_unscored, reporter_for
 from producer.live.asked import Live
 from producer.outputs import check_output, render, write_output
 from producer.suite import PlannedRun, load_suite
@@ -39,7 +39,7 @@ def _suite(config: str, **given: Any) -> int:
     reports: list[Json] = []
     worst = 0
     roots = [Path.cwd(), Path(config).resolve().parent]
-    with shared_place(place, roots, calls=any(run.live for run in runs)) as common:
+    with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in runs)) as common:
         for run in runs:
             try:
                 reports.append(_one(run, name, common, reporter, given))
@@ -81,7 +81,7 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
         job = Job.start(run.evaluator, run.request, asked)
         reporter.event("launch", run=job.run, folder=str(job.folder.path))
         if given["detach"]:
-            launch(job, place)
+            launch(job, place, reporter)
             click.echo(job.run)
             return None
         try:
@@ -111,6 +111,7 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Any, given: dict[str, A
     refuse_dead(folder, report, given)
     if Sweep.is_in(folder):
         refuse_unanswered(Sweep.load(folder), given["allow_dead"])
+    refuse_unscored(folder, report)
     return report
 
 
@@ -123,7 +124,7 @@ def _sweep(run: PlannedRun, live: Live, asked: Any, place: Any, reporter: Any, g
     sweep = Sweep.start(run.evaluator, run.request, live, asked)
     reporter.event("launch", run=sweep.run, folder=str(sweep.folder.path))
     if given["detach"]:
-        launch_sweep(sweep, place)
+        launch_sweep(sweep, place, reporter)
         click.echo(sweep.run)
         return None
     try:
@@ -144,7 +145,7 @@ def _earlier(run: PlannedRun, path: Path, place: Any, reporter: Any, given: dict
     folder = RunFolder(path)
     reporter.say(f"run {folder.info().run}: begun before, in {path}")
     if given["detach"]:
-        click.echo(launch_again(folder, place))
+        click.echo(launch_again(folder, place, reporter))
         return None
     join(folder, place.settings, reporter, lambda left: resume_any(left, place, reporter))
     return _shown(run, folder, reporter, given)

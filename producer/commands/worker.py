@@ -42,7 +42,10 @@ __all__ = ["COMMANDS"]
     show_default=True,
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
 )
-def _worker(roots: tuple[str, ...], preload: tuple[str, ...], settings: str | None, loglevel: str, **given: Any) -> int:
+@click.option("-q", "--quiet", is_flag=True, help="Do not say when it is ready.")
+def _worker(
+    roots: tuple[str, ...], preload: tuple[str, ...], settings: str | None, loglevel: str, quiet: bool, **given: Any
+) -> int:
     """Compute chunks and make live calls for every run of this version on a broker, until SIGTERM."""
     # billiard reads it when it is imported: SIGTERM then lets running chunks end and gives the others back.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
@@ -62,10 +65,10 @@ def _worker(roots: tuple[str, ...], preload: tuple[str, ...], settings: str | No
             raise ConfigError("a worker with --concurrency 0 has nothing to do without --calls N")
         from workers.calling import run_calls
 
-        return run_calls(chosen, loglevel.upper())
+        return run_calls(chosen, loglevel.upper(), quiet=quiet)
     from workers.main import run_worker
 
-    return run_worker(chosen, loglevel.upper(), preload)
+    return run_worker(chosen, loglevel.upper(), preload, quiet=quiet)
 
 
 COMMANDS = {"worker": _worker}

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Literal
 
 import msgspec
 
 from evalcore.calls import Output
 from evalcore.canonical import Json
-from evalcore.errors import Cancelled, Incomplete, Paused, UsageError
+from evalcore.errors import Cancelled, Driven, Incomplete, Paused
 from producer.live.cache import Cache
+from producer.live.served import Served
 from producer.live.sweep import Sweep
-from producer.patience import patiently
+from producer.patience import Patience
 from producer.standing import Standing, Watcher
-from workers.calls import Calls, SweepLook
+from workers.calls import Calls
+from workers.driver import driver_token
 from workers.leaving import Left, LeftSweeps
 from workers.register import Register
 from workers.reports import Detached
 from workers.settings import Settings
+from workers.sweeps import Known, SweepLook
 
 __all__ = ["SweepDriver"]
 
 COLLECT_STEP = 500
 OFFER_STEP = 200
 IDLE_SECONDS = 0.05
-PATIENT_LOOKS = 5
-"""Looks without a process that calls before the user is told."""
 UNATTENDED_SECONDS = 5.0
 """How long calls go on without a producer where it is to stop decided cases."""
 PAUSE_SECONDS = 3.0
@@ -35,11 +39,24 @@ PAUSE_SECONDS = 3.0
 
 
 class SweepDriver:
-    """One sweep over a ledger of calls."""
+    """One sweep over a ledger of calls. Where another process drives it, every step raises Driven and changes nothing.
 
-    def __init__(self, sweep: Sweep, calls: Calls, settings: Settings, cache: Cache | None = None) -> None:
+    ``token`` names the driver: this process's, unless told otherwise.
+    """
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        calls: Calls,
+        settings: Settings,
+        patience: Patience,
+        cache: Cache | None = None,
+        token: str = "",
+    ) -> None:
+        self._patiently = patience
         self._sweep = sweep
-        self._calls = calls
+        self._token = token or driver_token()
+        self._calls = Calls(calls.client, settings, self._token)
         self._settings = settings
         self._cache = cache
         self._stopping = sweep.evaluator.stopping(sweep.request) if sweep.live.stop else None
@@ -48,7 +65,7 @@ class SweepDriver:
         self._halted: set[int] = set()
         self._offered = False
         self._looked = 0.0
-        self._alone = 0
+        self._served = Served(Register(self._calls.client), sweep.header, priced=bool(sweep.live.max_cost))
         self._over = ""
         self.look = SweepLook("open")
         self.warned: set[str] = set()
@@ -58,26 +75,43 @@ class SweepDriver:
     def drive(self, watch: Watcher) -> dict[str, Json]:
         """Until the calls are over; returns how they ended, for run.json. A lost server is waited for.
 
-        Raises UsageError for a target that no process knows, Incomplete for a spent quota, a wrong key or a sweep that
-        was cancelled, Paused, BrokerUnreachable when the server stays away.
+        Raises Driven while another process drives it, UsageError for a target that no process knows or another sweep
+        of this id, Incomplete for a spent quota, a wrong key or a sweep that was ended elsewhere, Paused,
+        BrokerUnreachable when the server stays away.
         """
-        patiently(self._establish)
+        self._patiently(self._establish)
         self._recall()
         while not self._over:
-            if not patiently(self._collect):
+            if not self._mine(self._collect):
                 time.sleep(IDLE_SECONDS)
             if time.monotonic() - self._looked >= self._settings.look_seconds:
-                patiently(self._step)
+                self._mine(self._step)
                 watch(self._standing())
                 self._looked = time.monotonic()
-        patiently(self._conclude)
+        self._mine(self._conclude)
         return self._facts()
 
     def launch(self) -> None:
         """Give all prompts to the ledger, for processes that call to go on with alone, and workers to evaluate."""
-        patiently(self._establish)
-        patiently(self._offer)
-        patiently(self._leave)
+        self._patiently(self._establish)
+        self._patiently(self._offer)
+        self._patiently(self._leave)
+
+    def release(self) -> None:
+        """Let go of the sweep: whoever drives it next need not wait."""
+        self._calls.release(self._sweep.run)
+
+    def _mine(self, step: Callable[[], bool]) -> bool:
+        """Take a step as the driver; where the ledger knows of none, or lost this one, that is made good first."""
+
+        def taken() -> bool:
+            try:
+                return step()
+            except Driven:
+                self._establish("keep")
+                return step()
+
+        return self._patiently(taken)
 
     def _leave(self) -> bool:
         sweep, (seconds, micros) = self._sweep, self._calls.client.time()
@@ -89,33 +123,39 @@ class SweepDriver:
 
     def pause(self) -> None:
         """Hand out no more calls, and keep what ends in the next moment; interrupted again, do not wait for that."""
-        try:
-            self._calls.close(self._sweep.run, "paused", "interrupted")
-        except KeyboardInterrupt:  # whoever presses Ctrl-C twice wants no more calls, either
-            self._calls.close(self._sweep.run, "paused", "interrupted")
-            return
-        deadline = time.monotonic() + PAUSE_SECONDS
-        while time.monotonic() < deadline:
-            look = self._calls.look(self._sweep.run)
-            if look is None or not (look.busy or look.waiting):
+        with contextlib.suppress(Driven):  # it is another's to pause
+            try:
+                self._calls.close(self._sweep.run, "paused", "interrupted")
+            except KeyboardInterrupt:  # whoever presses Ctrl-C twice wants no more calls, either
+                self._calls.close(self._sweep.run, "paused", "interrupted")
                 return
-            if not self._collect():
-                time.sleep(IDLE_SECONDS)
+            deadline = time.monotonic() + PAUSE_SECONDS
+            while time.monotonic() < deadline:
+                look = self._calls.look(self._sweep.run)
+                if look is None:
+                    return
+                self._sweep.recorded.note_begun(look.started)
+                if not (look.busy or look.waiting):
+                    return
+                if not self._collect():
+                    time.sleep(IDLE_SECONDS)
 
-    def _establish(self) -> bool:
+    def _establish(self, how: Literal["on", "keep", "anew"] = "on") -> bool:
         """Write the sweep into the ledger, new or again, with all that the folder has."""
-        live = self._sweep.live
-        LeftSweeps(self._calls, self._settings).take_back(self._sweep.run)
+        sweep, live, recorded = self._sweep, self._sweep.live, self._sweep.recorded
         # A rule that the producer applies must not run on without it.
         alone = UNATTENDED_SECONDS if live.stop else 0.0
-        recorded = self._sweep.recorded
-        paid = (recorded.attempts, recorded.paid, recorded.cost)
-        self._calls.open(self._sweep.header, live.max_calls, live.max_cost, alone, paid)
-        self._calls.restore(self._sweep.run, recorded.calls())
+        place = f"{socket.gethostname()}:{sweep.folder.path.absolute()}"
+        budgets = (live.max_calls, live.max_cost, alone)
+        known = Known(recorded.begun, recorded.paid, recorded.cost, recorded.lost if how == "on" else self.look.lost)
+        self._calls.open(sweep.header, *budgets, known, before=sweep.driver(), place=place, how=how)
+        sweep.driven_by(self._token)
+        LeftSweeps(self._calls, self._settings).take_back(sweep.run)
+        self._calls.restore(sweep.run, recorded.calls())
         if self._halted:
-            self._calls.halt(self._sweep.run, self._halted)
+            self._calls.halt(sweep.run, self._halted)
         self._offered = False
-        self._sweep.folder.note(state="calling")
+        sweep.folder.note(state="calling")
         return True
 
     def _recall(self) -> None:
@@ -127,7 +167,7 @@ class SweepDriver:
             output = self._sweep.recorded.get(call)
             if output is not None:
                 self._stopping.add(output.line(self._note))
-        patiently(self._halt_decided)
+        self._patiently(self._halt_decided)
 
     def _offer(self) -> bool:
         run, number = self._sweep.run, 0
@@ -140,13 +180,14 @@ class SweepDriver:
 
     def _step(self) -> bool:
         """One look, and what it asks for."""
-        look = self._calls.look(self._sweep.run, attending=True)
-        if look is None or look.known < self._sweep.recorded.count:
-            self._establish()  # the server lost the sweep, or came back with an older state
+        look, recorded = self._calls.look(self._sweep.run, attending=True), self._sweep.recorded
+        if look is None or look.known - look.waiting < recorded.count or look.halted < len(self._halted):
+            self._establish("keep")  # the server lost the sweep or a part of it, or came back with an older state
             return True
         self.look = look
+        recorded.note_begun(look.started)
         untold = look.prompts < self._sweep.header.cases or (self._cache is not None and not self._offered)
-        if look.left and untold and look.state not in ("paused", "cancelled"):
+        if look.left and untold and look.state == "open":
             config = self._config()
             if config is not None:
                 self._from_cache(config)
@@ -157,64 +198,68 @@ class SweepDriver:
 
     def _judge(self, look: SweepLook) -> None:
         """Whether the calls are over, for good or for now."""
-        quiet = not look.busy and not look.waiting
-        if look.state == "failed":
-            if quiet:
-                raise Incomplete(self._stopped(look.reason))
-        elif look.state == "paused":
-            raise Paused(f"run {self._sweep.run} was paused")
-        elif look.state == "cancelled":
+        run, quiet = self._sweep.run, not look.busy and not look.waiting
+        if look.state == "paused":
+            raise Paused(f"run {run} was paused")
+        if look.state == "cancelled":
             while self._collect():
                 pass
-            raise Cancelled(f"run {self._sweep.run} was cancelled {look.reason}".rstrip())
+            raise Cancelled(f"run {run} was cancelled {look.reason}".rstrip())
+        if quiet and look.state == "failed":
+            raise Incomplete(self._stopped(look.reason))
+        if quiet and look.state == "done":
+            self._closed_elsewhere(look)
         elif quiet and look.state == "spent":
             self._over = "spent"
         elif quiet and not look.left:
-            self._end()
-        if not look.holders and not self._over:
+            self._end(look)
+        if not look.holders and not self._over and look.state == "open":
             self._config()
 
     def _stopped(self, reason: str) -> str:
         recorded, total = self._sweep.recorded.count, self._sweep.header.total
         return f"the calls stopped at {reason}; {recorded:,} of {total:,} outputs are recorded and kept"
 
-    def _end(self) -> None:
-        """The calls are over, unless the ledger lost some: those are made again."""
+    def _end(self, look: SweepLook) -> None:
+        """The calls are over, unless ledger or folder lost some: those are made again."""
+        missing = self._missing()
+        if not missing:
+            self._over = "done"
+            return
+        if look.place and self._elsewhere(missing):
+            self.warned |= {"elsewhere"} - self.told
+        self._calls.forget(self._sweep.run, missing)
+
+    def _closed_elsewhere(self, look: SweepLook) -> None:
+        """The calls are done: by the fleet, by this folder's last driver, or by one elsewhere, who has the outputs."""
+        missing = self._missing()
+        if not missing:
+            self._over = "done"
+        elif self._elsewhere(missing):
+            raise Incomplete(
+                f"run {self._sweep.run} was called to its end by another producer: its outputs and its report are with "
+                f"that one, not in {self._sweep.folder.path}"
+            )
+        else:  # its budget was larger than that of then, or failed calls are to be made again
+            self._establish("anew")
+            self._calls.forget(self._sweep.run, missing)
+
+    def _missing(self) -> list[int]:
+        """Wanted calls that the folder does not have."""
         recorded, header = self._sweep.recorded, self._sweep.header
         wanted = (call for call in range(header.total) if call % header.cases not in self._halted)
-        missing = [call for call in wanted if not recorded.has(call)]
-        if missing:
-            self._calls.forget(self._sweep.run, missing)
-        else:
-            self._over = "done"
+        return [call for call in wanted if not recorded.has(call)]
+
+    def _elsewhere(self, missing: list[int]) -> bool:
+        """Whether others recorded and collected some of them: this folder never had those."""
+        never = [call for call in missing if not self._sweep.recorded.had(call)]
+        return bool(self._calls.has(self._sweep.run, never))
 
     def _config(self) -> str | None:
-        """The digest of the target's settings, from whoever can call it; None while nobody can.
-
-        Raises UsageError where processes that call do not know the target.
-        """
-        target = self._sweep.header.target
-        callers = [
-            caller
-            for caller in Register(self._calls.client).callers().values()
-            if caller.code == self._sweep.header.code
-        ]
-        configs = sorted({caller.targets[target].config for caller in callers if target in caller.targets})
-        if callers and not configs:
-            known = sorted({name for caller in callers for name in caller.targets})
-            raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(known)})")
-        unpriced = [caller for caller in callers if target in caller.targets and caller.targets[target].price is None]
-        if self._sweep.live.max_cost and unpriced:
-            raise UsageError(f"--max-cost: target {target!r} has no price in the targets file of {unpriced[0].host}")
-        if not configs:
-            self._alone += 1
-            if self._alone == PATIENT_LOOKS:
-                self.warned |= {"nobody"} - self.told
-            return None
-        self._alone = 0
-        if len(configs) > 1:
-            self.warned |= {"differ"} - self.told
-        return configs[0] if len(configs) == 1 else ""
+        """The digest of the target's settings, as `Served.config`."""
+        config = self._served.config()
+        self.warned |= self._served.warned - self.told
+        return config
 
     def _from_cache(self, config: str) -> None:
         """Record what the cache has, before anything is called."""
@@ -230,11 +275,11 @@ class SweepDriver:
 
     def _collect(self) -> bool:
         """Take recorded outputs; they leave the ledger once they are safe in the folder."""
-        outputs = self._calls.collect(self._sweep.run, COLLECT_STEP)
-        if not outputs:
+        found = self._calls.collect(self._sweep.run, COLLECT_STEP)
+        if not found.outputs:
             return False
-        fresh = self._keep(outputs)
-        self._calls.trim(self._sweep.run, len(outputs))
+        fresh = self._keep(found.outputs)
+        self._calls.trim(self._sweep.run, found)
         if self._cache is not None:
             self._cache.keep(fresh)
         return True
@@ -291,6 +336,7 @@ class SweepDriver:
             "errors": recorded.errors,
             "attempts": look.started,
             "repaid": look.repaid,
+            "lost": look.lost,
             "cost": look.spent,
             "ended": self._over,
             "reason": look.reason,

@@ -17,9 +17,10 @@ from evalcore.files import open_appending
 
 __all__ = ["Recorded"]
 
-UNANSWERED = ("rate_limit", "timeout", "server")
+UNANSWERED = ("rate_limit", "timeout", "server", "crashed")
 _AGAIN = b'{"again"'
 _CACHED = b'{"cached"'
+_BEGUN = b'{"begun"'
 
 
 class Recorded:
@@ -33,6 +34,7 @@ class Recorded:
         self._free: set[int] = set()
         self._out: FileIO | None = None
         self._in: BinaryIO | None = None
+        self._begun = 0
         self.count = 0
         self.paid = self.attempts = 0
         self.cost = 0.0
@@ -42,17 +44,34 @@ class Recorded:
             with path.open("rb") as stream:
                 for line in stream:
                     if not line.endswith(b"\n"):
-                        break
+                        break  # torn, or being written: whoever only reads leaves it alone
                     self._note(line, end)
                     end += len(line)
-            with open_appending(path) as out:
-                out.truncate(end)
         self._end = end
 
     @property
     def errors(self) -> int:
         """Calls that have no output."""
         return len(self._failed)
+
+    @property
+    def begun(self) -> int:
+        """Attempts that were begun, as far as is known: at least those of what is recorded."""
+        return max(self._begun, self.attempts)
+
+    @property
+    def lost(self) -> int:
+        """Attempts that were begun and came to nothing that is recorded."""
+        return self.begun - self.attempts
+
+    def note_begun(self, attempts: int) -> None:
+        """Keep how many attempts were begun, for a budget that outlives the server; not worth a sync of its own."""
+        if attempts != self._begun:
+            self._append([_BEGUN + b":%d}\n" % attempts], sync=False)
+
+    def had(self, call: int) -> bool:
+        """Whether a call is recorded, or was before it was to be made again."""
+        return self.has(call) or call in self._earlier
 
     def has(self, call: int) -> bool:
         """Whether a call is recorded."""
@@ -97,13 +116,16 @@ class Recorded:
             output = output.after(self._read(before))
         return output
 
-    def _append(self, lines: list[bytes]) -> None:
+    def _append(self, lines: list[bytes], *, sync: bool = True) -> None:
+        """Only whoever drives the sweep comes here: what a killed driver left half written goes."""
         if self._out is None:
             self._out = open_appending(self._path)
+            self._out.truncate(self._end)
         data = memoryview(b"".join(lines))
         while data:
             data = data[self._out.write(data) :]
-        os.fsync(self._out.fileno())
+        if sync:
+            os.fsync(self._out.fileno())
         for line in lines:
             self._note(line, self._end)
             self._end += len(line)
@@ -113,6 +135,9 @@ class Recorded:
             if line.startswith(_AGAIN):
                 for call in msgspec.json.decode(line, type=dict[str, list[int]])["again"]:
                     self._drop(call)
+                return
+            if line.startswith(_BEGUN):
+                self._begun = msgspec.json.decode(line, type=dict[str, int])["begun"]
                 return
             if line.startswith(_CACHED):
                 self._free.update(msgspec.json.decode(line, type=dict[str, list[int]])["cached"])

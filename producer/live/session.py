@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redis import RedisError
-
 from evalcore.canonical import Json
 from evalcore.errors import (
+    BrokerUnreachable,
     Cancelled,
     ConfigError,
     Driven,
@@ -19,7 +18,9 @@ from evalcore.errors import (
     Interrupted,
     NothingEvaluated,
     Paused,
+    ServerRefused,
     UsageError,
+    WorkersLost,
 )
 from evalcore.life import RunState
 from producer.folder import OUTPUTS, RunFolder
@@ -31,6 +32,7 @@ from producer.session import Place, carry_out_here, driving, left, refuse_over, 
 
 if TYPE_CHECKING:
     from producer.live.drive import SweepDriver
+    from producer.patience import Patience
 
 __all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep"]
 
@@ -77,7 +79,7 @@ def _carry_out_here(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job
     try:
         if place.inline:
             raise UsageError("--inline calls nobody: live calls are paced by way of a server; omit --inline")
-        with shared_place(place, _roots(sweep), sweep.evaluator.name, calls=True) as shared:
+        with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
             _call(sweep, shared, place, reporter)
             _forget_evaluation(sweep, shared)
             job = sweep.job()
@@ -96,19 +98,19 @@ def refuse_detached(live: Live) -> None:
         raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
 
 
-def launch_sweep(given: Sweep | RunFolder, place: Place) -> None:
+def launch_sweep(given: Sweep | RunFolder, place: Place, reporter: Reporter) -> None:
     """Leave a sweep (or the one begun in a folder) to the processes that call."""
     with driving(given.folder if isinstance(given, Sweep) else given, place):
         if isinstance(given, RunFolder):
             _refuse_over(given)
         sweep = given if isinstance(given, Sweep) else Sweep.load(given)
         try:
-            with _driver(sweep, place) as driver:
+            with _driver(sweep, place, reporter) as (driver, patience):
                 try:
                     driver.launch()
                 except KeyboardInterrupt:
-                    with contextlib.suppress(KeyboardInterrupt, RedisError):
-                        driver.pause()
+                    with contextlib.suppress(KeyboardInterrupt):
+                        patience.once(driver.pause)
                     raise
             sweep.folder.note(state="detached")
         except KeyboardInterrupt:
@@ -124,7 +126,7 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
     state: RunState = "stopped"
     here = bool(place.settings.calls or not place.settings.broker)
     try:
-        with _driver(sweep, shared) as driver, reporter.watching() as watch:
+        with reporter.watching() as watch, _driver(sweep, shared, reporter) as (driver, patience):
 
             def seen(standing: object) -> None:
                 _warn(driver, reporter, sweep, here)
@@ -134,8 +136,9 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
                 facts = driver.drive(seen)
             except KeyboardInterrupt:
                 state = "interrupted"
-                with contextlib.suppress(KeyboardInterrupt, RedisError):
-                    driver.pause()
+                with contextlib.suppress(KeyboardInterrupt):
+                    if not patience.once(driver.pause):
+                        reporter.warn("the server does not answer, so processes that call may go on for a while")
                 raise Interrupted(place.resume(sweep.folder)) from None
             except Paused:
                 state = "paused"
@@ -157,6 +160,8 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
     except Cancelled as error:
         state = "cancelled"
         raise Cancelled(f"{error}; what it recorded is in {sweep.outputs}") from None
+    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+        raise type(error)(f"{error}; resume with: {place.resume(sweep.folder)}") from error
     except Incomplete as error:
         raise Incomplete(f"{error}; after fixing it, resume with: {place.resume(sweep.folder)}") from None
     finally:
@@ -172,7 +177,7 @@ def _forget_evaluation(sweep: Sweep, shared: Place) -> None:
     from workers.ledger import Ledger
     from workers.reports import Reports
 
-    client = connect(shared.settings.ledger_url, shared.settings)
+    client = connect(shared.settings.ledger_url, shared.settings, again=False)
     ledger = Ledger(client, shared.settings)
     _, seal = Reports(ledger, shared.settings).plan(sweep.run)
     with sweep.outputs.open("rb") as stream:
@@ -187,6 +192,7 @@ def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> 
     texts = {
         "nobody": f"waiting: no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
         "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
+        "elsewhere": "warning: another producer drove this sweep; outputs that only its folder has are called again",
     }
     for name in sorted(driver.warned & texts.keys() - ({"nobody"} if here else set())):
         reporter.say(texts[name])
@@ -195,9 +201,10 @@ def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> 
 
 
 @contextlib.contextmanager
-def _driver(sweep: Sweep, place: Place) -> Iterator[SweepDriver]:
+def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[SweepDriver, Patience]]:
     from producer.live.cache import Cache
     from producer.live.drive import SweepDriver
+    from producer.patience import Patience
     from workers.calls import Calls
     from workers.connect import connect
 
@@ -206,7 +213,14 @@ def _driver(sweep: Sweep, place: Place) -> Iterator[SweepDriver]:
         cache = Cache(sweep.live.cache) if sweep.live.cache else None
         if cache is not None:
             stack.callback(cache.close)
-        yield SweepDriver(sweep, Calls(connect(settings.ledger_url, settings), settings), settings, cache)
+        patience = Patience(settings, reporter, place.check)
+        stack.enter_context(patience.telling())
+        calls = Calls(connect(settings.ledger_url, settings, again=False), settings)
+        driver = SweepDriver(sweep, calls, settings, patience, cache)
+        try:
+            yield driver, patience
+        finally:
+            patience.once(driver.release)
 
 
 def _roots(sweep: Sweep) -> list[Path]:

@@ -6,6 +6,7 @@ calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -24,11 +25,11 @@ from evalcore.evaluator import Evaluator, Request
 from evalcore.files import replacing
 from evalcore.plan import Header
 from evalcore.version import code_version
-from producer.folder import CALLS, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
+from producer.folder import CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
 from producer.job import Asked, Job, begun, planned
 from producer.live.asked import Live
 from producer.live.recorded import Recorded
-from workers.calls import SweepHeader
+from workers.sweeps import SweepHeader
 
 __all__ = ["Sweep"]
 
@@ -148,6 +149,25 @@ class Sweep:
             for line in stream:
                 yield msgspec.json.decode(line, type=Prompt)
 
+    def driver(self) -> str:
+        """The token of whoever drove the sweep in this folder before, and is dead, for this process holds its lock.
+
+        Empty where nobody did, or did so in the folder that this is a copy of.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            token, _, place = (self.folder.path / DRIVER).read_text().rpartition(" ")
+            return token if place == self._place else ""
+        return ""
+
+    def driven_by(self, token: str) -> None:
+        """Remember whoever drives the sweep in this folder."""
+        self.folder.write(DRIVER, f"{token} {self._place}".encode())
+
+    @property
+    def _place(self) -> str:
+        found = self.folder.path.stat()
+        return f"{found.st_dev}:{found.st_ino}"
+
     @property
     def outputs(self) -> Path:
         """outputs.jsonl."""
@@ -202,7 +222,7 @@ class Sweep:
     def drop_working_files(self) -> None:
         """Remove what only an unfinished sweep, or the retry of its errors, needs."""
         if not self.recorded.errors:
-            for name in (HEAD, PROMPTS, CALLS):
+            for name in (HEAD, PROMPTS, CALLS, DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
 
 

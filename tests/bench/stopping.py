@@ -17,7 +17,7 @@ from functools import cache
 
 import numpy as np
 
-from evalcore.evaluators.vs.stats import FIXED_RUNS, SEQUENCE, ShareRule
+from evalcore.evaluators.vs.stats import FIXED_RUNS, ShareRule, stopping_rule
 from evalcore.report.markdown import table as markdown_table
 from evalcore.stats import wilson
 
@@ -63,6 +63,12 @@ class Cell:
     calls: int
     fixed_wrong: int
     fixed_decided: int
+
+
+@cache
+def _stopping(most: int) -> ShareRule:
+    """One object for each number of calls, so that its limits are looked for once."""
+    return stopping_rule(most)
 
 
 @cache
@@ -113,7 +119,7 @@ class _Watch:
 def measure(share: float, others: int, most: int, cases: int, seed: int) -> Cell:
     """Simulate one cell; the same arguments give the same numbers."""
     shares = (share, *[(1 - share) / others] * others)
-    sequence, fixed = (_Watch(rule, max(shares), most, cases) for rule in (SEQUENCE, FIXED_RUNS))
+    sequence, fixed = (_Watch(rule, max(shares), most, cases) for rule in (_stopping(most), FIXED_RUNS))
     calls = fixed_decided = 0
     for n, mode_counts in enumerate(modes(shares, most, cases, seed), start=1):
         calls += int(sequence.alive.sum())

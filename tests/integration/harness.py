@@ -49,23 +49,23 @@ class Server:
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._command = [program or server_program(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
         self._command += ["--dir", str(folder), *options]
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self.client: Any = redis.Redis.from_url(self.url)
 
     def start(self) -> None:
         """Start and wait until it answers."""
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
         wait_until(self._answers, "the server answers")
 
     def kill(self) -> None:
         """SIGKILL, and wait for its end."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
 
     def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, f"the server ended with exit code {self._process.returncode}"
+        assert self.process is not None
+        assert self.process.poll() is None, f"the server ended with exit code {self.process.returncode}"
         with contextlib.suppress(redis.RedisError):
             return bool(self.client.ping())
         return False

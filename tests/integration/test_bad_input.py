@@ -24,6 +24,8 @@ CASES = {
     "a quote never closed": ("x.csv", (HEADER + ROW + 'r,i,q,"ask,e,c,1/1,,,,,{}\n').encode(), 2, ["x.csv:3"]),
     "not UTF-8": ("x.csv", (HEADER + ROW).encode() + b"r,i,q,\xff\xfe,e,c,1/1,,,,,{}\n", 2, ["x.csv:3", "UTF-8"]),
     "another delimiter": ("x.csv", HEADER.replace(",", ";").encode(), 2, ["x.csv:1", "delimiter"]),
+    "semicolons and quotes": ("x.csv", (HEADER + ROW + 'r;"i"').replace(",", ";").encode(), 2, ["semicolons"]),
+    "UTF-16": ("x.csv", (HEADER + ROW).encode("utf-16"), 2, ["x.csv:1: UTF-16: save the file as UTF-8"]),
     "a row of another width": ("x.csv", (HEADER + ROW + "r,i,q\n").encode(), 2, ["x.csv:3", "3 fields"]),
     "a bad JSON line": ("x.jsonl", (EVENT + "{nonsense\n").encode(), 2, ["x.jsonl:2"]),
     "a missing turn": ("x.jsonl", (EVENT + '{"agent": "a"}\n').encode(), 2, ["x.jsonl:2", "turn"]),

@@ -111,7 +111,12 @@ def test_a_folder_of_a_record_a_file_is_one_answer(server: Server, tmp_path: Pat
     files = sorted(path.name for path in outputs.iterdir())
     assert [record["record"] for record in records] == [f"outputs/{name}" for name in files]
     done = evalq("vs", golden, *ways["one"], "--out", "one", "--format", "json", cwd=tmp_path)
-    assert done.stdout.encode() == (tmp_path / "one" / "report.json").read_bytes(), done.stderr
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((tmp_path / "one" / "report.json").read_bytes())
+    shown = json.loads(done.stdout)
+    started = json.loads((tmp_path / "one" / "run.json").read_bytes())["started"]
+    assert shown["test_run"] == {"timestamp": started, **kept["results"]["test_run"]}
+    assert shown["mode_collapse"] == kept["results"]["mode_collapse"]
 
 
 def write_singles(folder: Path) -> Path:

@@ -158,8 +158,8 @@ def test_versions_side_by_side_never_mix(
         wait_until(lambda: server.client.time()[0] > server_time + 3, "the other version had its chance")
         assert server.client.hget(f"evalq:run:{{{run}}}:meta", "committed") is None
         status = evalq("status", tmp_path / "evalq-runs" / "new", "--broker", server.url, cwd=tmp_path)
-        assert "waiting   no worker runs its code" in status.stdout
-        assert "(1 of other code)" in status.stdout
+        assert "waiting   1 worker lives, of other code" in status.stdout
+        assert "; this run needs code" in status.stdout
         fleet.add(1)
         _ends_well(producer)
     for name in ("old", "new"):

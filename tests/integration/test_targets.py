@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evalcore.errors import BrokerUnreachable
-from tests.agents.server import Agent, running_agent
+from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, evalq, wait_until
 from workers.pacing import Pacer
 from workers.pool import Limits, keys_of
@@ -82,6 +82,31 @@ def test_trying_a_target(service: tuple[Agent, str], tmp_path: Path) -> None:
     assert re.match(r"latency: median \d+\.\d", latency)
     assert tokens == "tokens: 50 prompt, 50 completion, cost 0.005"
     assert failures == "failures: 2 server"
+
+
+def test_a_function_is_the_same_one_and_kills_nobody_wherever_it_is_called(tmp_path: Path) -> None:
+    """By `--try` as in a sweep: that beside the targets file, not the current folder's; and a call that ends its
+    process ends as a failure, while the sweep goes on.
+    """
+    conf, here = tmp_path / "conf", tmp_path / "here"
+    for folder in (conf, here):
+        folder.mkdir()
+    text = "import os\ndef answer(call):\n    if 'die' in call['prompt']:\n        os._exit(0)\n    return [__file__]\n"
+    (conf / "agent.py").write_text(text)
+    for name in ("agent", "random", "redis", "secrets"):
+        (here / f"{name}.py").write_text("raise SystemExit('imported from the current folder')")
+    targets = conf / "targets.yaml"
+    targets.write_text(json.dumps({"targets": {"own": {"kind": "python", "function": "agent:answer"}}}))
+    write_golden(here / "golden.json", {"good": {}, "bad": {"die": True}})
+    tried = evalq("targets", "own", "--targets", targets, "--try", "x", cwd=here, PYTHONSAFEPATH="1")
+    assert tried.returncode == 0, tried.stderr
+    assert str(conf / "agent.py") in tried.stdout
+    swept = evalq("vs", "golden.json", "--target", "own", "--targets", targets, "--repeat", "3", "--out", "run",
+                  "--format", "none", cwd=here, PYTHONSAFEPATH="1")  # fmt: skip
+    assert (swept.returncode, "never answered (3 crashed)" in swept.stderr) == (3, True), swept.stderr
+    lines = [json.loads(line) for line in (here / "run" / "outputs.jsonl").read_text().splitlines()]
+    assert [line.get("output") for line in lines if line["case"] == "good"] == [[str(conf / "agent.py")]] * 3
+    assert all("crashed: the function ended its process with exit code 0" in line["error"] for line in lines[3:])
 
 
 def test_a_call_without_an_answer_is_incomplete(service: tuple[Agent, str], tmp_path: Path, server: Server) -> None:

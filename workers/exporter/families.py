@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from evalcore.metrics import Metric
-from workers.calls import SweepHeader
 from workers.ledger import OTHER
 from workers.measures import SECONDS
 from workers.snapshot import Newest, Snapshot
+from workers.sweeps import SweepHeader
 
 __all__ = ["HISTOGRAMS", "OF_HISTORIES", "SERIES", "Histogram", "Series", "folded", "newest_series", "recent_series"]
 

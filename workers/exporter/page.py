@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -13,11 +13,13 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from evalcore import registry
-from evalcore.errors import EvalqError
+from evalcore.errors import ConfigError, EvalqError
 from workers.exporter.collector import About, Live, Quality
 from workers.snapshot import Newest, Snapshot
 
 __all__ = ["Page"]
+
+log = logging.getLogger("evalq.exporter")
 
 _FORMATS = 4
 _END = b"# EOF\n"
@@ -44,14 +46,19 @@ class Page:
         self._before: Snapshot | None = None
         self._rendered: dict[str, dict[str, _Part]] = {}
         self._lock = threading.Lock()
+        self._told = ""
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """(content type, text) for an Accept header; without a ledger only that there is none."""
         encode, kind = _encoder(accept)
         began = time.monotonic()
         snapshot: Snapshot | None = None
-        with contextlib.suppress(redis.RedisError, EvalqError, OSError):
+        try:
             snapshot = self._look(self._before)
+        except (redis.RedisError, EvalqError, OSError) as error:
+            self._tell(f"the ledger cannot be read: {error}")
+        else:
+            self._tell("")
         seconds = time.monotonic() - began
         parts, folded = [], 0
         if snapshot is not None:
@@ -63,6 +70,13 @@ class Page:
             folded = live.folded + sum(part.folded for part in of_runs)
         parts.append(encode(About(up=snapshot is not None, seconds=seconds, series_folded=folded)))
         return kind, b"".join(part.removesuffix(_END) for part in parts[:-1]) + parts[-1]
+
+    def _tell(self, reason: str) -> None:
+        """Log why there is no ledger, once for each reason, and that it is there again."""
+        with self._lock:
+            known, self._told = self._told, reason
+        if reason != known:
+            log.warning("%s", reason or "the ledger can be read again")
 
     def _of_runs(self, snapshot: Snapshot, encode: _Encoder, kind: str) -> list[_Part]:
         found: dict[str, list[Newest]] = {name: [] for name in registry.names()}
@@ -79,7 +93,11 @@ class Page:
             return list(parts.values())
 
     def _part(self, evaluator: str, histories: list[Newest], encode: _Encoder) -> _Part:
-        shown = Quality(evaluator, histories, self._most)
+        try:
+            shown = Quality(evaluator, histories, self._most)
+        except ConfigError as error:  # a plug-in that cannot be loaded takes no other's metrics along
+            log.warning("no metrics of %s: %s", evaluator, error)
+            return _Part(histories, b"", 0)
         return _Part(histories, encode(shown), shown.folded)
 
 

@@ -14,8 +14,8 @@ end
 if tonumber(ARGV[3]) > epoch then
   epoch = tonumber(ARGV[3])
   redis.call('HSET', meta, 'epoch', epoch, 'cursor', 0)
-  redis.call('HDEL', meta, 'detached')
-  redis.call('DEL', KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[11])
+  redis.call('HDEL', meta, 'detached', 'failures', 'unserved')
+  redis.call('DEL', KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[11], KEYS[13])
   local state = redis.call('HGET', meta, 'state')
   if state ~= 'done' and state ~= 'cancelled' then redis.call('HSET', meta, 'state', 'open', 'reason', '') end
 end

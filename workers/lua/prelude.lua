@@ -1,6 +1,6 @@
 -- Shared by every script. KEYS are always the run's: 1 meta, 2 chunks, 3 digests, 4 parts, 5 flight,
--- 6 leases, 7 notes, 8 refused, 9 blobs, 10 aside, 11 sent, 12 final. ARGV[1] is their lifetime in ms, prolonged by
--- every call that moves the run on.
+-- 6 leases, 7 notes, 8 refused, 9 blobs, 10 aside, 11 sent, 12 final, 13 failures. ARGV[1] is their lifetime in ms,
+-- prolonged by every call that moves the run on.
 -- TOTALS, the key of all runs' counters, is set in front of this.
 local function now_ms()
   local time = redis.call('TIME')
@@ -34,4 +34,10 @@ end
 local function end_run(state, reason)
   redis.call('HSET', KEYS[1], 'state', state, 'reason', reason)
   count('ended', 1, state)
+end
+-- Whether no producer attends the run: it was left to the workers, or its driver has been silent for so long.
+local function left_alone(now, driver_ms)
+  if redis.call('HEXISTS', KEYS[1], 'detached') == 1 then return true end
+  local at = tonumber(redis.call('HGET', KEYS[1], 'driver_at') or '')
+  return at ~= nil and now - at > driver_ms
 end

@@ -8,9 +8,10 @@ import msgspec
 
 __all__ = ["KINDS", "Answer", "Call", "Failure", "FailureKind", "Quota", "RateLimits"]
 
-FailureKind = Literal["rate_limit", "quota", "timeout", "server", "auth", "refused", "bad_output"]
+FailureKind = Literal["rate_limit", "quota", "timeout", "server", "crashed", "auth", "refused", "bad_output"]
 """Why a call has no answer: asked too often; the account is spent; no answer in time; the server or the way to it
-failed; the key is wrong; the target refuses this very request; the answer is not what the target's answers are."""
+failed; the function's process died; the key is wrong; the target refuses this very request; the answer is not what the
+target's answers are."""
 
 KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 

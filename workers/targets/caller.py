@@ -29,6 +29,8 @@ _SECRET_AT_LEAST = 6
 
 
 class _Way(Protocol):
+    async def open(self) -> None: ...
+
     async def call(self, call: Call) -> Answer | Failure: ...
 
     async def close(self) -> None: ...
@@ -37,11 +39,14 @@ class _Way(Protocol):
 class Caller:
     """One target, ready to be called; many calls at once inside one ``async with``.
 
-    Raises ConfigError when the environment lacks the key, or what the target names cannot be read or imported.
+    Raises ConfigError when the environment lacks the key, or what the target names cannot be read; entering it, when a
+    function cannot be imported.
     """
 
     def __init__(self, named: NamedTarget, environment: Mapping[str, str] = os.environ) -> None:
         self.named = named
+        # A function's process may have to be started first, so its calls are timed there.
+        self._seconds = None if isinstance(named.target, PythonTarget) else named.target.timeout_seconds
         key = _key(named, environment)
         self._secrets = _secrets(named.target, key)
         try:
@@ -50,6 +55,13 @@ class Caller:
             raise ConfigError(f"target {named.name}: {error}") from None
 
     async def __aenter__(self) -> Caller:
+        try:
+            await self._way.open()
+        except BaseException as error:
+            await self._way.close()
+            if isinstance(error, ConfigError):
+                raise ConfigError(f"target {self.named.name}: {error}") from None
+            raise
         return self
 
     async def __aexit__(
@@ -61,7 +73,7 @@ class Caller:
         """One call, once: an answer that keeps the target's contract, or why there is none. Never raises for a call."""
         target, began = self.named.target, time.monotonic()
         try:
-            async with asyncio.timeout(target.timeout_seconds):
+            async with asyncio.timeout(self._seconds):
                 result = await self._way.call(call)
         except TimeoutError:
             reason = f"no answer within {target.timeout_seconds:g} s (timeout_seconds)"
@@ -222,10 +234,14 @@ def _key(named: NamedTarget, environment: Mapping[str, str]) -> str | None:
 
 def _way(named: NamedTarget, key: str | None, environment: Mapping[str, str]) -> _Way:
     target = named.target
-    if isinstance(target, CommandTarget | PythonTarget):
-        from workers.targets.programs import Command, Function
+    if isinstance(target, PythonTarget):
+        from workers.targets.functions import Function
 
-        return Function(target) if isinstance(target, PythonTarget) else Command(target, named.folder, environment)
+        return Function(target, named.folder, environment)
+    if isinstance(target, CommandTarget):
+        from workers.targets.programs import Command
+
+        return Command(target, named.folder, environment)
     from workers.targets.endpoints import ChatEndpoint, HttpEndpoint  # httpx takes a while to import
 
     if isinstance(target, OpenAiTarget):

@@ -64,6 +64,7 @@ DEFAULT_RETRIES: dict[FailureKind, RetryRule] = {
     "rate_limit": RetryRule(times=8, wait_seconds=1.0, factor=1.5),
     "timeout": RetryRule(times=1, wait_seconds=1.0),
     "server": RetryRule(times=4, wait_seconds=0.5),
+    "crashed": RetryRule(times=1, wait_seconds=0.1),
 }
 """What is not here is not tried again: a spent quota, a wrong key and a refusal stay what they are."""
 
@@ -158,7 +159,11 @@ class PythonTarget(Target):
     """A function, sync or async, of a dict {prompt, agent, case, repeat}; it returns text or plain data."""
 
     kind: Literal["python"]
-    function: str = Field(pattern=r"^[\w.]+:[\w.]+$", description="Where it is, as module:function")
+    function: str = Field(
+        pattern=r"^[\w.]+:[\w.]+$",
+        description="module:function; the module is in the targets file's folder, or installed",
+    )
+    max_megabytes: int = Field(default=4096, ge=64, description="Most memory its process may take")
 
 
 MODELS: dict[str, type[Target]] = {

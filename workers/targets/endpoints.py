@@ -30,6 +30,9 @@ class HttpEndpoint:
         self._web = Web(target.url, _headers(target.headers, target.api_key_header, key), target.max_bytes)
         self._answer = parse_path(target.answer)
 
+    async def open(self) -> None:
+        """Nothing to do before the first call."""
+
     async def close(self) -> None:
         """Let go of all connections."""
         await self._web.close()
@@ -63,6 +66,9 @@ class ChatEndpoint:
         self._folder = folder
         self._system = cache(self._read_system)
         self._fixed = {"model": target.model, **target.options, **self._response_format()}
+
+    async def open(self) -> None:
+        """Nothing to do before the first call."""
 
     async def close(self) -> None:
         """Let go of all connections."""

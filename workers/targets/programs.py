@@ -1,26 +1,21 @@
-"""The two kinds of targets that run on this machine: a program, and a Python function."""
+"""Targets of kind command: a program on this machine for each call."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from evalcore.errors import ConfigError
 from workers.targets.answers import Answer, Call, Failure
-from workers.targets.config import CommandTarget, PythonTarget
+from workers.targets.config import CommandTarget
 
-__all__ = ["CallFailed", "Command", "Function"]
+__all__ = ["CallFailed", "Command"]
 
 _ALWAYS = ("PATH", "HOME", "LANG", "TMPDIR")
 _SHOWN = 200
@@ -29,7 +24,6 @@ _LIMITED = (
     'ulimit -v "$2" && shift 2 && exec "$@"'
 )
 """A guard in the program's group, but no child of it, ends it when the process that calls is gone."""
-_THREADS = 64
 
 
 class Command:
@@ -41,6 +35,9 @@ class Command:
         self._folder = folder
         self._environment = {name: environment[name] for name in names if name in environment}
         self._guarded, self._alive = os.pipe()  # its other end is closed with this process, killed or not
+
+    async def open(self) -> None:
+        """Nothing to do before the first call."""
 
     async def close(self) -> None:
         """End what still runs."""
@@ -132,91 +129,3 @@ class CallFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)
         self.failure = failure
-
-
-class Function:
-    """A target of kind python. Raises ConfigError when the function cannot be imported.
-
-    A sync function runs in a thread, which nothing can end: a call that takes too long is given up, and its thread goes
-    on until the function returns.
-    """
-
-    def __init__(self, target: PythonTarget) -> None:
-        self._function = _imported(target.function)
-        self._most = target.max_bytes
-        self._room = asyncio.Semaphore(target.max_concurrency or _THREADS)
-
-    async def close(self) -> None:
-        """Wait for no thread."""
-
-    async def call(self, call: Call) -> Answer | Failure:
-        """What the function returns: text as it is, anything else as JSON."""
-        began = time.monotonic()
-        try:
-            if _is_async(self._function):
-                value = await self._function(call.values())
-            else:
-                value = await self._in_thread(call)
-            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            if len(text.encode(errors="surrogatepass")) > self._most:
-                reason = f"the answer is longer than max_bytes, {self._most}"
-                seconds = time.monotonic() - began
-                return Failure(kind="bad_output", reason=reason, text=text[:_SHOWN], latency_seconds=seconds)
-        except CallFailed as error:
-            return error.failure
-        except BaseException as error:  # whatever a user's function raises is a failed call, sys.exit() too
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise
-            reason = f"{type(error).__name__}: {error}"[:_SHOWN]
-            return Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
-        return Answer(text=text, latency_seconds=time.monotonic() - began)
-
-    async def _in_thread(self, call: Call) -> Any:
-        """What the function returns or raises, from a thread that the end of this process does not wait for."""
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-        await self._room.acquire()
-
-        def tell(value: Any, error: BaseException | None) -> None:
-            self._room.release()
-            if not ended.done():
-                ended.set_result((value, error))
-
-        def run() -> None:
-            value, raised = None, None
-            try:
-                value = self._function(call.values())
-            except BaseException as error:  # it is told where the call is awaited
-                raised = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(tell, value, raised)
-
-        try:
-            threading.Thread(target=run, name="evalq-call", daemon=True).start()
-        except RuntimeError:  # the machine has no more threads
-            self._room.release()
-            raise
-        value, error = await ended
-        if error is not None:
-            raise error
-        return value
-
-
-def _is_async(function: Callable[[dict[str, Any]], Any]) -> bool:
-    """Whether it is a coroutine function, or an object whose ``__call__`` is one."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-def _imported(path: str) -> Callable[[dict[str, Any]], Any]:
-    module, _, name = path.partition(":")
-    try:
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (Exception, SystemExit) as error:  # what an import of a user's module raises is the user's to see
-        raise ConfigError(f"function: {path} cannot be imported: {type(error).__name__}: {error}") from None
-    if not callable(found):
-        raise ConfigError(f"function: {path} is no function")
-    function: Callable[[dict[str, Any]], Any] = found
-    return function

@@ -6,10 +6,10 @@ evalq runs.
 
 from evalcore.evaluators.vs.collapse import ModeCollapseReport, detect_mode_collapse
 from evalcore.evaluators.vs.contract import ContractFault, contract_faults
+from evalcore.evaluators.vs.document import results_document
 from evalcore.evaluators.vs.evaluator import VsEvaluator, evaluator
 from evalcore.evaluators.vs.golden import load_golden
 from evalcore.evaluators.vs.params import VsParams
-from evalcore.evaluators.vs.section import results_document
 from evalcore.evaluators.vs.state import VsState
 from evalcore.evaluators.vs.validators import (
     ValidationResult,

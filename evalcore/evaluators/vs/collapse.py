@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalcore.canonical import Json
-from evalcore.evaluators.vs.options import fuzzy_distinct, normalized_counts
+from evalcore.evaluators.vs.options import fuzzy_counts, normalized_counts
 from evalcore.evaluators.vs.params import CollapseRule
 from evalcore.evaluators.vs.stats import (
     ALPHA,
     FIXED_RUNS,
-    SEQUENCE,
     ShareRule,
     chao1,
     chao_wang_jost_bits,
@@ -30,6 +29,7 @@ from evalcore.evaluators.vs.stats import (
     hill,
     holm,
     runs_to_decide,
+    stopping_rule,
 )
 from evalcore.stats import shannon_bits
 
@@ -93,32 +93,30 @@ def specified(counts: Mapping[Any, int], rule: CollapseRule, errors: int = 0) ->
 
 
 def share_rule(planned: int) -> ShareRule:
-    """How a case is judged: by the confidence sequence where it could stop early (``planned`` calls), else as fixed."""
-    return SEQUENCE if planned else FIXED_RUNS
+    """How a case is judged: by what may be looked at again and again where it could stop early (``planned`` calls being
+    the most), else as a fixed number of runs.
+    """
+    return stopping_rule(planned) if planned else FIXED_RUNS
 
 
 def robust_block(options: Mapping[str, int], rule: CollapseRule, planned: int = 0) -> dict[str, Json]:
-    """``distinct`` to ``runs_to_decide`` of a mode_collapse entry; all but ``distinct`` of normalised options.
+    """``distinct`` to ``fuzzy`` of a mode_collapse entry; all but ``distinct`` and ``fuzzy`` of normalised options.
 
     Where the case could stop early, ``planned`` calls being the most, share, verdict and runs to decide allow for it.
     """
     normal = normalized_counts(options)
+    near = fuzzy_counts(normal, rule.fuzzy_similarity, rule.fuzzy_most)
     counts = sorted(normal.values(), reverse=True)
-    distinct = {
-        "exact": len(options),
-        "normalized": len(normal),
-        "fuzzy": fuzzy_distinct(normal, rule.fuzzy_similarity, rule.fuzzy_most),
-    }
+    distinct = {"exact": len(options), "normalized": len(normal), "fuzzy": None if near is None else len(near)}
     if not counts:
         return {"distinct": distinct, **_NOTHING}
     n = sum(counts)
     judged = share_rule(planned)
-    low, high = judged.interval(counts[0], n)
     agreement = collision_probability(counts)
-    collision_low, collision_high = (None, None) if agreement is None else collision_interval(agreement, n)
+    collision_low, collision_high = (None, None) if agreement is None else collision_interval(agreement, counts[0], n)
     return {
         "distinct": distinct,
-        "mode_share": {"value": counts[0] / n, "low": low, "high": high},
+        "mode_share": _share(judged, counts[0], n),
         "collision_probability": {"value": agreement, "low": collision_low, "high": collision_high},
         "effective_modes": {"q1": hill(counts, 1), "q2": hill(counts, 2)},
         "entropy_bits": {"plugin": shannon_bits(counts), "chao_wang_jost": chao_wang_jost_bits(counts)},
@@ -126,7 +124,18 @@ def robust_block(options: Mapping[str, int], rule: CollapseRule, planned: int = 
         "chao1": chao1(counts),
         "verdict": judged.verdict(counts[0], n, rule.collapse_share),
         "runs_to_decide": runs_to_decide(counts[0], n, rule.collapse_share, judged.decided),
+        "fuzzy": _NO_FUZZY if near is None else _fuzzy(judged, max(near.values()), n, rule),
     }
+
+
+def _share(judged: ShareRule, m: int, n: int) -> dict[str, Json]:
+    low, high = judged.interval(m, n)
+    return {"value": m / n, "low": low, "high": high}
+
+
+def _fuzzy(judged: ShareRule, m: int, n: int, rule: CollapseRule) -> dict[str, Json]:
+    """What share and verdict are where near-duplicates are one option."""
+    return {"mode_share": _share(judged, m, n), "verdict": judged.verdict(m, n, rule.collapse_share)}
 
 
 _INTERVAL: dict[str, Json] = {"value": None, "low": None, "high": None}
@@ -139,21 +148,30 @@ _NOTHING: dict[str, Json] = {
     "chao1": None,
     "verdict": "no_data",
     "runs_to_decide": None,
+    "fuzzy": {"mode_share": _INTERVAL, "verdict": "no_data"},
 }
+_NO_FUZZY: dict[str, Json] = {"mode_share": _INTERVAL, "verdict": None}
+"""Of more options than are compared."""
 
 
 @dataclass(frozen=True)
 class CaseCounts:
     """How often a case's commonest normalised option came, of how many runs with an option, and its verdict.
 
-    ``planned`` as in `robust_block`.
+    ``fuzzy`` is the verdict with near-duplicates as one, None where there is none; ``planned`` as in `robust_block`.
     """
 
     case: str
     mode: int
     runs: int
     verdict: str
+    fuzzy: str | None = None
     planned: int = 0
+
+    @property
+    def surely_diverse(self) -> bool:
+        """Whether it is diverse by either count: one answer in two wordings looks diverse, and is not."""
+        return self.verdict == "diverse" and self.fuzzy in (None, "diverse")
 
     def p_value(self, share: float) -> float:
         """Against "no option has a probability above ``share``"."""
@@ -176,7 +194,7 @@ def collapse_nowhere(cases: Iterable[CaseCounts], rule: CollapseRule) -> dict[st
     if collapsed:
         answer = "fails"
     else:
-        answer = "holds" if known and all(case.verdict == "diverse" for case in known) else "inconclusive"
+        answer = "holds" if known and all(case.surely_diverse for case in known) else "inconclusive"
     return {
         "verdict": answer,
         "cases": len(known),

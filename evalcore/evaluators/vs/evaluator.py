@@ -6,21 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import msgspec
-
 from evalcore.calls import Prompt
 from evalcore.canonical import Json
 from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
-from evalcore.evaluators.vs.findings import REMEDIES
+from evalcore.evaluators.vs.document import results_document
 from evalcore.evaluators.vs.gauges import METRICS
 from evalcore.evaluators.vs.inputs import complete, output_line, prompts, stopping
-from evalcore.evaluators.vs.judge import Judgement, judge_for
+from evalcore.evaluators.vs.judge import judge_for
 from evalcore.evaluators.vs.markdown import dashboard
 from evalcore.evaluators.vs.naming import shorten
 from evalcore.evaluators.vs.panels import PANELS
 from evalcore.evaluators.vs.params import LEVELS, VsParams
+from evalcore.evaluators.vs.record import record_line
 from evalcore.evaluators.vs.sample import sample_request
-from evalcore.evaluators.vs.section import results_document, vs_section
+from evalcore.evaluators.vs.section import vs_section
 from evalcore.evaluators.vs.state import Gatherer, VsState
 from evalcore.evaluators.vs.stopping import Stopping
 from evalcore.records.span import BOM
@@ -29,36 +28,11 @@ from evalcore.tally import LISTED, Faults, Tally
 __all__ = ["VsEvaluator", "evaluator"]
 
 
-class _Metrics(msgspec.Struct):
-    """The specification's metrics of one test; null where a validator does not apply or had nothing to measure."""
-
-    vs_phase_score: float
-    t_score_diversity: float | None
-    self_critique_quality: float | None
-    provenance_completeness: float
-
-
-class _Line(msgspec.Struct):
-    """One line of records.jsonl."""
-
-    record: str
-    id: str | None
-    status: str
-    metrics: _Metrics | None
-    issue: str | None
-    remediation: str | None
-    case: str | None
-    repeat: int | None
-    agent: str | None
-    option: str | None
-    faults: list[str]
-
-
 class VsEvaluator(Evaluator[VsParams, VsState]):
     """Holds recorded outputs of agents against a golden set, and repeated ones against mode collapse."""
 
     name = "vs"
-    version = "2"
+    version = "3"
     summary = "Test agents' outputs against a golden set of verbalized-sampling cases, and find mode collapse."
     gathers = (".json",)
     unit = "outputs"
@@ -112,7 +86,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
         for number, data in batch.lines():
             test = judge.test(data)
             gatherer.add(number, test)
-            lines.append(msgspec.json.encode(_line(batch.where(number), test)))
+            lines.append(record_line(batch.where(number), test))
             if test.status == "ERROR":
                 tally.errors += 1
                 faults.append((number, test.findings[0].issue))
@@ -159,42 +133,12 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
         return sample_request(folder, records, seed)
 
     def document(self, report: Mapping[str, Json], timestamp: str) -> Json:
-        """The specification's result format, with its timestamp and in its order."""
-        return results_document(report["results"], timestamp)
+        """The specification's result format, with its timestamp and in its order; the other results beside it."""
+        return results_document(report, timestamp)
 
     def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         """The dashboard, as text, and a table of cases."""
         return dashboard(report)
-
-
-def _line(record: str, test: Judgement) -> _Line:
-    case = test.plan.case if test.plan else None
-    first = test.findings[0] if test.findings else None
-    return _Line(
-        record=record,
-        id=f"{case.id}#{test.repeat}" if case and test.repeat is not None else None,
-        status=test.status,
-        metrics=_metrics(test),
-        issue="; ".join(finding.issue for finding in test.findings) if first else None,
-        remediation=REMEDIES[first.check] if first else None,
-        case=case.id if case else None,
-        repeat=test.repeat,
-        agent=case.agent if case else None,
-        option=test.option,
-        faults=[f"{fault.path}: {fault.reason}" for fault in test.faults],
-    )
-
-
-def _metrics(test: Judgement) -> _Metrics | None:
-    scores = test.scores
-    if scores is None:
-        return None
-    return _Metrics(
-        vs_phase_score=scores.phases.score,
-        t_score_diversity=scores.t_scores.t_score_spread if scores.t_scores else None,
-        self_critique_quality=scores.self_critique.quality_score if scores.self_critique else None,
-        provenance_completeness=scores.provenance.provenance_completeness,
-    )
 
 
 def _lines(stream: BinaryIO, last: int) -> Iterator[tuple[int, bytes]]:

@@ -19,6 +19,7 @@ __all__ = [
     "contract_findings",
     "critique_finding",
     "expectation_finding",
+    "in_full",
     "phase_finding",
     "provenance_finding",
     "t_score_finding",
@@ -37,6 +38,7 @@ REMEDIES: Mapping[str, str] = {
 
 LOW_SPREAD = "T-Score diversity below threshold"
 
+_PHASE = re.compile(r"-?\d+")
 _POSITION = re.compile(r"\[\d+\]")
 _MISSING = {
     "has_strengths": "strengths",
@@ -67,12 +69,24 @@ def contract_findings(faults: list[ContractFault]) -> Iterator[Finding]:
 def phase_finding(result: PhaseResult, params: VsParams) -> Finding:
     """Which phases are missing, with their names."""
     phases = result.missing_phases
-    named = [f"{n} ({params.phase_names[n]})" if 0 <= n < len(params.phase_names) else str(n) for n in phases]
     noun = "Phase" if len(phases) == 1 else "Phases"
-    issue = f"{noun} {', '.join(named)} not executed"
+    kind = f"{noun} {', '.join(map(str, phases))} missing"
+    issue = in_full("phases", kind, params)
     if result.reason:
         issue += f": {result.reason}"
-    return Finding("phases", f"{noun} {', '.join(map(str, phases))} missing", issue)
+    return Finding("phases", kind, issue)
+
+
+def in_full(check: str, kind: str, params: VsParams) -> str:
+    """A kind of issue as a detailed result words it: missing phases by number and name, all else as it is."""
+    if check != "phases":
+        return kind
+
+    def named(match: re.Match[str]) -> str:
+        number = int(match[0])
+        return f"{number} ({params.phase_names[number]})" if 0 <= number < len(params.phase_names) else match[0]
+
+    return f"{_PHASE.sub(named, kind.removesuffix(' missing'))} not executed"
 
 
 def t_score_finding(result: TScoreResult, params: VsParams) -> Finding:

@@ -19,13 +19,27 @@ METRICS = (
         "count",
         "test_run.total_tests",
     ),
-    Metric("evalq_vs_errors", "Outputs of the newest run that are not readable.", "count", "test_run.errors"),
+    Metric(
+        "evalq_vs_errors",
+        "Tests of the newest run without a readable output; a case that has none at all is one.",
+        "count",
+        "test_run.errors",
+    ),
     Metric(
         "evalq_vs_diversity",
         "Evenness of the options chosen, mean over cases; 1 is all equally often, 0 is only one.",
         "points",
         "diversity",
         recent=10,
+    ),
+    Metric("evalq_vs_cases", "Cases of the golden set that were to be tested.", "count", "cases.total"),
+    Metric("evalq_vs_cases_answered", "Cases with at least one readable output.", "count", "cases.answered"),
+    Metric(
+        "evalq_vs_collapse_detected",
+        "Whether any case has the specification's flag of mode collapse; none where no case has repeats.",
+        "state",
+        "collapse_specified.status",
+        states=(("not_detected", 0.0), ("detected", 1.0)),
     ),
     Metric(
         "evalq_vs_collapse",

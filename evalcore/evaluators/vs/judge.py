@@ -10,7 +10,7 @@ import msgspec
 
 from evalcore.evaluators.vs.contract import ContractFault, contract_faults
 from evalcore.evaluators.vs.decoding import Malformed, decode, repeated_keys
-from evalcore.evaluators.vs.expectations import Check, checks_of, t_score_range_check, unmet
+from evalcore.evaluators.vs.expectations import Check, Unmet, checks_of, t_score_range_check, unmet
 from evalcore.evaluators.vs.findings import (
     Finding,
     contract_findings,
@@ -35,7 +35,7 @@ from evalcore.evaluators.vs.validators import (
     check_t_scores,
 )
 
-__all__ = ["Judge", "Judgement", "Plan", "Scores", "judge_for"]
+__all__ = ["Held", "Judge", "Judgement", "Plan", "Scores", "judge_for"]
 
 _MOST_REPEATS = 2**53
 _KEYS = ("case", "repeat", "output", "stop", "stop.rule", "stop.of")
@@ -60,11 +60,24 @@ class Scores(msgspec.Struct, frozen=True):
     provenance: ProvenanceResult
 
 
+class Held(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An expectation of the golden set, whether an output meets it, and if not, what is wrong."""
+
+    key: str
+    passed: bool
+    unmet: Unmet | None = None
+
+    @classmethod
+    def of(cls, key: str, unmet: Unmet | None) -> Held:
+        """What became of the expectation of ``key``."""
+        return cls(key, unmet is None, unmet)
+
+
 class Judgement(msgspec.Struct, frozen=True):
     """One line tested. ``status`` is PASSED, FAILED, ERROR or SKIPPED; ``plan`` is None when its case is not known.
 
-    ``scores`` are there for PASSED and FAILED; ``option`` is what was recommended, None where nothing readable was;
-    ``planned`` how many calls its case was to get where it could stop early, else 0.
+    ``scores`` and ``expected`` are there for PASSED and FAILED; ``option`` is what was recommended, None where nothing
+    readable was; ``planned`` how many calls its case was to get where it could stop early, else 0.
     """
 
     status: str
@@ -73,6 +86,7 @@ class Judgement(msgspec.Struct, frozen=True):
     plan: Plan | None = None
     repeat: int | None = None
     scores: Scores | None = None
+    expected: tuple[Held, ...] = ()
     option: str | None = None
     planned: int = 0
 
@@ -130,9 +144,11 @@ class Judge:
 
     def _judged(self, output: dict[str, Any], plan: Plan, repeat: int | None, repeated: list[str]) -> Judgement:
         faults = contract_faults(output)
+        faults += _misplaced(output, plan)
         faults += [ContractFault(path, "is given more than once") for path in repeated]
         scores = self._scores(output, plan)
-        findings = tuple(self._findings(output, plan, scores, faults))
+        expected = tuple(_held(output, plan))
+        findings = tuple(self._findings(scores, faults, expected))
         return Judgement(
             status="FAILED" if findings else "PASSED",
             findings=findings,
@@ -140,6 +156,7 @@ class Judge:
             plan=plan,
             repeat=repeat,
             scores=scores,
+            expected=expected,
             option=_option(output),
         )
 
@@ -152,9 +169,7 @@ class Judge:
             provenance=check_provenance(output, params.provenance),
         )
 
-    def _findings(
-        self, output: dict[str, Any], plan: Plan, scores: Scores, faults: list[ContractFault]
-    ) -> Iterator[Finding]:
+    def _findings(self, scores: Scores, faults: list[ContractFault], expected: tuple[Held, ...]) -> Iterator[Finding]:
         yield from contract_findings(faults)
         if not scores.phases.passed:
             yield phase_finding(scores.phases, self._params)
@@ -164,13 +179,9 @@ class Judge:
             yield critique_finding(scores.self_critique)
         if not scores.provenance.passed:
             yield provenance_finding(scores.provenance)
-        out_of_range = t_score_range_check(plan.case, output)
-        if out_of_range is not None:
-            yield expectation_finding(out_of_range)
-        for check in plan.checks:
-            problem = unmet(check, output)
-            if problem is not None:
-                yield expectation_finding(problem)
+        for held in expected:
+            if held.unmet is not None:
+                yield expectation_finding(held.unmet)
 
 
 @lru_cache(maxsize=16)
@@ -189,6 +200,22 @@ def _no_output(record: dict[str, Any]) -> str:
     if isinstance(record.get("error"), str):
         return f"no output: {shorten(record['error'], 200)}"
     return f"output: {found(record, 'output')} where an object is wanted"
+
+
+def _misplaced(output: dict[str, Any], plan: Plan) -> Iterator[ContractFault]:
+    """The agent or the level that an output gives and its case does not have; what is no text is a fault already."""
+    for key, wanted in (("agent_id", plan.case.agent), ("vs_level", plan.level.name)):
+        given = output.get(key)
+        if isinstance(given, str) and given != wanted:
+            yield ContractFault(key, f"is not {wanted}, its case's")
+
+
+def _held(output: dict[str, Any], plan: Plan) -> Iterator[Held]:
+    """Each expectation of the case, in the golden set's order but for the range of T-scores, which comes first."""
+    if plan.case.t_score_range is not None:
+        yield Held.of("t_score_range", t_score_range_check(plan.case, output))
+    for check in plan.checks:
+        yield Held.of(check.expectation.key, unmet(check, output))
 
 
 def _option(output: dict[str, Any]) -> str | None:

@@ -15,21 +15,24 @@ _BAR = 10
 _ISSUES = 10
 _FAULTS = 20
 _NONE = "N/A"
-_VERDICTS = ("collapsed", "diverse", "inconclusive", "no_data")
+_VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
+_FLAGS = {True: "detected", False: "not detected", None: _NONE}
 _COLUMNS = (
     "Case",
     "Agent",
     "Passed",
+    "As specified",
     "Verdict",
     "Mode share (95 %)",
     "Distinct",
     "Modes",
-    "Specified",
+    "Diversity",
     "Runs to decide",
 )
 _NOTES = (
     "Distinct options are counted as written, normalised, and with near-duplicates as one; "
-    "modes are effective ones (Hill number of order 1)."
+    "modes are effective ones (Hill number of order 1). After so many further runs as a case is said to take, "
+    "about every second case like it is decided."
 )
 
 
@@ -56,7 +59,8 @@ def _health(results: Mapping[str, Json]) -> str:
     bar = "█" * filled + "░" * (_BAR - filled)
     tests = f"{run['passed']} of {run['passed'] + run['failed']} tests passed"
     errors = f", {run['errors']} without a readable output" if run["errors"] else ""
-    return f"Overall health: {bar} {_percent(rate)} ({tests}{errors})"
+    cases = f"{results['cases']['answered']} of {results['cases']['total']} cases answered"
+    return f"Overall health: {bar} {_percent(rate)} ({tests}{errors}; {cases})"
 
 
 def _tiles(report: Mapping[str, Json]) -> str:
@@ -84,14 +88,15 @@ def _issues(results: Mapping[str, Json]) -> str:
 def _collapse(results: Mapping[str, Json]) -> str:
     entries, nowhere = results["mode_collapse"], results["collapse_nowhere"]
     verdicts = Counter(entry["verdict"] for entry in entries)
-    detected = sum(entry["mode_collapse_detected"] is True for entry in entries)
+    flag = results["collapse_specified"]
     counted = ", ".join(f"{verdicts[name]} {name.replace('_', ' ')}" for name in _VERDICTS if verdicts[name])
     named = ", ".join(item["case"] for item in nowhere["collapsed"])
-    status = "detected" if detected else "not detected"
     error = f"family-wise error at most {nowhere['alpha']:.1%} ({nowhere['correction']})"
-    answer = f"{nowhere['verdict']} ({_short(named)})" if named else nowhere["verdict"]
+    verdict = nowhere["verdict"].replace("_", " ")
+    answer = f"{verdict} ({_short(named)})" if named else verdict
+    count = f"{len(flag['detected'])} of {flag['cases']} cases with repeats"
     lines = [
-        f"Mode collapse status: {status} as specified ({detected} of {len(entries)} cases)",
+        f"Mode collapse status: {flag['status'].replace('_', ' ')} as specified ({count})",
         f"Diversity of this run: {_number(results['diversity'])} (mean over cases of the specified score)",
         f"Verdicts at a mode share of {nowhere['collapse_share']:g}: {counted or 'none'}",
         f"Collapse nowhere: {answer}, over {nowhere['cases']} cases, {error}",
@@ -107,8 +112,9 @@ def _stopping(results: Mapping[str, Json]) -> str:
     calls = f"{stopping['calls_made']:,} of {stopping['calls_planned']:,} calls made, {stopping['calls_saved']:,} saved"
     return (
         f"Stopping {stopping['rule']}: {stopping['decided']} of {stopping['cases']} cases decided, "
-        f"{stopping['undecided']} undecided; {calls}. Shares and verdicts of these cases come from a "
-        f"{stopping['interval']}: error at most {stopping['alpha']:.1%} on either side, however often it was looked at"
+        f"{stopping['undecided']} undecided; {calls}. Verdicts of these cases spend "
+        f"their error, at most {stopping['alpha']:.1%} on either side, over the calls planned; shares are a confidence "
+        "sequence. Both hold however often they were looked at"
     )
 
 
@@ -119,13 +125,20 @@ def _case(entry: Mapping[str, Json]) -> tuple[object, ...]:
         entry["case"],
         entry["agent"],
         f"{entry['passes']} of {entry['of']}",
-        entry["verdict"].replace("_", " "),
+        "no repeats" if entry["verdict"] == "no_repeats" else _FLAGS[entry["mode_collapse_detected"]],
+        _verdict(entry),
         _share(entry["mode_share"]),
         " → ".join("?" if count is None else str(count) for count in distinct),
         _number(entry["effective_modes"]["q1"]),
         _number(entry["diversity_score"]),
         _NONE if more is None else more,
     )
+
+
+def _verdict(entry: Mapping[str, Json]) -> str:
+    """The verdict, and what it would be with near-duplicates as one where that is another."""
+    said, fuzzy = entry["verdict"].replace("_", " "), entry["fuzzy"]["verdict"]
+    return said if fuzzy in (None, entry["verdict"]) else f"{said} ({fuzzy} with near-duplicates as one)"
 
 
 def _faults(report: Mapping[str, Json]) -> str:

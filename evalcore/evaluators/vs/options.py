@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from rapidfuzz import process
 from rapidfuzz.distance import Indel
 
-__all__ = ["LONGEST", "fuzzy_distinct", "identity", "normalize", "normalized_counts"]
+from evalcore.evaluators.vs.opposites import opposed
+
+__all__ = ["LONGEST", "fuzzy_counts", "identity", "normalize", "normalized_counts"]
 
 LONGEST = 1000
 """Characters of an option that are kept as they are; a longer one is known by its beginning and a digest."""
@@ -25,16 +27,21 @@ def identity(option: str) -> str:
 
 
 def normalize(option: str) -> str:
-    """NFKC, casefolded, white space collapsed, punctuation at the end dropped (unless nothing else is left)."""
+    """NFKC, casefolded, white space collapsed; punctuation at the end dropped, but #, * and %, and unless it is all."""
     text = option if option.isascii() else unicodedata.normalize("NFKC", option)
     text = text.casefold()
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     text = " ".join(text.split())
     end = len(text)
-    while end and (text[end - 1] == " " or unicodedata.category(text[end - 1]).startswith("P")):
+    while end and (text[end - 1] == " " or _ends_sentences(text[end - 1])):
         end -= 1
     return text[:end] or text
+
+
+def _ends_sentences(character: str) -> bool:
+    """C# is not C, and 5 % is not 5."""
+    return character not in "#*%" and unicodedata.category(character).startswith("P")
 
 
 def normalized_counts(exact: Mapping[str, int]) -> Counter[str]:
@@ -45,17 +52,19 @@ def normalized_counts(exact: Mapping[str, int]) -> Counter[str]:
     return counts
 
 
-def fuzzy_distinct(options: Collection[str], similarity: float, most: int) -> int | None:
-    """How many options are left when near-duplicates count once; None for more than ``most`` options.
+def fuzzy_counts(normal: Mapping[str, int], similarity: float, most: int) -> Counter[str] | None:
+    """The counts of ``normal``, added up by kind, where near-duplicates are one; None for more than ``most`` options.
 
-    In sorted order each option joins an earlier one that is at least ``similarity`` alike (1 minus the insertions and
-    deletions between them over their joint length), or else stands for a new kind; so their order cannot matter.
+    In sorted order each option joins the earlier kind that it is most like, if they are at least ``similarity`` alike
+    (1 minus the insertions and deletions between them over their joint length) and not `opposed`, or else stands for a
+    new kind; so the order of the runs cannot matter.
     """
-    if len(options) > most:
+    if len(normal) > most:
         return None
-    kinds: list[str] = []
-    for option in sorted(options):
-        alike = process.extractOne(option, kinds, scorer=Indel.normalized_similarity, score_cutoff=similarity)
-        if alike is None:
-            kinds.append(option)
-    return len(kinds)
+    kinds: Counter[str] = Counter()
+    for option in sorted(normal):
+        scorer = Indel.normalized_similarity
+        alike = process.extract(option, list(kinds), scorer=scorer, score_cutoff=similarity, limit=None)
+        kind = next((kind for kind, _, _ in alike if not opposed(option, kind)), option)
+        kinds[kind] += normal[option]
+    return kinds

@@ -83,6 +83,29 @@ PANELS = (
         words=((0, "not detected"), (0.5, "cannot tell yet"), (1, "detected")),
     ),
     Panel(
+        "Mode collapse as specified",
+        "Whether any case of the newest run has the specification's flag: evenness of its options below 0.3. Beside "
+        "it, the verdict says how sure the commonest option's share makes that.",
+        "state",
+        "status",
+        (Plot("evalq_vs_collapse_detected", ("suite",), "max", legend="{suite}"),),
+        _COLLAPSE,
+        (0, 1),
+        width=6,
+        words=((0, "not detected"), (1, "detected")),
+    ),
+    Panel(
+        "Cases answered",
+        "Cases of the golden set, and those with at least one readable output.",
+        "count",
+        "stat",
+        (
+            Plot("evalq_vs_cases_answered", ("suite",), "min", legend="{suite} answered"),
+            Plot("evalq_vs_cases", ("suite",), "min", legend="{suite} cases"),
+        ),
+        width=6,
+    ),
+    Panel(
         "Diversity of the last 10 runs",
         "Evenness of the options chosen, the newest run at 1.",
         "points",

@@ -8,28 +8,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from evalcore.calls import WHEN_DECIDED
 from evalcore.canonical import Json
 from evalcore.evaluator import InputResult
-from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, share_rule, specified
-from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
+from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
+from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES, in_full
 from evalcore.evaluators.vs.params import Case, Level, VsParams
 from evalcore.evaluators.vs.state import CaseState, VsState
 from evalcore.evaluators.vs.stats import ALPHA
-from evalcore.stats import ExactSum
+from evalcore.stats import ExactSum, is_below
 
-__all__ = ["results_document", "vs_section"]
+__all__ = ["vs_section"]
 
 _CRITIQUE_CHECKS, _PROVENANCE_CHECKS = 4, 3
 _NAMED_ISSUES = 3
-_RUN_KEYS = ("total_tests", "passed", "failed", "errors", "summary", "detailed_results")
-_DETAIL_KEYS = ("test_id", "agent", "status", "passes", "of", "metrics", "issue", "remediation")
 
 
 def vs_section(results: Sequence[InputResult[VsState]], params: VsParams) -> dict[str, Json]:
     """``results`` of report.json; several inputs count as one, a repeat in two of them as two runs."""
     state = _together([result.state for result in results])
-    errors = sum(result.tally.errors for result in results)
     cases = [(case, state.cases.get(case.id, CaseState())) for case in params.selected()]
     passed = sum(counted.passed for _, counted in cases)
     failed = sum(counted.failed for _, counted in cases)
+    unrecorded = sum(not counted.runs for _, counted in cases)
+    errors = sum(result.tally.errors for result in results) + unrecorded
     collapse = [_collapse_entry(case, counted, params) for case, counted in cases]
     scores = [entry["diversity_score"] for entry in collapse if entry["diversity_score"] is not None]
     return {
@@ -41,25 +40,18 @@ def vs_section(results: Sequence[InputResult[VsState]], params: VsParams) -> dic
             "summary": _summary(cases, params),
             "detailed_results": [_detail(case, counted, params) for case, counted in cases],
         },
+        "cases": {
+            "total": len(cases),
+            "answered": sum(bool(counted.tests) for _, counted in cases),
+            "unrecorded": unrecorded,
+        },
         "pass_rate": _ratio(passed, passed + failed),
         "diversity": ExactSum.of(scores).mean(len(scores)) if scores else None,
-        "collapse_nowhere": collapse_nowhere(_counts(collapse), params.collapse),
+        "collapse_specified": _detected(collapse),
+        "collapse_nowhere": _nowhere(collapse, params),
         "mode_collapse": collapse,
         **_stopping(collapse),
     }
-
-
-def results_document(results: Mapping[str, Json], timestamp: str) -> dict[str, Json]:
-    """The specification's result document for YAML and JSON: ``test_run`` with a timestamp (ISO 8601), in its order."""
-    run = results["test_run"]
-    details = [_in_order(detail, _DETAIL_KEYS) for detail in run["detailed_results"]]
-    ordered = _in_order({**run, "detailed_results": details}, _RUN_KEYS)
-    return {"test_run": {"timestamp": timestamp, **ordered}}
-
-
-def _in_order(mapping: Mapping[str, Json], keys: Sequence[str]) -> dict[str, Json]:
-    """Canonical JSON has sorted keys; people read a document in the order it was specified in."""
-    return {key: mapping[key] for key in keys if key in mapping}
 
 
 def _together(states: Sequence[VsState]) -> VsState:
@@ -114,7 +106,7 @@ def _issues(level: Level, cases: Sequence[tuple[Case, CaseState]], params: VsPar
         by_agent.setdefault(case.agent, []).append(counted)
     for agent, states in by_agent.items():
         spread = _mean_spread(states) if level.t_scores else None
-        if spread is not None and spread < params.min_t_score_spread:
+        if spread is not None and is_below(spread, params.min_t_score_spread):
             yield {"agent": agent, "issue": LOW_SPREAD, "tests": sum(state.spreads for state in states)}
         kinds: Counter[str] = Counter()
         for state in states:
@@ -122,6 +114,8 @@ def _issues(level: Level, cases: Sequence[tuple[Case, CaseState]], params: VsPar
                 kinds.update(found)
             if state.errors:
                 kinds["No readable output"] += state.errors
+            if not state.runs:
+                kinds["No output was recorded"] += 1
         for kind, tests in sorted(kinds.items(), key=lambda item: (-item[1], item[0])):
             yield {"agent": agent, "issue": kind, "tests": tests}
 
@@ -148,7 +142,7 @@ def _detail(case: Case, counted: CaseState, params: VsParams) -> dict[str, Json]
         },
     }
     if detail["status"] != "PASSED":
-        detail["issue"], detail["remediation"] = _worst(counted)
+        detail["issue"], detail["remediation"] = _worst(counted, params)
     return detail
 
 
@@ -158,7 +152,7 @@ def _status(counted: CaseState) -> str:
     return "FAILED" if counted.failed else "PASSED"
 
 
-def _worst(counted: CaseState) -> tuple[str, str]:
+def _worst(counted: CaseState, params: VsParams) -> tuple[str, str]:
     """The commonest issues of a case, and what to do about the first of them."""
     if not counted.tests:
         what = f"No readable output in {counted.errors} runs" if counted.errors else "No output was recorded"
@@ -166,34 +160,65 @@ def _worst(counted: CaseState) -> tuple[str, str]:
     found = [(-times, kind, check) for check, kinds in counted.issues.items() for kind, times in kinds.items()]
     top = sorted(found)[:_NAMED_ISSUES]
     many = counted.tests > 1
-    named = [f"{kind} ({-times} of {counted.tests})" if many else kind for times, kind, _ in top]
+    words = [in_full(check, kind, params) for _, kind, check in top]
+    named = [
+        f"{text} ({-times} of {counted.tests})" if many else text
+        for text, (times, _, _) in zip(words, top, strict=True)
+    ]
     return "; ".join(named), REMEDIES[top[0][2]]
 
 
 def _collapse_entry(case: Case, counted: CaseState, params: VsParams) -> dict[str, Json]:
+    """Both readings of one case; a single run repeats nothing, so neither says anything then."""
     report = specified(counted.options, params.collapse)
-    stop = {"stop": {"rule": WHEN_DECIDED, "of": counted.planned, "interval": share_rule(counted.planned).name}}
+    block, alone = robust_block(counted.options, params.collapse, counted.planned), report.total_runs == 1
+    stop = {"stop": {"rule": WHEN_DECIDED, "of": counted.planned}}
     return {
         "agent": case.agent,
         "case": case.id,
         "unique_recommendations": report.unique_recommendations,
         "total_runs": report.total_runs,
-        "diversity_score": report.diversity_score,
-        "mode_collapse_detected": report.mode_collapse_detected,
+        "diversity_score": None if alone else report.diversity_score,
+        "mode_collapse_detected": None if alone else report.mode_collapse_detected,
         "most_common": [[option, count] for option, count in report.most_common],
         "runs": {"total": counted.runs, "valid": report.total_runs, "errors": counted.runs - report.total_runs},
         "passes": counted.passed,
         "of": counted.tests,
-        **robust_block(counted.options, params.collapse, counted.planned),
+        **(_unrepeated(block) if alone else block),
         **(stop if counted.planned else {}),
     }
+
+
+def _unrepeated(block: Mapping[str, Json]) -> dict[str, Json]:
+    """The block of a single run, without a verdict."""
+    return {**block, "verdict": "no_repeats", "fuzzy": {**block["fuzzy"], "verdict": "no_repeats"}}
+
+
+def _detected(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
+    """The specification's flag over all cases: detected where any case has it."""
+    known = [entry for entry in collapse if entry["mode_collapse_detected"] is not None]
+    cases = [entry["case"] for entry in known if entry["mode_collapse_detected"]]
+    said = "detected" if cases else "not_detected"
+    return {"status": said if known else _unknown(collapse), "cases": len(known), "detected": cases}
+
+
+def _nowhere(collapse: Sequence[Mapping[str, Json]], params: VsParams) -> dict[str, Json]:
+    """The verdict over all cases; where none has a second run, it has nothing to judge either."""
+    found = collapse_nowhere(_counts(collapse), params.collapse)
+    repeated = any(entry["runs"]["valid"] > 1 for entry in collapse)
+    return found if repeated or not collapse else {**found, "verdict": _unknown(collapse)}
+
+
+def _unknown(collapse: Sequence[Mapping[str, Json]]) -> str:
+    return "no_repeats" if any(entry["runs"]["valid"] for entry in collapse) else "no_data"
 
 
 def _counts(collapse: Sequence[Mapping[str, Json]]) -> Iterator[CaseCounts]:
     for entry in collapse:
         share, runs = entry["mode_share"]["value"], entry["runs"]["valid"]
         planned = entry["stop"]["of"] if "stop" in entry else 0
-        yield CaseCounts(entry["case"], round(share * runs) if runs else 0, runs, entry["verdict"], planned)
+        mode, fuzzy = round(share * runs) if runs else 0, entry["fuzzy"]["verdict"]
+        yield CaseCounts(entry["case"], mode, runs, entry["verdict"], fuzzy, planned)
 
 
 def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
@@ -212,7 +237,6 @@ def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
     return {
         "stopping": {
             "rule": WHEN_DECIDED,
-            "interval": cases[0]["stop"]["interval"],
             "alpha": ALPHA,
             "cases": len(cases),
             "decided": decided,

@@ -10,7 +10,7 @@ from collections import Counter
 from evalcore.evaluators.vs.judge import judge_for
 from evalcore.evaluators.vs.options import normalize
 from evalcore.evaluators.vs.params import VsParams
-from evalcore.evaluators.vs.stats import SEQUENCE
+from evalcore.evaluators.vs.stats import stopping_rule
 
 __all__ = ["Stopping"]
 
@@ -21,7 +21,7 @@ class _Case:
     def __init__(self) -> None:
         self.seen: set[int] = set()
         self.options: Counter[str] = Counter()
-        self.runs = self.mode = 0
+        self.runs = self.mode = self.planned = 0
         self.decided = False
 
     def count(self, option: str, share: float) -> None:
@@ -29,7 +29,7 @@ class _Case:
         self.options[kind] += 1
         self.runs += 1
         self.mode = max(self.mode, self.options[kind])
-        self.decided = SEQUENCE.decided(self.mode, self.runs, share)
+        self.decided = stopping_rule(self.planned).decided(self.mode, self.runs, share)
 
 
 class Stopping:
@@ -56,6 +56,7 @@ class Stopping:
         if test.repeat in case.seen:
             return None
         case.seen.add(test.repeat)
+        case.planned = max(case.planned, test.planned)
         before = case.decided
         if test.option is not None:
             case.count(test.option, self._share)

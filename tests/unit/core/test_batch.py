@@ -41,7 +41,7 @@ def test_rows_come_with_the_line_they_begin_on() -> None:
         (b"1,\xff", "not UTF-8: byte 0xff"),
         (b"1,\xc3", "not UTF-8: byte 0xc3"),
         (b"1,\xed\xa0\x80", "not UTF-8: byte 0xed"),
-        (b"1,2\r3,4", "not CSV: new-line character"),
+        (b"1,2\r3,4", "not CSV: a lone carriage return outside quotes"),
         (b'"1"\r2,3', "not CSV: "),
     ],
 )

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import pytest
 
-from evalcore.version import code_version
+import evalcore.version
+from evalcore.version import COMPUTING, code_parts, code_version, differences
 
 TOP = Path(__file__).parents[3]
+NOT_COMPUTING = {
+    "pydantic": "checks parameters and configurations, for the producer; a worker gets what it let through",
+    "pyyaml": "reads golden sets and configurations, for the producer; parameters go on as JSON",
+    "zstandard": "gives back bytes whose digest is known",
+    "deepeval": "an evaluation of ours as a metric of theirs: no run uses it",
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +58,72 @@ def test_any_change_is_another_version(copy: Path, name: str) -> None:
         assert _version_of(copy) != code_version()
     finally:
         (copy / name).write_bytes(before)
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The code version is computed anew in the test, and again after it."""
+    for function in (code_parts, code_version):
+        function.cache_clear()
+    yield monkeypatch
+    monkeypatch.undo()
+    for function in (code_parts, code_version):
+        function.cache_clear()
+
+
+@pytest.mark.parametrize("package", COMPUTING)
+def test_another_version_of_a_package_that_computes_is_another_code(fresh: pytest.MonkeyPatch, package: str) -> None:
+    """Its answers could differ: so could a report that is folded from both."""
+    before, parts, real = code_version(), code_parts(), version
+    assert parts[package] == real(package)
+    code_parts.cache_clear()
+    code_version.cache_clear()
+    fresh.setattr(evalcore.version, "version", lambda name: "99.1" if name == package else real(name))
+    assert code_version() != before
+    assert differences(code_parts(), parts) == [f"{package} 99.1 (here {parts[package]})"]
+
+
+def test_other_unicode_data_is_another_code(fresh: pytest.MonkeyPatch) -> None:
+    """U+1E030 is a letter for Python 3.12, and nothing for 3.11: what the words of a text are depends on it."""
+    before = code_version()
+    code_parts.cache_clear()
+    code_version.cache_clear()
+    fresh.setattr("unicodedata.unidata_version", "1.1.5")
+    assert code_version() != before
+
+
+def test_every_package_that_evalcore_imports_is_weighed() -> None:
+    """A new one goes with those that compute, or with the others and the reason why no answer depends on it."""
+    imported = {
+        name.partition(".")[0]
+        for path in (TOP / "evalcore").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    }
+    foreign = imported - set(sys.stdlib_module_names) - {"evalcore"}
+    known = packages_distributions()
+    found = {canonicalize(known[name][0]) if name in known else name for name in foreign}
+    assert found == {*COMPUTING, *NOT_COMPUTING} - ({"deepeval"} - found)
+
+
+def canonicalize(name: str) -> str:
+    """A package's name as it is written in lists of them."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_what_differs_is_told_by_folder_and_package() -> None:
+    """Of folders only the name is told, since a digest says nothing; of packages both versions."""
+    ours = {"evalcore": "a1", "evalcore.evaluators.vs": "b1", "numpy": "2.1"}
+    theirs = {"evalcore": "a1", "evalcore.evaluators.vs": "b2", "numpy": "2.2", "evaluator x": "m:e x 1"}
+    assert differences(theirs, ours) == [
+        "evalcore.evaluators.vs",
+        "evaluator x m:e x 1 (here none)",
+        "numpy 2.2 (here 2.1)",
+    ]
+
+
+def test_the_command_names_its_code() -> None:
+    """`evalq --version` shows what a runbook compares with a queue's name."""
+    told = subprocess.check_output([sys.executable, "-m", "producer.cli", "--version"], text=True)
+    assert told == f"evalq {evalcore.version.__version__} (code {code_version()})\n"

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from evalcore.metrics import Metric
-from workers.calls import SweepHeader
 from workers.exporter.catalogue import FAMILIES
 from workers.exporter.families import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
 from workers.history import Entry, Place
 from workers.measures import SECONDS, bucket, counters
 from workers.register import CallerFacts, TargetFacts
 from workers.snapshot import Newest, ServerFacts, Snapshot
+from workers.sweeps import SweepHeader
 
 SOURCES = SERIES | OF_HISTORIES
 SERVER = ServerFacts("valkey", "9", 1, 0, "noeviction", 0, False, False, False, 0.0, 1)

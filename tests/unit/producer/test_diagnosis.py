@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from evalcore.version import code_parts, code_version
 from producer.diagnosis import diagnose
 from producer.fleet import fleet_of, rows
-from workers.calls import SweepHeader
 from workers.register import CallerFacts, TargetFacts
 from workers.snapshot import ServerFacts, Snapshot, WorkerStanding
+from workers.sweeps import SweepHeader
 
 SERVER = ServerFacts("valkey", "9.0.1", 100, 1000, "noeviction", 0, True, False, False, 0.0, 1)
 WORKER = WorkerStanding("w1", socket.gethostname(), "mine", 2, 0, 1.0, 0.0, str(Path.cwd()), "idle")
@@ -147,3 +148,13 @@ def test_status_shows_what_the_exporter_shows() -> None:
         ("records", "9 committed, 0 dead, 4 duplicates, 0 divergent, 0 chunks published again"),
     ]
     assert ("oldest", "nothing is pending") in list(rows(_but(HEALTHY, oldest_age=0.0)))
+
+
+def test_what_differs_from_other_code_is_told() -> None:
+    """`doctor` and `status` name the folder or package, of each other code whose parts are known."""
+    ours = code_parts()
+    codes = {code_version(): ours, "mine": ours, "elder": {**ours, "numpy": "0.1", "workers": "0"}}
+    said = f"elder differs from this one in: numpy 0.1 (here {ours['numpy']}), workers"
+    assert ("note", f"code {said}") in list(diagnose(HEALTHY, "mine", 1000.0, codes))
+    del codes["mine"]
+    assert [text for what, text in rows(HEALTHY, codes) if what == "code"] == [said]

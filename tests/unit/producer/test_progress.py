@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from producer.progress import Reporter
@@ -21,3 +23,49 @@ def test_what_was_done_before_is_no_part_of_the_pace(
             now += 61
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == "50,060 of 60,000 calls, 0.5/s, 5 h 36 min left, 5 in flight"
+
+
+def test_what_stands_still_has_no_rate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """After five seconds without anything new there is neither a rate nor an end in sight, but for how long so."""
+    now = 1000.0
+    monkeypatch.setattr("producer.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("producer.progress.LINE_SECONDS", 0)
+    reporter = Reporter("rows", quiet=False, bar=False, json_lines=False)
+    with reporter.watching() as watch:
+        for done, later in ((0, 1), (100, 4), (100, 2), (100, 1), (200, 1)):
+            watch(Standing(done, done, 1000))
+            now += later
+    assert capsys.readouterr().err.splitlines() == [
+        "0 rows, 0.0/s",
+        "100 rows, 100.0/s, 0 min 9 s left",
+        "100 rows, 20.0/s, 0 min 45 s left",
+        "100 rows, nothing new for 6 s",
+        "200 rows, 25.0/s, 0 min 32 s left",
+    ]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_waiting_is_told_to_who_asked_for_quiet_too(quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """Why nothing happens is a warning: -q hides progress, not that."""
+    reporter = Reporter("rows", quiet=quiet, bar=True, json_lines=False)
+    reporter.waiting("the server is away", 3.2, 120.0)
+    reporter.waiting("no worker serves q yet", 4.0, None)
+    reporter.recovered("the server is away", 14.0)
+    assert capsys.readouterr().err.splitlines() == [
+        "waiting: the server is away (3 s so far, 120 s at most)",
+        "waiting: no worker serves q yet",
+        "resumed after 14 s of waiting",
+    ]
+
+
+def test_waiting_is_a_json_line_where_those_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """What, since when, and how long at most; standard error stays empty."""
+    reporter = Reporter("rows", quiet=False, bar=True, json_lines=True)
+    reporter.waiting("the server is away", 3.24, 120.0)
+    reporter.recovered("the server is away", 14.0)
+    out, err = capsys.readouterr()
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"event": "waiting", "what": "the server is away", "since": 3.2, "limit": 120.0},
+        {"event": "recovered", "what": "the server is away", "after": 14.0},
+    ]
+    assert not err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from tests.agents import functions
 from tests.agents.server import Agent, running_agent
 from tests.integration.harness import wait_until
 from tests.integration.ports import free_port
 from workers.targets import Answer, Call, Caller, Failure, load_targets
-from workers.targets.programs import CallFailed
 
 SECRET = "sk-never-to-be-seen"  # noqa: S105 - nobody's
 
@@ -269,26 +270,11 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     assert (result.kind, "127" in result.reason) == ("server", True)
 
 
-def sync_agent(call: dict[str, Any]) -> Any:
-    """A target of kind python."""
-    if call["prompt"] == "raise":
-        raise ValueError("it broke")
-    if call["prompt"] == "limit":
-        raise CallFailed(Failure(kind="rate_limit", reason="enough", retry_after_seconds=3))
-    return {"got": call["prompt"]}
-
-
-async def async_agent(call: dict[str, Any]) -> str:
-    """The same, async, with text."""
-    await asyncio.sleep(0 if call["prompt"] != "hang" else 60)
-    return f"```json\n[{call['repeat']}]\n```"
-
-
 def test_a_python_function(tmp_path: Path) -> None:
     """Sync or async, plain data or text; what it raises is a failure, of the kind it chooses."""
-    here = __name__
+    shutil.copy(functions.__file__, tmp_path / "agent.py")
     good, broke, limit = _ask(
-        tmp_path, {"kind": "python", "function": f"{here}:sync_agent"}, Call("p"), Call("raise"), Call("limit")
+        tmp_path, {"kind": "python", "function": "agent:sync_agent"}, Call("p"), Call("raise"), Call("limit")
     )
     assert isinstance(good, Answer)
     assert good.output == {"got": "p"}
@@ -296,7 +282,7 @@ def test_a_python_function(tmp_path: Path) -> None:
     assert (broke.kind, broke.reason) == ("server", "ValueError: it broke")
     assert isinstance(limit, Failure)
     assert (limit.kind, limit.retry_after_seconds) == ("rate_limit", 3)
-    entry = {"kind": "python", "function": f"{here}:async_agent"}
+    entry = {"kind": "python", "function": "agent:async_agent"}
     (fenced,) = _ask(tmp_path, entry, Call("p", repeat=7))
     (slow,) = _ask(tmp_path, {**entry, "timeout_seconds": 0.2}, Call("hang"))
     assert isinstance(fenced, Answer)

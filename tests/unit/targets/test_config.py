@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -119,7 +120,12 @@ def test_a_function_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     ):
         (tmp_path / "t.yaml").write_text(f"targets: {{t: {{kind: python, function: '{path}'}}}}")
         with pytest.raises(ConfigError, match=f"target t: function: {path}.*{said}"):
-            Caller(load_targets(tmp_path / "t.yaml")["t"], {})
+            asyncio.run(_opened(tmp_path / "t.yaml"))
+
+
+async def _opened(file: Path) -> None:
+    async with Caller(load_targets(file)["t"], {}):
+        pass
 
 
 def test_a_schema_that_is_not_json_is_named(tmp_path: Path) -> None:

@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.agents import functions
 from tests.integration.harness import clean_environment, wait_until
 from workers.targets import Answer, Call, Caller, Failure, load_targets
 
+FUNCTIONS = Path(functions.__file__)
 KEY = "sk-" + "0123456789" * 4
 
 
 def write_target(folder: Path, entry: dict[str, Any]) -> Path:
-    """A targets file with one target, `t`."""
+    """A targets file with one target, `t`, and the module `agent` beside it."""
+    shutil.copy(FUNCTIONS, folder / "agent.py")
     path = folder / "targets.yaml"
     path.write_text(json.dumps({"targets": {"t": entry}}))
     return path
@@ -38,52 +41,6 @@ def ask(folder: Path, entry: dict[str, Any], prompt: str = "p") -> Answer | Fail
     return asyncio.run(once())
 
 
-def exits(call: dict[str, Any]) -> None:
-    """As a script's main function does."""
-    sys.exit(f"no {call['prompt']}")
-
-
-async def exits_async(call: dict[str, Any]) -> None:
-    """The same in the event loop."""
-    exits(call)
-
-
-async def gives_up(_call: dict[str, Any]) -> None:
-    """Cancelled by what it called, not by evalq."""
-    raise asyncio.CancelledError("given up")
-
-
-def half_a_pair(_call: dict[str, Any]) -> str:
-    """Text that no UTF-8 file can hold."""
-    return '"a\ud800b"'
-
-
-def says_half_a_pair(_call: dict[str, Any]) -> str:
-    """The same in an error."""
-    raise ValueError("a\ud800b")
-
-
-def much(_call: dict[str, Any]) -> str:
-    """More than may be kept."""
-    return json.dumps("한" * 2000)
-
-
-def blocks(_call: dict[str, Any]) -> None:
-    """Longer than anybody waits."""
-    time.sleep(60)
-
-
-class Agent:
-    """Called like a function."""
-
-    async def __call__(self, call: dict[str, Any]) -> Any:
-        """Its repeat."""
-        return [call["repeat"]]
-
-
-agent = Agent()
-
-
 @pytest.mark.parametrize(
     ("function", "kind", "said"),
     [
@@ -96,7 +53,7 @@ agent = Agent()
 )
 def test_whatever_a_function_does_is_one_failed_call(tmp_path: Path, function: str, kind: str, said: str) -> None:
     """It neither ends the process that makes all calls, nor leaves one without an outcome."""
-    result = ask(tmp_path, {"kind": "python", "function": f"{__name__}:{function}", "max_bytes": 4096})
+    result = ask(tmp_path, {"kind": "python", "function": f"agent:{function}", "max_bytes": 4096})
     assert isinstance(result, Failure)
     assert (result.kind, said in result.reason) == (kind, True), result.reason
     json.dumps([result.reason, result.text], ensure_ascii=False).encode()
@@ -105,7 +62,7 @@ def test_whatever_a_function_does_is_one_failed_call(tmp_path: Path, function: s
 def test_an_answer_can_be_written(tmp_path: Path) -> None:
     """A lone surrogate becomes the replacement character: the answer is recorded like any other."""
     for output, text in (("json", '"a\ufffdb"'), ("text", '"a\ufffdb"')):
-        entry = {"kind": "python", "function": f"{__name__}:half_a_pair", "output": output}
+        entry = {"kind": "python", "function": "agent:half_a_pair", "output": output}
         result = ask(tmp_path, entry)
         assert isinstance(result, Answer)
         assert result.text == text
@@ -120,7 +77,7 @@ def test_a_prompt_that_cannot_be_sent_is_one_failed_call(tmp_path: Path) -> None
 
 def test_an_object_that_is_called_asynchronously(tmp_path: Path) -> None:
     """An agent in a class needs no wrapper."""
-    result = ask(tmp_path, {"kind": "python", "function": f"{__name__}:agent"})
+    result = ask(tmp_path, {"kind": "python", "function": "agent:agent"})
     assert isinstance(result, Answer)
     assert result.output == [0]
 
@@ -131,21 +88,21 @@ from workers.targets import Call, Caller, load_targets
 
 async def once():
     async with Caller(load_targets(sys.argv[1])["t"]) as caller:
-        print((await caller.call(Call("x"))).kind, flush=True)
+        print(WHAT, flush=True)
 
 asyncio.run(once())
 """
 
 
-def calling(targets: Path) -> list[str]:
-    """A process that makes one call."""
-    return [sys.executable, "-c", CALLER, str(targets)]
+def calling(targets: Path, what: str = '(await caller.call(Call("x"))).kind') -> list[str]:
+    """A process that makes one call and prints ``what`` came of it."""
+    return [sys.executable, "-P", "-c", CALLER.replace("WHAT", what), str(targets)]
 
 
 def test_a_function_that_blocks_does_not_keep_the_process(tmp_path: Path) -> None:
     """A call that takes too long is given up, and the process may end all the same."""
     targets = write_target(
-        tmp_path, {"kind": "python", "function": f"{__name__}:blocks", "timeout_seconds": 0.2, "retries": {}}
+        tmp_path, {"kind": "python", "function": "agent:blocks", "timeout_seconds": 0.2, "retries": {}}
     )
     done = subprocess.run(
         calling(targets), env=clean_environment(), capture_output=True, text=True, timeout=30, check=True

@@ -74,8 +74,20 @@ def without(output: dict[str, Any], path: str) -> dict[str, Any]:
     return dict(copy)
 
 
+OWNERS = {"F": (FULL, "Full"), "E": (ENHANCED, "Enhanced"), "L": (LIGHT, "Light")}
+
+
+def of_case(case: str, output: Json) -> Json:
+    """``output`` as the agent of one of PARAMS' cases gives it, where it is a good output's at all."""
+    if case not in OWNERS or not isinstance(output, dict) or output.get("agent_id") != FULL:
+        return output
+    agent, level = OWNERS[case]
+    return {**output, "agent_id": agent, **({"vs_level": level} if output.get("vs_level") == "Full" else {})}
+
+
 def line(case: str, repeat: int, output: Json) -> bytes:
-    """One recorded output."""
+    """One recorded output, of its case's agent."""
+    output = of_case(case, output)
     return json.dumps({"case": case, "repeat": repeat, "output": output}, ensure_ascii=False).encode()
 
 

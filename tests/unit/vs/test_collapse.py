@@ -205,3 +205,25 @@ def test_it_holds_only_when_every_case_is_diverse() -> None:
     assert collapse_nowhere([diverse, case("y", 1, 1, "inconclusive")], RULE)["verdict"] == "inconclusive"
     assert collapse_nowhere([diverse, case("y", 0, 0, "no_data")], RULE)["verdict"] == "inconclusive"
     assert collapse_nowhere([], RULE)["verdict"] == "inconclusive"
+
+
+def test_one_answer_in_two_wordings_is_not_called_diverse() -> None:
+    """A mode of nine in ten, half of it with another ending: diverse as counted, collapsed with near-duplicates as one.
+
+    The statement over all cases takes neither side.
+    """
+    options = {"a threshold model of care": 45, "a threshold model of caring": 45, "something else": 10}
+    block = robust_block(options, CollapseRule())
+    assert (block["verdict"], block["fuzzy"]["verdict"]) == ("diverse", "collapsed")
+    assert (block["mode_share"]["value"], block["fuzzy"]["mode_share"]["value"]) == (0.45, 0.9)
+    plain = CaseCounts("one", 45, 100, "diverse", "diverse")
+    unsure = CaseCounts("two", 45, 100, block["verdict"], block["fuzzy"]["verdict"])
+    assert collapse_nowhere([plain], CollapseRule())["verdict"] == "holds"
+    assert collapse_nowhere([plain, unsure], CollapseRule())["verdict"] == "inconclusive"
+
+
+def test_more_options_than_are_compared_have_no_second_verdict() -> None:
+    """Share and verdict by near-duplicates are null, and the case is judged by the other ones."""
+    block = robust_block({f"option number {n}": 1 for n in range(6)}, CollapseRule(fuzzy_most=5))
+    assert block["fuzzy"] == {"mode_share": {"value": None, "low": None, "high": None}, "verdict": None}
+    assert CaseCounts("one", 1, 6, "diverse", None).surely_diverse

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.evaluators.vs.stats import holm, mode_share_interval, runs_to_decide, verdict
-from evalcore.evaluators.vs.stats.decide import MOST_RUNS, decided
+from evalcore.evaluators.vs.stats import FIXED_RUNS, holm, mode_share_interval, runs_to_decide, verdict
+from evalcore.evaluators.vs.stats.decide import MOST_RUNS
 
-shares = st.sampled_from([0.2, 0.4, 0.5, 0.55, 0.7, 0.9])
+decided = FIXED_RUNS.decided
+
+shares = st.sampled_from([0.2, 0.4, 0.5, 0.505, 0.55, 0.7, 0.9])
 counted = st.integers(1, 200).flatmap(lambda n: st.tuples(st.integers(1, n), st.just(n)))
 
 
@@ -36,15 +38,25 @@ def test_a_bound_at_the_threshold_decides_nothing(low: float, high: float) -> No
 
 @given(counted, shares)
 def test_one_tail_decides_as_the_interval_does(seen: tuple[int, int], share: float) -> None:
-    """`decided` is the verdict without the search for the bounds."""
-    assert decided(*seen, share) == (verdict(*mode_share_interval(*seen), share) != "inconclusive")
+    """The verdict without the search for the bounds is the one that they give."""
+    assert FIXED_RUNS.verdict(*seen, share) == verdict(*mode_share_interval(*seen), share)
+
+
+def test_runs_to_decide_and_the_verdict_never_contradict_each_other() -> None:
+    """Just above one half too: no case is inconclusive with no further run to go."""
+    for share in (0.5, 0.501, 0.505, 0.51, 0.6, 0.7):
+        for n in range(1, 120):
+            for m in range(1, n + 1):
+                said, more = FIXED_RUNS.verdict(m, n, share), runs_to_decide(m, n, share, decided)
+                assert (said != "inconclusive") == (more == 0), (m, n, share)
+                assert said == verdict(*mode_share_interval(m, n), share)
 
 
 @given(counted, shares)
 def test_that_many_further_runs_do_decide(seen: tuple[int, int], share: float) -> None:
     """With the promised runs, and the mode at its share (rounded towards the threshold), the interval is off it."""
     m, n = seen
-    more = runs_to_decide(m, n, share)
+    more = runs_to_decide(m, n, share, decided)
     if more is None:
         return
     total = n + more
@@ -56,13 +68,13 @@ def test_that_many_further_runs_do_decide(seen: tuple[int, int], share: float) -
 @pytest.mark.parametrize(("m", "n", "more"), [(1, 1, 10), (10, 10, 1), (47, 50, 0), (1, 10, 0)])
 def test_runs_to_decide_of_known_counts(m: int, n: int, more: int) -> None:
     """One run needs ten more: .7^11 is the first power under .025."""
-    assert runs_to_decide(m, n, 0.7) == more
+    assert runs_to_decide(m, n, 0.7, decided) == more
 
 
 def test_a_mode_at_the_threshold_is_never_decided() -> None:
     """At a share of exactly the threshold no number of runs up to MOST_RUNS is enough."""
-    assert runs_to_decide(7, 10, 0.7) is None
-    assert runs_to_decide(MOST_RUNS * 7 // 10, MOST_RUNS, 0.7) is None
+    assert runs_to_decide(7, 10, 0.7, decided) is None
+    assert runs_to_decide(MOST_RUNS * 7 // 10, MOST_RUNS, 0.7, decided) is None
 
 
 def adjusted_by_definition(values: list[float]) -> list[float]:

@@ -17,7 +17,7 @@ from evalcore.evaluators.vs.params import VsParams
 from evalcore.evaluators.vs.sample import GOLDEN
 from evalcore.inline import evaluate_files
 from evalcore.params import validate
-from tests.unit.vs.helpers import PARAMS, good_output
+from tests.unit.vs.helpers import PARAMS, good_output, of_case
 
 
 def asked(*inputs: Any, params: dict[str, Any] | None = None, **options: Any) -> Request:
@@ -98,7 +98,7 @@ def write_folder(folder: Path) -> Path:
     """Whole records, bare outputs named by case and repeat, broken files, and some that are no outputs."""
     folder.mkdir(parents=True)
     output = good_output("첫째")
-    (folder / "a.json").write_text(json.dumps({"case": "E", "repeat": 4, "output": output}, indent=2))
+    (folder / "a.json").write_text(json.dumps({"case": "E", "repeat": 4, "output": of_case("E", output)}, indent=2))
     (folder / "F.2.json").write_text(json.dumps(output, indent=2), encoding="utf-8")
     (folder / "F#3.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(output).encode())
     (folder / "F.4.json.gz").write_bytes(gzip.compress(json.dumps(output, indent=1).encode()))

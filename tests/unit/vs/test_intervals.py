@@ -26,8 +26,9 @@ counted = st.integers(1, 40).flatmap(lambda n: st.tuples(st.integers(1, n), st.j
 
 
 def exact_p_value(m: int, n: int, p: Fraction) -> Fraction:
-    """min(1, g(p) P(Bin(n, p) >= m)) with g = 1/p up to one half, else 1."""
-    return min(Fraction(1), exact_at_least(m, n, p) / (p if p <= Fraction(1, 2) else 1))
+    """min(1, tail(p) / p) up to one half, min(1, tail(p) + tail(1 - p)) above, with tail(p) = P(Bin(n, p) >= m)."""
+    tail = exact_at_least(m, n, p)
+    return min(Fraction(1), tail / p if p <= Fraction(1, 2) else tail + exact_at_least(m, n, 1 - p))
 
 
 @settings(max_examples=40, deadline=None)
@@ -56,20 +57,20 @@ def test_upper_bound_is_clopper_and_pearson(seen: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("m", "n", "low", "high"),
     [
-        (10, 10, 0.025 ** (1 / 10), 1.0),
-        (9, 9, 0.025 ** (1 / 9), 1.0),
+        (10, 10, 0.69148128, 1.0),
+        (9, 9, 0.66356984, 1.0),
         (1, 1, 0.0, 1.0),
     ],
 )
 def test_bounds_of_known_counts(m: int, n: int, low: float, high: float) -> None:
-    """Where every run agreed the lower bound is a root of .025."""
-    assert mode_share_interval(m, n) == pytest.approx((low, high), abs=1e-10)
+    """Where every run agreed p^n + (1 - p)^n is .025 at the lower bound, a hair below the root of .025."""
+    assert mode_share_interval(m, n) == pytest.approx((low, high), abs=1e-8)
 
 
 def test_bounds_are_those_of_the_published_table() -> None:
-    """Nine of ten: .5550 to .9975, one of ten: up to .4450, as tables of Clopper and Pearson print them."""
+    """One of ten: up to .4450, nine of ten: up to .9975, as tables of Clopper and Pearson print them."""
     assert mode_share_interval(1, 10) == pytest.approx((0.0, 0.4450), abs=5e-5)
-    assert mode_share_interval(9, 10) == pytest.approx((0.5550, 0.9975), abs=5e-5)
+    assert mode_share_interval(9, 10)[1] == pytest.approx(0.9975, abs=5e-5)
 
 
 def test_the_choice_of_the_mode_costs_a_wider_lower_bound() -> None:
@@ -79,9 +80,10 @@ def test_the_choice_of_the_mode_costs_a_wider_lower_bound() -> None:
 
 
 def test_p_value_counts_as_many_candidates_as_have_room() -> None:
-    """At a share of .2 there may be five such answers, at .6 one."""
+    """At a share of .2 there may be five such answers, at .6 one, and the rest adds what it can: here a little."""
     assert mode_share_p_value(9, 10, 0.2) == pytest.approx(5 * float(exact_at_least(9, 10, Fraction(1, 5))), rel=1e-6)
-    assert mode_share_p_value(9, 10, 0.6) == pytest.approx(float(exact_at_least(9, 10, Fraction(3, 5))), rel=1e-6)
+    six, four = (float(exact_at_least(9, 10, Fraction(share, 5))) for share in (3, 2))
+    assert mode_share_p_value(9, 10, 0.6) == pytest.approx(six + four, rel=1e-6)
     assert mode_share_p_value(1, 10, 0.2) == 1.0
 
 
@@ -97,10 +99,10 @@ def test_collision_probability_is_the_share_of_agreeing_pairs(counts: list[int])
         assert collision_probability(small) == pytest.approx(sum(a == b for a, b in pairs) / len(pairs))
 
 
-@given(st.integers(2, 3000), st.floats(0, 1), st.floats(0, 1))
+@given(st.integers(14, 3000), st.floats(0, 1), st.floats(0, 1))
 def test_collision_interval_is_the_set_that_defines_it(n: int, estimate: float, t: float) -> None:
-    """Any t is inside exactly when it differs from U by no more than T standard errors at t."""
-    low, high = collision_interval(estimate, n)
+    """Any t is inside exactly when it differs from U by no more than T standard errors at t (half the runs agree)."""
+    low, high = collision_interval(estimate, n // 2, n)
     assert 0 <= low <= estimate <= high <= 1
     assume(abs(t - low) > 1e-9 and abs(t - high) > 1e-9)
     variance = 4 * (n - 2) / (n * (n - 1)) * (t**1.5 - t**2) + 2 * t * (1 - t) / (n * (n - 1))
@@ -109,10 +111,10 @@ def test_collision_interval_is_the_set_that_defines_it(n: int, estimate: float, 
     assert (low < t < high) == (distance > 0)
 
 
-@pytest.mark.parametrize(("estimate", "n"), [(0.4, 3), (0.5, 5), (0.1, 12), (0.9, 40), (0.3, 500)])
+@pytest.mark.parametrize(("estimate", "n"), [(0.4, 14), (0.1, 15), (0.9, 40), (0.3, 500)])
 def test_collision_bounds_are_student_t_standard_errors_away(estimate: float, n: int) -> None:
-    """At both bounds the distance from the estimate is T times the standard error there, also for very few runs."""
-    for bound in collision_interval(estimate, n):
+    """At both bounds the distance from the estimate is T times the standard error there, with a mode of one half."""
+    for bound in collision_interval(estimate, n // 2, n):
         variance = 4 * (n - 2) / (n * (n - 1)) * (bound**1.5 - bound**2) + 2 * bound * (1 - bound) / (n * (n - 1))
         assert abs(estimate - bound) == pytest.approx(student_t(n - 1, 0.025) * math.sqrt(variance), rel=1e-9)
 
@@ -120,14 +122,33 @@ def test_collision_bounds_are_student_t_standard_errors_away(estimate: float, n:
 @pytest.mark.parametrize(("estimate", "n"), [(0.0, 2), (0.0, 10), (1.0, 2), (1.0, 50)])
 def test_collision_interval_at_the_ends(estimate: float, n: int) -> None:
     """With no agreement it begins at 0, with full agreement it ends at 1, and it always has width."""
-    low, high = collision_interval(estimate, n)
+    low, high = collision_interval(estimate, n if estimate else 1, n)
     assert low < high
     assert (low if estimate == 0.0 else high) == estimate
+
+
+@pytest.mark.parametrize(("m", "n"), [(49, 50), (48, 50), (47, 50), (90, 100), (2, 3), (50, 50)])
+def test_where_nearly_all_agree_the_upper_bound_allows_for_what_the_mode_may_be(m: int, n: int) -> None:
+    """It is no lower than the chance of agreement at either end of the mode's interval."""
+    estimate = collision_probability([m, n - m])
+    assert estimate is not None
+    low, high = mode_share_interval(m, n)
+    bound = collision_interval(estimate, m, n)[1]
+    assert bound >= high**2 + (1 - high) ** 2 - 1e-12
+    assert bound >= (low**2 + (1 - low) ** 2 if low >= 0.5 else 0) - 1e-12
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 30), (2, 30), (3, 20), (6, 30), (6, 40)])
+def test_where_few_agree_the_lower_bound_allows_for_what_the_mode_may_be(m: int, n: int) -> None:
+    """It is no higher than the chance that two runs both give the mode, at the lower end of its interval."""
+    estimate = collision_probability([m, *[1] * (n - m)])
+    assert estimate is not None
+    assert collision_interval(estimate, m, n)[0] <= mode_share_interval(m, n)[0] ** 2
 
 
 def test_a_hundred_thousand_runs_take_no_time_to_speak_of() -> None:
     """Both intervals of a case of 100,000 runs take milliseconds; the bound leaves room for a busy machine."""
     began = time.process_time()
     mode_share_interval(70_001, 100_000)
-    collision_interval(0.5, 100_000)
+    collision_interval(0.5, 70_001, 100_000)
     assert time.process_time() - began < 0.5

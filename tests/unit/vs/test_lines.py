@@ -49,7 +49,9 @@ def test_a_passed_line_has_its_metrics_and_no_issue() -> None:
         "agent",
         "option",
         "faults",
+        "checks",
     ]
+    del found["checks"]
     assert found == {
         "record": "out.jsonl:7",
         "id": "F#3",
@@ -271,3 +273,38 @@ def test_huge_and_hostile_outputs_are_quick(tmp_path: Path) -> None:
     assert (
         record(b'{"case": "F", "repeat": 0, "output": ' + b"[" * 10_000_000)["issue"] == "nested deeper than 200 levels"
     )
+
+
+def test_every_check_of_an_output_is_in_its_line() -> None:
+    """What the validators returned, in the specification's names, and each expectation, met or not."""
+    scores = [{"option": "u", "score": score} for score in (0.9, 0.85)]
+    output = with_value(good_output(), "vs_metadata.t_scores", scores)
+    output = with_value(output, "vs_metadata.phase_executed", [0, 1, 2, 3, 4, 5, 7, "late"])
+    cases = with_expected(modal_count=(">=", 3), has_self_critique=("==", True))
+    found = record(line("F", 0, output), cases=cases)["checks"]
+    phases = {"missing_phases": [], "extra_phases": [7, "late"], "score": 1.0}
+    assert found["phases"] == {"passed": True, "reason": None, **phases}
+    t_scores = found["t_scores"]
+    assert (t_scores["modal_collapse_detected"], t_scores["has_diversity"], t_scores["passed"]) == (True, False, False)
+    assert t_scores["diversity_score"] == 1 - (0.9 - 0.85)
+    assert (t_scores["t_score_spread"], t_scores["final_selection_t_score"]) == (0.9 - 0.85, 0.3)
+    assert found["self_critique"]["checks"] == dict.fromkeys(
+        ("has_strengths", "has_weaknesses", "has_improvements", "has_alternatives"), True
+    )
+    assert found["provenance"]["checks"] == {"has_sources": True, "has_reasoning": True, "has_assumptions": True}
+    met = {each["key"]: each["passed"] for each in found["expected"]}
+    assert met == {"modal_count": False, "has_self_critique": True}
+    assert found["expected"][0]["unmet"]["issue"] == "modal_count is 1, expected >= 3"
+    light = record(line("L", 0, good_output()))["checks"]
+    assert set(light) == {"phases", "provenance"}
+    assert record(line("F", 0, None))["checks"] is None
+
+
+@pytest.mark.parametrize(("key", "wanted"), [("agent_id", FULL), ("vs_level", "Full")])
+def test_an_output_of_another_agent_or_level_breaks_the_contract(key: str, wanted: str) -> None:
+    """What the output says of itself must be what its case says; what is no text at all is one fault, not two."""
+    found = record(line("F", 0, with_value(good_output(), key, "another")))
+    assert (found["status"], found["faults"]) == ("FAILED", [f"{key}: is not {wanted}, its case's"])
+    assert found["issue"] == f"Contract: {key} is not {wanted}, its case's"
+    odd = record(line("F", 0, with_value(good_output(), key, 7)))
+    assert odd["faults"] == [f"{key}: a number where a string is wanted"]

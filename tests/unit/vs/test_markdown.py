@@ -19,18 +19,18 @@ def test_the_dashboard_shows_the_facts(tmp_path: Path) -> None:
     lines = [*runs_of("F", ["a"] * 20), line("E", 0, NO_PHASE_3), line("L", 0, {}), line("E", 1, None)]
     text = markdown(tmp_path, lines)
     for shown in (
-        "Overall health: ██████████ 95.5 % (21 of 22 tests passed, 1 without a readable output)",
+        "Overall health: ██████████ 95.5 % (21 of 22 tests passed, 1 without a readable output; 3 of 3 cases answered)",
         "|  | Full VS (1) | Enhanced VS (1) | Light VS (1) |",
         "| Phase | 100.0 % | 100.0 % | 0.0 % |",
         "| T-Score | 0.60 | 0.60 | N/A |",
         "| Critique | 100.0 % | N/A | N/A |",
         f"- {ENHANCED}: No readable output (tests: 1)",
-        "Mode collapse status: detected as specified (2 of 3 cases)",
+        "Mode collapse status: detected as specified (1 of 1 cases with repeats)",
         "Diversity of this run: 0.00",
-        "Verdicts at a mode share of 0.7: 1 collapsed, 1 inconclusive, 1 no data",
+        "Verdicts at a mode share of 0.7: 1 collapsed, 1 no repeats, 1 no data",
         "Collapse nowhere: fails (F), over 3 cases, family-wise error at most 2.5% (Holm)",
-        f"| F | {FULL} | 20 of 20 | collapsed | 1.00 (0.83 to 1.00) | 1 → 1 → 1 | 1.00 | 0.00 | 0 |",
-        f"| L | {LIGHT} | 0 of 1 | no data | N/A | 0 → 0 → 0 | N/A | N/A | N/A |",
+        f"| F | {FULL} | 20 of 20 | detected | collapsed | 1.00 (0.83 to 1.00) | 1 → 1 → 1 | 1.00 | 0.00 | 0 |",
+        f"| L | {LIGHT} | 0 of 1 | N/A | no data | N/A | 0 → 0 → 0 | N/A | N/A | N/A |",
         "| outputs.jsonl:23 | output: null where an object is wanted |",
     ):
         assert shown in text
@@ -41,7 +41,7 @@ def test_the_dashboard_without_anything_to_complain_of(tmp_path: Path) -> None:
     lines = [*runs_of("F", "abcdefghij"), *runs_of("E", "abcdefghij"), *runs_of("L", "abcdefghij")]
     text = markdown(tmp_path, lines)
     assert "Recent issues: none" in text
-    assert "Mode collapse status: not detected as specified (0 of 3 cases)" in text
+    assert "Mode collapse status: not detected as specified (0 of 3 cases with repeats)" in text
     assert "Collapse nowhere: holds, over 3 cases" in text
     assert "Faults" not in text
 
@@ -52,6 +52,6 @@ def test_the_dashboard_stays_short_and_whole(tmp_path: Path) -> None:
     lines += [line("F", n, with_value(good_output(), "vs_metadata.phase_executed", [n % 6])) for n in range(12)]
     lines += [line("E", n, with_value(good_output(), "vs_metadata.phase_executed", [n % 6])) for n in range(12)]
     text = markdown(tmp_path, lines)
-    assert "- and 1 more" in text
+    assert "- and 2 more" in text
     assert "|  | and 10 more in report.json |" in text
     assert "case: 'a\\|b\\\\n' is not in the golden set" in text

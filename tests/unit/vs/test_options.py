@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rapidfuzz.distance import Indel
 
-from evalcore.evaluators.vs.options import LONGEST, fuzzy_distinct, identity, normalize, normalized_counts
+from evalcore.evaluators.vs.options import LONGEST, fuzzy_counts, identity, normalize, normalized_counts
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,10 @@ from evalcore.evaluators.vs.options import LONGEST, fuzzy_distinct, identity, no
         ("\u0390", "\u0390"),
         ("(tacit) rules ...", "(tacit) rules"),
         ("...", "..."),
+        ("C#", "c#"),
+        ("C.", "c"),
+        ("A*.", "a*"),
+        ("within 5 %.", "within 5 %"),
         ("", ""),
     ],
 )
@@ -46,25 +52,71 @@ def test_normalised_counts_add_up(options: list[str]) -> None:
     assert set(merged) == {normalize(option) for option in options}
 
 
+def kinds_of(options: Iterable[str], similarity: float = 0.9, most: int = 400) -> int | None:
+    """How many kinds are left of options that each came once."""
+    found = fuzzy_counts(dict.fromkeys(options, 1), similarity, most)
+    return None if found is None else len(found)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("phase ii of the clinical trial", "phase iii of the clinical trial"),
+        ("version 1 of the interview guide", "version 2 of the interview guide"),
+        ("supervised machine learning", "unsupervised machine learning"),
+        ("randomized controlled trial", "non-randomized controlled trial"),
+        ("randomized controlled trial", "nonrandomized controlled trial"),
+        ("a dependent samples comparison", "an independent samples comparison"),
+        ("quantitative content analysis", "qualitative content analysis"),
+        ("regression with many covariates", "regression without many covariates"),
+        ("hypertension in older adults", "hypotension in older adults"),
+    ],
+)
+def test_opposites_are_never_one(one: str, other: str) -> None:
+    """However alike in spelling: both are over the similarity at which other options are one."""
+    assert Indel.normalized_similarity(one, other) > 0.8
+    assert kinds_of([one, other], 0.8) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("non-randomized controlled trial", "nonrandomized controlled trials"),
+        ("phase ii of the clinical trial", "phase ii of the clinical trials"),
+        ("unsupervised machine learning", "unsupervised machine-learning"),
+        ("an in vivo study of mice", "an in vivo study of mice too"),
+    ],
+)
+def test_wordings_of_one_thing_are_one(one: str, other: str) -> None:
+    """What both deny or number alike is no difference."""
+    assert kinds_of([one, other], 0.8) == 1
+
+
+def test_the_most_alike_kind_is_joined() -> None:
+    """And the runs of both are added up."""
+    found = fuzzy_counts({"threshold model of care": 5, "threshold models of care": 3, "another": 1}, 0.9, 400)
+    assert found == {"threshold model of care": 8, "another": 1}
+
+
 def test_near_duplicates_count_once() -> None:
     """At 0.9 a plural is the same option, another noun is not."""
     options = ["threshold model of care", "threshold models of care", "threshold model of trust"]
-    assert fuzzy_distinct(options, 0.9, 400) == 2
-    assert fuzzy_distinct(options, 1.0, 400) == 3
-    assert fuzzy_distinct(options, 0.0, 400) == 1
+    assert kinds_of(options, 0.9, 400) == 2
+    assert kinds_of(options, 1.0, 400) == 3
+    assert kinds_of(options, 0.0, 400) == 1
 
 
 @given(st.lists(st.text("abc ", min_size=1, max_size=8), max_size=15, unique=True), st.integers(0, 10**6))
 def test_the_order_of_options_cannot_matter(options: list[str], seed: int) -> None:
     """Shuffled options form as many clusters."""
     shuffled = random.Random(seed).sample(options, len(options))
-    assert fuzzy_distinct(options, 0.8, 400) == fuzzy_distinct(shuffled, 0.8, 400)
+    assert kinds_of(options, 0.8, 400) == kinds_of(shuffled, 0.8, 400)
 
 
 def test_too_many_options_have_no_fuzzy_count() -> None:
     """Above the bound the count is left out rather than waited for."""
-    assert fuzzy_distinct([str(n) for n in range(6)], 0.9, 5) is None
-    assert fuzzy_distinct([str(n) for n in range(5)], 0.9, 5) == 5
+    assert kinds_of([str(n) for n in range(6)], 0.9, 5) is None
+    assert kinds_of([str(n) for n in range(5)], 0.9, 5) == 5
 
 
 def test_long_options_keep_their_identity_in_little_room() -> None:

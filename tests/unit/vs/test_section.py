@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from evalcore.evaluators.vs import results_document
+from evalcore.evaluators.vs import evaluator, results_document
 from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
+from evalcore.metrics import samples
 from tests.unit.vs.helpers import (
     ENHANCED,
     FULL,
@@ -32,14 +33,19 @@ def results(folder: Path, lines: list[bytes], **params: Any) -> dict[str, Any]:
 
 
 def test_totals_count_tests_and_errors_apart(tmp_path: Path) -> None:
-    """The pass rate is passed over passed and failed; errors, of known cases or not, are beside it."""
+    """The pass rate is passed over passed and failed; errors, of known cases or not, are beside it.
+
+    So is the case that nothing was recorded of: it is a test without an output, and not one that is passed over.
+    """
     lines = [line("F", 0, good_output()), line("F", 1, NO_PHASE_3), line("E", 0, good_output()), line("F", 2, 5), b"{"]
     found = results(tmp_path, lines)
     run = found["test_run"]
-    assert (run["total_tests"], run["passed"], run["failed"], run["errors"]) == (5, 2, 1, 2)
+    assert (run["total_tests"], run["passed"], run["failed"], run["errors"]) == (6, 2, 1, 3)
+    assert found["cases"] == {"total": 3, "answered": 2, "unrecorded": 1}
     assert found["pass_rate"] == 2 / 3
     assert set(run) == {"total_tests", "passed", "failed", "errors", "summary", "detailed_results"}
-    assert set(found) == {"test_run", "pass_rate", "diversity", "collapse_nowhere", "mode_collapse"}
+    beside = {"cases", "pass_rate", "diversity", "collapse_specified", "collapse_nowhere", "mode_collapse"}
+    assert set(found) == {"test_run", *beside}
 
 
 def test_summary_of_levels(tmp_path: Path) -> None:
@@ -128,20 +134,24 @@ def test_detailed_results_of_cases(tmp_path: Path) -> None:
     assert failed["metrics"]["self_critique_quality"] == 1.0
     assert failed["metrics"]["t_score_diversity"] == pytest.approx(0.6)
     assert (
-        failed["issue"] == "Phase 3 missing (3 of 3); Provenance lacks sources, reasoning trace, assumptions (1 of 3)"
+        failed["issue"] == "Phase 3 (Low-Typicality Selection) not executed (3 of 3); "
+        "Provenance lacks sources, reasoning trace, assumptions (1 of 3)"
     )
     assert failed["remediation"] == REMEDIES["phases"]
 
 
 def test_a_single_test_needs_no_count(tmp_path: Path) -> None:
     """With one repeat a case's issue reads as in the specification's example."""
-    assert detail(evaluated(tmp_path, [line("F", 0, NO_PHASE_3)]), "F")["issue"] == "Phase 3 missing"
+    assert (
+        detail(evaluated(tmp_path, [line("F", 0, NO_PHASE_3)]), "F")["issue"]
+        == "Phase 3 (Low-Typicality Selection) not executed"
+    )
 
 
 def test_two_tests_are_counted(tmp_path: Path) -> None:
     """From two tests on an issue says in how many it was found."""
     found = evaluated(tmp_path, [line("F", 0, NO_PHASE_3), line("F", 1, good_output())])
-    assert detail(found, "F")["issue"] == "Phase 3 missing (1 of 2)"
+    assert detail(found, "F")["issue"] == "Phase 3 (Low-Typicality Selection) not executed (1 of 2)"
 
 
 def test_missing_and_unreadable_t_scores_are_two_issues(tmp_path: Path) -> None:
@@ -172,9 +182,10 @@ def test_cases_without_any_output_are_shown(tmp_path: Path) -> None:
     assert detail(found, "L")["remediation"] == REMEDIES["output"]
     assert entry(found, "F")["verdict"] == entry(found, "L")["verdict"] == "no_data"
     assert entry(found, "F")["runs"] == {"total": 2, "valid": 0, "errors": 2}
-    assert found.report["results"]["collapse_nowhere"]["verdict"] == "inconclusive"
-    issues = found.report["results"]["test_run"]["summary"]["full_vs"]["issues"]
-    assert issues == [{"agent": FULL, "issue": "No readable output", "tests": 2}]
+    assert found.report["results"]["collapse_nowhere"]["verdict"] == "no_repeats"
+    summary = found.report["results"]["test_run"]["summary"]
+    assert summary["full_vs"]["issues"] == [{"agent": FULL, "issue": "No readable output", "tests": 2}]
+    assert summary["light_vs"]["issues"] == [{"agent": LIGHT, "issue": "No output was recorded", "tests": 1}]
 
 
 def test_an_entry_has_the_documented_keys(tmp_path: Path) -> None:
@@ -201,6 +212,7 @@ def test_an_entry_has_the_documented_keys(tmp_path: Path) -> None:
         "chao1",
         "verdict",
         "runs_to_decide",
+        "fuzzy",
     }
     assert (found["agent"], found["unique_recommendations"], found["total_runs"]) == (FULL, 2, 50)
     assert found["runs"] == {"total": 51, "valid": 50, "errors": 1}
@@ -215,10 +227,12 @@ def test_an_entry_has_the_documented_keys(tmp_path: Path) -> None:
         (["a"] * 47 + ["b"] * 3, False, "collapsed"),
         (["a"] * 47 + ["b"] * 2 + ["c"], True, "collapsed"),
         ([f"option {n}" for n in "abcdefghij"], False, "diverse"),
-        (["a"], True, "inconclusive"),
+        (["a"], None, "no_repeats"),
     ],
 )
-def test_verdicts_from_recorded_outputs(tmp_path: Path, options: list[str], detected: bool, verdict: str) -> None:
+def test_verdicts_from_recorded_outputs(
+    tmp_path: Path, options: list[str], detected: bool | None, verdict: str
+) -> None:
     """The specified number and the verdict of four telling sets of runs, end to end."""
     found = entry(evaluated(tmp_path, runs_of("F", options)), "F")
     assert (found["mode_collapse_detected"], found["verdict"]) == (detected, verdict)
@@ -244,8 +258,14 @@ def test_thresholds_are_parameters(tmp_path: Path) -> None:
 
 def test_the_result_document_is_in_the_specified_order(tmp_path: Path) -> None:
     """The timestamp first, which the report itself lacks, then totals, summary and details; nothing is lost."""
-    found = results(tmp_path, [line("F", 0, NO_PHASE_3)])
-    run = results_document(found, "2026-03-02T09:00:00Z")["test_run"]
+    report = evaluated(tmp_path, [line("F", 0, NO_PHASE_3)]).report
+    found = report["results"]
+    document = results_document(report, "2026-03-02T09:00:00Z")
+    run = document["test_run"]
+    beside = [key for key in found if key != "test_run"]
+    assert list(document) == ["test_run", *beside, "inputs", "records", "faults"]
+    assert list(run["summary"]) == ["full_vs", "enhanced_vs", "light_vs"]
+    assert list(run["summary"]["full_vs"])[:3] == ["agents_tested", "pass_rate", "avg_t_score_diversity"]
     keys = ["timestamp", "total_tests", "passed", "failed", "errors", "summary", "detailed_results"]
     assert list(run) == keys
     assert list(run["detailed_results"][0]) == [
@@ -259,3 +279,48 @@ def test_the_result_document_is_in_the_specified_order(tmp_path: Path) -> None:
         "remediation",
     ]
     assert run == {"timestamp": "2026-03-02T09:00:00Z", **found["test_run"]}
+
+
+def test_one_output_a_case_has_no_repeats_in_either_reading(tmp_path: Path) -> None:
+    """Neither the specified flag nor the verdict says that a single run is collapsed, and no diversity is 0 by it."""
+    found = evaluated(tmp_path, [line(case, 0, good_output(case)) for case in "FEL"])
+    assert {item["verdict"] for item in found.report["results"]["mode_collapse"]} == {"no_repeats"}
+    assert found.report["results"]["collapse_specified"] == {"status": "no_repeats", "cases": 0, "detected": []}
+    assert found.report["results"]["collapse_nowhere"]["verdict"] == "no_repeats"
+    assert found.report["results"]["diversity"] is None
+    page = evaluator.markdown(found.report, {})
+    assert "Mode collapse status: no repeats as specified" in page
+    assert "Collapse nowhere: no repeats," in page
+    assert f"| F | {FULL} | 1 of 1 | no repeats | no repeats |" in page
+    gauges = {sample.metric for sample in samples(evaluator.metrics, found.report)}
+    assert not gauges & {"evalq_vs_collapse", "evalq_vs_collapse_detected"}
+
+
+def test_the_specified_flag_and_the_verdict_are_gauges_side_by_side(tmp_path: Path) -> None:
+    """47 of one and 3 of another are not detected as specified, and yet collapsed."""
+    found = evaluated(tmp_path, runs_of("F", ["a"] * 47 + ["b"] * 3))
+    values = {sample.metric: sample.value for sample in samples(evaluator.metrics, found.report)}
+    assert (values["evalq_vs_collapse_detected"], values["evalq_vs_collapse"]) == (0.0, 1.0)
+    assert (values["evalq_vs_cases"], values["evalq_vs_cases_answered"]) == (3.0, 1.0)
+    assert f"| F | {FULL} | 50 of 50 | not detected | collapsed |" in evaluator.markdown(found.report, {})
+
+
+@pytest.mark.parametrize(("high", "low", "narrow"), [(0.7, 0.4, False), (0.9, 0.6, False), (0.7, 0.41, True)])
+def test_a_spread_is_held_against_its_threshold_as_a_decimal(
+    tmp_path: Path, high: float, low: float, narrow: bool
+) -> None:
+    """0.7 - 0.4 is 0.3, which is not below 0.3, though the difference of the doubles is."""
+    output = with_value(good_output(), "vs_metadata.t_scores", [{"option": "u", "score": s} for s in (high, low)])
+    issues = results(tmp_path, [line("F", 0, output)])["test_run"]["summary"]["full_vs"]["issues"]
+    assert ("T-Score diversity below threshold" in [issue["issue"] for issue in issues]) is narrow
+
+
+def test_several_missing_phases_are_each_named(tmp_path: Path) -> None:
+    """By number and name in the detailed result, in short in the summary."""
+    output = with_value(good_output(), "vs_metadata.phase_executed", [0, 1, 4, 5])
+    found = evaluated(tmp_path, [line("F", 0, output)])
+    named = "Phases 2 (Long-Tail Sampling), 3 (Low-Typicality Selection) not executed"
+    assert detail(found, "F")["issue"] == named
+    assert next(found.records())["issue"] == named
+    issues = found.report["results"]["test_run"]["summary"]["full_vs"]["issues"]
+    assert "Phases 2, 3 missing" in [issue["issue"] for issue in issues]

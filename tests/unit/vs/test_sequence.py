@@ -16,7 +16,6 @@ from evalcore.evaluators.vs.stats.sequence import (
     log_e_above,
     log_e_below,
     mode_share_sequence,
-    sequence_decided,
     sequence_p_value,
     sequence_verdict,
 )
@@ -233,7 +232,6 @@ def test_a_p_value_is_the_e_value_with_the_correction(share: Fraction, alpha: Fr
 def test_verdicts_of_known_counts(m: int, n: int, expected: str) -> None:
     """Thirteen that agree are collapsed (eleven would be, fixed beforehand); seven of which none agree are diverse."""
     assert sequence_verdict(m, n, 0.7) == expected
-    assert sequence_decided(m, n, 0.7) == (expected != "inconclusive")
 
 
 def test_an_answer_seen_once_has_no_lower_bound() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.evaluators.vs.stats import SEQUENCE, sequence_verdict
+from evalcore.evaluators.vs.stats import spending_verdict, stopping_rule
 from tests.bench.stopping import (
     CASES,
     COLLAPSE_SHARE,
@@ -57,9 +57,9 @@ def test_that_interval_looked_at_once_is_right() -> None:
 
 def test_the_limits_are_those_of_the_verdict() -> None:
     """At every number of runs, the counts on both sides of either limit have the verdicts that the simulation takes."""
-    collapsed, diverse = (side.tolist() for side in limits(SEQUENCE, 120))
+    collapsed, diverse = (side.tolist() for side in limits(stopping_rule(120), 120))
     for n in range(1, 121):
-        said = [sequence_verdict(m, n, COLLAPSE_SHARE) for m in range(1, n + 1)]
+        said = [spending_verdict(m, n, COLLAPSE_SHARE, 120) for m in range(1, n + 1)]
         assert said.count("collapsed") == n + 1 - collapsed[n]
         assert said.count("diverse") == diverse[n]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evalcore.canonical import canonical_json
 from evalcore.evaluator import Batch
 from evalcore.evaluators.vs import evaluator
-from evalcore.evaluators.vs.stats import mode_share_interval, mode_share_sequence, sequence_p_value
+from evalcore.evaluators.vs.stats import mode_share_interval, mode_share_sequence, spending_p_value
 from evalcore.evaluators.vs.stoprule import stop_of
 from tests.unit.vs.helpers import PARAMS, entry, evaluated, good_output, line, make_params, marked, runs_of, stop_mark
 
@@ -71,25 +71,25 @@ def test_a_stop_given_twice_is_a_fault(stop: bytes, key: str) -> None:
     assert (found["status"], found["issue"]) == ("ERROR", f"{key}: the key is given more than once")
 
 
-def test_a_case_that_could_stop_is_judged_by_the_sequence(tmp_path: Path) -> None:
+def test_a_case_that_could_stop_is_judged_by_what_its_plan_allows(tmp_path: Path) -> None:
     """One line with the key is enough for its case, an error's line too; other cases stay with the fixed interval."""
     options = ["a"] * 12
     failed = json.dumps({"case": "F", "repeat": 12, "error": "timeout", "stop": stop_mark(30)}).encode()
     found = evaluated(tmp_path, [*runs_of("F", options), failed, *runs_of("E", options)])
     stopped, fixed = entry(found, "F"), entry(found, "E")
     assert (stopped["verdict"], fixed["verdict"]) == ("inconclusive", "collapsed")
-    assert (stopped["runs_to_decide"], fixed["runs_to_decide"]) == (1, 0)
+    assert (stopped["runs_to_decide"], fixed["runs_to_decide"]) == (2, 0)
     low, high = mode_share_sequence(12, 12)
     assert stopped["mode_share"] == {"value": 1.0, "low": low, "high": high}
     low, high = mode_share_interval(12, 12)
     assert fixed["mode_share"] == {"value": 1.0, "low": low, "high": high}
-    assert stopped["stop"] == {"rule": "when-decided", "of": 30, "interval": "confidence sequence"}
+    assert stopped["stop"] == {"rule": "when-decided", "of": 30}
     assert "stop" not in fixed
 
 
 def test_the_section_says_what_was_saved(tmp_path: Path) -> None:
     """Cases decided and not, calls planned, made and saved; a case over its plan takes nothing from the others."""
-    lines = [marked(data, stop_mark(40)) for data in runs_of("F", ["a"] * 13)]
+    lines = [marked(data, stop_mark(40)) for data in runs_of("F", ["a"] * 16)]
     lines += [marked(data, stop_mark(5)) for data in runs_of("E", "abcdefg")]
     lines.append(marked(line("E", 7, good_output("h")), stop_mark(4)))
     lines += [marked(data, stop_mark(9)) for data in runs_of("L", ["a"] * 3)]
@@ -97,14 +97,13 @@ def test_the_section_says_what_was_saved(tmp_path: Path) -> None:
     cases = [*PARAMS["cases"], {**PARAMS["cases"][2], "id": "M"}]
     assert evaluated(tmp_path, lines, {**PARAMS, "cases": cases}).report["results"]["stopping"] == {
         "rule": "when-decided",
-        "interval": "confidence sequence",
         "alpha": 0.025,
         "cases": 3,
         "decided": 2,
         "undecided": 1,
         "calls_planned": 54,
-        "calls_made": 24,
-        "calls_saved": 27,
+        "calls_made": 27,
+        "calls_saved": 24,
     }
 
 
@@ -125,23 +124,25 @@ def test_nothing_changes_where_no_line_has_a_stop(tmp_path: Path) -> None:
 
 
 def test_the_statement_over_all_cases_allows_for_looking(tmp_path: Path) -> None:
-    """The p-value of a case that could stop is the sequence's, which is larger than the fixed one."""
-    lines = runs_of("F", ["a"] * 14)
+    """The p-value of a case that could stop is that of its plan, which is larger than the fixed one."""
+    lines = runs_of("F", ["a"] * 20)
     plain = evaluated(tmp_path, lines).report["results"]["collapse_nowhere"]
-    stopped = evaluated(tmp_path, [marked(data) for data in lines]).report["results"]["collapse_nowhere"]
-    assert plain["collapsed"] == [{"case": "F", "p": pytest.approx(0.7**14)}]
-    assert stopped["collapsed"] == [{"case": "F", "p": sequence_p_value(14, 14, 0.7)}]
-    assert sequence_p_value(14, 14, 0.7) > 0.7**14
+    stopped = evaluated(tmp_path, [marked(data, stop_mark(100)) for data in lines]).report["results"][
+        "collapse_nowhere"
+    ]
+    assert plain["collapsed"] == [{"case": "F", "p": pytest.approx(0.7**20 + 0.3**20)}]
+    assert stopped["collapsed"] == [{"case": "F", "p": spending_p_value(20, 20, 0.7, 100)}]
+    assert 0.7**20 < spending_p_value(20, 20, 0.7, 100) < 0.025
 
 
 def test_the_dashboard_shows_stopping(tmp_path: Path) -> None:
     """One line: the rule, the cases decided, the calls, and where the verdicts come from."""
-    lines = [marked(data, stop_mark(4000)) for data in runs_of("F", ["a"] * 13)]
+    lines = [marked(data, stop_mark(4000)) for data in runs_of("F", ["a"] * 20)]
     text = evaluator.markdown(evaluated(tmp_path, lines).report, {})
     assert (
-        "Stopping when-decided: 1 of 1 cases decided, 0 undecided; 13 of 4,000 calls made, 3,987 saved. Shares and "
-        "verdicts of these cases come from a confidence sequence: error at most 2.5% on either side, however often it "
-        "was looked at"
+        "Stopping when-decided: 1 of 1 cases decided, 0 undecided; 20 of 4,000 calls made, 3,980 saved. Verdicts "
+        "of these cases spend their error, at most 2.5% on either side, over the calls planned; shares are a "
+        "confidence sequence. Both hold however often they were looked at"
     ) in text
 
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from evalcore.calls import Attempt, Output, Prompt
 from evalcore.version import code_version
 from tests.integration.harness import Server, running_server
-from workers.calls import MAX_WIRE_BYTES, Calls, Result, SweepHeader
+from workers.calls import MAX_WIRE_BYTES, Calls
 from workers.settings import Settings
+from workers.sweeps import Result, SweepHeader
 
 CASES, REPEATS = 3, 5
 TOTAL = CASES * REPEATS
@@ -62,14 +63,14 @@ def test_every_call_is_recorded_once_in_any_order_of_things(
 
     def collect() -> None:
         found = calls.collect("r", 1000)
-        folder.extend(output for output in found if output.call not in {known.call for known in folder})
-        calls.trim("r", len(found))
+        folder.extend(output for output in found.outputs if output.call not in {known.call for known in folder})
+        calls.trim("r", found)
 
     for step in steps:
         holder = rng.choice(list(held))
         mine = held[holder]
         if step == "claim":
-            _, got = calls.claim("r", holder, rng.randint(0, 4), LEASE)
+            _, got, _ = calls.claim("r", holder, rng.randint(0, 4), LEASE)
             assert not set(got) & {call for others in held.values() for call in others}, "a call is held once"
             mine += got
         elif step == "record" and mine:
@@ -142,13 +143,13 @@ def test_cost_is_kept_to_the_mean_of_what_was_paid(server: Server) -> None:
     """Ten calls before anything is known of the price; then only as many as the rest of the budget bears."""
     calls = Calls(server.client, Settings(broker=server.url))
     _sweep(calls, "cost", max_cost=1.2)
-    _, first = calls.claim("cost", "p", 100, LEASE)
+    _, first, _ = calls.claim("cost", "p", 100, LEASE)
     assert len(first) == 10
     calls.record("cost", "p", "t", [_result(call, cost=0.1) for call in first])
-    _, more = calls.claim("cost", "p", 100, LEASE)
+    _, more, _ = calls.claim("cost", "p", 100, LEASE)
     assert len(more) == 2
     calls.record("cost", "p", "t", [_result(call, cost=0.1) for call in more])
-    assert calls.claim("cost", "p", 100, LEASE) == ("spent", [])
+    assert calls.claim("cost", "p", 100, LEASE)[:2] == ("spent", [])
 
 
 def test_without_its_producer_a_sweep_that_stops_early_stands_still(server: Server) -> None:
@@ -157,9 +158,9 @@ def test_without_its_producer_a_sweep_that_stops_early_stands_still(server: Serv
     _sweep(calls, "alone", alone=60)
     assert calls.claim("alone", "p", 1, LEASE)[1]
     server.client.hset("evalq:sweep:{alone}:meta", "attended", 1)
-    assert calls.claim("alone", "p", 1, LEASE) == ("open", [])
+    assert calls.claim("alone", "p", 1, LEASE)[:2] == ("open", [])
     calls.look("alone")
-    assert calls.claim("alone", "p", 1, LEASE) == ("open", [])
+    assert calls.claim("alone", "p", 1, LEASE)[:2] == ("open", [])
     calls.look("alone", attending=True)
     assert calls.claim("alone", "p", 1, LEASE)[1]
 
@@ -168,12 +169,12 @@ def test_a_fatal_failure_stops_a_sweep_and_is_no_output(server: Server) -> None:
     """Its call is made when the sweep is opened again."""
     calls = Calls(server.client, Settings(broker=server.url))
     header = _sweep(calls, "fatal")
-    _, (call, *others) = calls.claim("fatal", "p", 3, LEASE)
+    _, (call, *others), _ = calls.claim("fatal", "p", 3, LEASE)
     calls.record("fatal", "p", "t", [_result(call, "quota", "t: quota: spent")])
     look = calls.look("fatal")
     assert look is not None
     assert (look.state, look.reason, look.known) == ("failed", "t: quota: spent", 0)
-    assert calls.claim("fatal", "p", 3, LEASE) == ("failed", [])
+    assert calls.claim("fatal", "p", 3, LEASE)[:2] == ("failed", [])
     calls.record("fatal", "p", "t", [_result(other) for other in others])
     calls.open(header)
     assert call in calls.claim("fatal", "p", 3, LEASE)[1]
@@ -183,7 +184,7 @@ def test_a_server_that_was_away_takes_nobody_for_dead(server: Server) -> None:
     """All leases have ended when it comes back; whoever asks first takes nothing from the others."""
     calls = Calls(server.client, Settings(broker=server.url))
     _sweep(calls, "away")
-    _, mine = calls.claim("away", "p", 3, LEASE)
+    _, mine, _ = calls.claim("away", "p", 3, LEASE)
     holders, meta = "evalq:sweep:{away}:holders", "evalq:sweep:{away}:meta"
     server.client.zadd(holders, {"p": 1})
     server.client.hset(meta, "touched", 1)
@@ -220,14 +221,14 @@ def test_only_what_moves_a_sweep_on_keeps_it(server: Server) -> None:
 
     while mine := calls.claim("left", "p", 3, LEASE)[1]:
         age()
-        assert calls.claim("left", "q", 0, LEASE) == ("open", [])
+        assert calls.claim("left", "q", 0, LEASE)[:2] == ("open", [])
         assert kept(), "calls are in flight"
         age()
         calls.record("left", "p", "t", [_result(call) for call in mine])
         assert kept()
     age()
     for _ in range(3):
-        assert calls.claim("left", "new", 3, LEASE) == ("open", [])
+        assert calls.claim("left", "new", 3, LEASE)[:2] == ("open", [])
         calls.look("left")
         assert not kept()
         assert all(server.client.pttl(key) > 0 for key in keys()), "a holder that is new has a key that expires"
@@ -246,7 +247,7 @@ def test_only_open_sweeps_are_looked_at(server: Server) -> None:
         assert header not in calls.sweeps()
         calls.open(header)
     server.client.delete("evalq:sweep:{listed}:meta")
-    assert calls.claim("listed", "p", 1, LEASE) == ("gone", [])
+    assert calls.claim("listed", "p", 1, LEASE)[:2] == ("gone", [])
     assert header not in calls.sweeps()
 
 
@@ -254,11 +255,11 @@ def test_long_outputs_are_collected_in_smaller_steps(server: Server) -> None:
     """However many wait, a producer holds no more than one beyond its bound at once, and loses none."""
     calls = Calls(server.client, Settings(broker=server.url))
     _sweep(calls, "long")
-    _, mine = calls.claim("long", "p0", TOTAL, LEASE)
+    _, mine, _ = calls.claim("long", "p0", TOTAL, LEASE)
     calls.record("long", "p0", "t", [_result(call, text="x" * (MAX_WIRE_BYTES // 4)) for call in mine])
     steps = []
-    while found := calls.collect("long", 1000):
-        steps.append([output.call for output in found])
-        calls.trim("long", len(found))
+    while (found := calls.collect("long", 1000)).outputs:
+        steps.append([output.call for output in found.outputs])
+        calls.trim("long", found)
     assert [call for step in steps for call in step] == mine
     assert max(len(step) for step in steps) <= 5

@@ -12,9 +12,10 @@ from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, PlannedInput, Seal
 from tests.integration.harness import Server, running_server
 from workers import calls, ledger
-from workers.calls import Calls, SweepHeader
+from workers.calls import Calls
 from workers.ledger import Ledger
 from workers.settings import Settings
+from workers.sweeps import SweepHeader
 
 PAIRS = sorted(itertools.product(LEDGER_STATES, LEDGER_STATES))
 HEADER = Header("r", "planagent", "1", "code", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),))
@@ -63,7 +64,7 @@ def test_a_sweep_in_the_ledger_moves_by_the_table(server: Server, before: RunSta
     if after != "open":
         assert sweeps.close("r", after) == _state(server, meta)
     else:
-        sweeps.open(SWEEP)
+        sweeps.open(SWEEP, how="anew")
     assert _state(server, meta) == (after if may_follow(after, before) else before)
 
 

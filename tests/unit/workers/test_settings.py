@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from evalcore import registry
 from evalcore.errors import ConfigError
 from workers.connect import celery_url, connect, is_redis, redacted
 from workers.settings import Settings, load_settings
@@ -70,3 +71,32 @@ def test_the_ledger_must_be_redis() -> None:
     """A ledger on RabbitMQ is a configuration error that says what to add."""
     with pytest.raises(ConfigError, match="--ledger"):
         connect("amqp://h", Settings())
+
+
+@pytest.mark.parametrize("value", ["/x:/y", "/x:/y:"])
+def test_roots_are_written_like_path(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Several folders in one variable; a single one is no error."""
+    monkeypatch.setenv("EVALQ_ROOTS", value)
+    assert load_settings().roots == (Path("/x"), Path("/y"))
+    monkeypatch.setenv("EVALQ_ROOTS", "/x")
+    assert load_settings().roots == (Path("/x"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("BROKR", "BROKER"), ("LEASE_SECOND", "LEASE_SECONDS"), ("ROOTTS", "ROOTS")]
+)
+def test_a_misspelt_variable_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
+    """It would be ignored, and its writer think otherwise; the near name is told."""
+    monkeypatch.setenv(f"EVALQ_{name}", "x")
+    with pytest.raises(ConfigError, match=f"EVALQ_{name}: no such setting; is it EVALQ_{meant}"):
+        load_settings()
+
+
+def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options of commands and evaluators, and what Kubernetes names after a service."""
+    options = [option.name for name in registry.names() for option in registry.get(name).options]
+    others = ["TARGET", "ROOT", "WORKERS", "SETTINGS", "PORT", "BIND", "LOGLEVEL", "REDIS_SERVICE_HOST", "REDIS_PORT"]
+    monkeypatch.delenv("EVALQ_SETTINGS", raising=False)
+    for name in [*options, *others, "EXPORTER_PORT_9808_TCP", "IMAGE", "DATA", "REPLICAS", "SECRETS"]:
+        monkeypatch.setenv(f"EVALQ_{name.upper()}", "x")
+    load_settings()

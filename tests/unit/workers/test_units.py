@@ -13,9 +13,10 @@ from evalcore.calls import Prompt
 from evalcore.version import code_version
 from tests.agents.server import running_agent
 from tests.integration.harness import Server, running_server
-from workers.calls import Calls, SweepHeader
+from workers.calls import Calls
 from workers.settings import Settings
 from workers.stations import Stations
+from workers.sweeps import SweepHeader
 from workers.targets import load_targets
 from workers.units import Units
 
@@ -40,7 +41,7 @@ def test_a_call_that_is_being_made_is_not_made_twice(server: Server, tmp_path: P
                 server.client.flushall()
                 calls.open(header)
                 calls.offer("r", [units.prompts[0]])
-                assert calls.claim("r", "p", 5, 600) == ("open", [0])
+                assert calls.claim("r", "p", 5, 600) == ("open", [0], [])
                 units.start([0])
             await units.ended()
             await units.close()

@@ -1,7 +1,8 @@
--- Whether a failed call may be tried once more: 1 yes, 0 the budget is spent, -1 the sweep goes on no longer. ARGV: ttl
+-- Whether a failed call may be tried once more: 1 yes, 0 the budget is spent, -1 the sweep goes on no longer.
+-- ARGV: ttl, token
 if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return -1 end
 local calls, cost = number('max_calls'), number('max_cost')
 if calls > 0 and number('started') >= calls then return 0 end
-if cost > 0 and number('spent') >= cost then return 0 end
+if cost > 0 and spent() >= cost then return 0 end
 redis.call('HINCRBY', KEYS[1], 'started', 1)
 return 1

@@ -1,21 +1,19 @@
 -- A process gives back calls that it does not make; one that leaves gives back all it has.
--- ARGV: ttl, holder, 1 when it leaves, (call, 1 when no attempt was made)...
+-- ARGV: ttl, token, holder, 1 when it leaves, (call, 1 when no attempt was made)...
 local given = 0
-for i = 4, #ARGV, 2 do
-  if redis.call('HGET', KEYS[5], ARGV[i]) == ARGV[2] then
-    redis.call('HDEL', KEYS[5], ARGV[i])
-    redis.call('RPUSH', KEYS[3], ARGV[i])
+for i = 5, #ARGV, 2 do
+  if redis.call('HGET', KEYS[5], ARGV[i]) == ARGV[3] then
+    take_back(ARGV[i], ARGV[3], false)
     redis.call('HINCRBY', KEYS[1], 'started', -ARGV[i + 1])
     given = given + 1
   end
 end
-if ARGV[3] == '1' then
-  redis.call('ZREM', KEYS[4], ARGV[2])
+if ARGV[4] == '1' then
+  redis.call('ZREM', KEYS[4], ARGV[3])
   local held = redis.call('HGETALL', KEYS[5])
   for i = 1, #held, 2 do
-    if held[i + 1] == ARGV[2] then
-      redis.call('HDEL', KEYS[5], held[i])
-      redis.call('RPUSH', KEYS[3], held[i])
+    if held[i + 1] == ARGV[3] then
+      take_back(held[i], ARGV[3], true)
       given = given + 1
     end
   end

@@ -1,5 +1,8 @@
 -- Calls to be made again: their outputs were lost between server and folder, or are errors to be tried again.
--- ARGV: ttl, call...
-for i = 2, #ARGV do redis.call('SREM', KEYS[6], ARGV[i]) end
+-- ARGV: ttl, token, call...
+if redis.call('HEXISTS', KEYS[1], 'sweep') == 0 then return -1 end
+local other = driven()
+if other then return other end
+for i = 3, #ARGV do redis.call('SREM', KEYS[6], ARGV[i]) end
 redis.call('HSET', KEYS[1], 'cursor', 0)
-return #ARGV - 1
+return #ARGV - 2

@@ -1,15 +1,27 @@
--- A sweep, once; opening it again resumes it, under the budgets given now, unless it was cancelled. Returns the state it
--- is in.
--- ARGV: ttl, sweep, cases, calls in all, most calls, most cost (0: no bound), ms without a producer
--- after which no more calls are handed out (0: it needs none), key of the list of open sweeps, run, and what the run
--- folder knows of: attempts, outputs, cost
+-- A sweep, once, and its driver; opening it again goes on with it, under the budgets given now. Returns {state}, or
+-- {'driven', driver} or {'differs', sweep} for one that is another's or another, and changes nothing then.
+-- ARGV: ttl, token, sweep, cases, calls in all, most calls, most cost (0: no bound), ms without a producer after which no
+-- more calls are handed out (0: it needs none), key of the list of open sweeps, run, the token that this folder's driver had
+-- before, ms after which a silent driver loses the sweep, 'keep' its state, go 'on' from one that is not over, or make one
+-- that is done go on 'anew', where its outputs go, and what the run folder knows of: attempts, outputs, cost, lost calls
+local now, known = now_ms(), redis.call('HGET', KEYS[1], 'sweep')
+if known and known ~= ARGV[3] then return {'differs', known}, true end
+local driver = redis.call('HGET', KEYS[1], 'driver') or ARGV[2]
+if driver ~= ARGV[2] and driver ~= ARGV[11] and not silent() then return {'driven', driver}, true end
 local state = redis.call('HGET', KEYS[1], 'state')
-if state == 'cancelled' then return state end
-if not state then redis.call('HSET', KEYS[1], 'sweep', ARGV[2], 'cases', ARGV[3], 'total', ARGV[4], 'cursor', 0) end
-redis.call('HSET', KEYS[1], 'max_calls', ARGV[5], 'max_cost', ARGV[6], 'state', 'open', 'reason', '',
-  'unattended_ms', ARGV[7], 'attended', now_ms())
-redis.call('HSET', ARGV[8], ARGV[9], ARGV[2])
-for i, name in ipairs({'started', 'paid', 'spent'}) do
-  if number(name) < tonumber(ARGV[9 + i]) then redis.call('HSET', KEYS[1], name, ARGV[9 + i]) end
+if not known then
+  redis.call('HSET', KEYS[1], 'sweep', ARGV[3], 'cases', ARGV[4], 'total', ARGV[5], 'cursor', 0, 'lost', ARGV[18])
 end
-return 'open'
+local ended = state == 'cancelled' or (state == 'done' and ARGV[13] ~= 'anew') or (state and ARGV[13] == 'keep')
+if not state or (not ended and state ~= 'open') then
+  state = 'open'
+  redis.call('HSET', KEYS[1], 'state', state, 'reason', '')
+end
+redis.call('HSET', KEYS[1], 'max_calls', ARGV[6], 'max_cost', ARGV[7], 'unattended_ms', ARGV[8], 'attended', now,
+  'driver_ms', ARGV[12], 'place', ARGV[14])
+if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'driver', ARGV[2], 'driver_at', now) end
+if state == 'open' then redis.call('HSET', ARGV[9], ARGV[10], ARGV[3]) end
+for i, name in ipairs({'started', 'paid', 'spent'}) do
+  if number(name) < tonumber(ARGV[14 + i]) then redis.call('HSET', KEYS[1], name, ARGV[14 + i]) end
+end
+return {state}

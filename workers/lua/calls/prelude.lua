@@ -1,11 +1,32 @@
 -- Shared by the scripts of a sweep's calls. KEYS: 1 meta, 2 prompts, 3 again, 4 holders, 5 held, 6 recorded, 7 outbox,
--- 8 halted, 9 left. ARGV[1] is their lifetime in ms, prolonged by every step that moves the sweep on. Call number n is repeat n // cases of case
--- n % cases, so that a sweep which ends early is balanced.
+-- 8 halted, 9 lost, 10 left. ARGV[1] is their lifetime in ms, prolonged by every step that moves the sweep on, ARGV[2] the
+-- token of whoever takes the step ('' for one that drives nothing). Call number n is repeat n // cases of case n % cases,
+-- so that a sweep which ends early is balanced.
 local function now_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 local function number(name) return tonumber(redis.call('HGET', KEYS[1], name) or '0') end
+-- When something was heard of last. Clocks step: what was heard in the future was heard now.
+local function heard(name)
+  local at, now = number(name), now_ms()
+  if at > now then
+    redis.call('HSET', KEYS[1], name, now)
+    return now
+  end
+  return at
+end
+local function silent() return now_ms() - heard('driver_at') >= number('driver_ms') end
+-- The refusal of a step of the driver's by anybody else; a silent driver keeps the sweep from none that drives nothing.
+local function driven()
+  local driver = redis.call('HGET', KEYS[1], 'driver') or ''
+  if driver == ARGV[2] then
+    if driver ~= '' then redis.call('HSET', KEYS[1], 'driver_at', now_ms()) end
+    return nil
+  end
+  if ARGV[2] == '' and silent() then return nil end
+  return redis.error_reply('DRIVEN ' .. driver)
+end
 local function wanted(call, cases)
   return redis.call('SISMEMBER', KEYS[6], call) == 0 and redis.call('HEXISTS', KEYS[5], call) == 0
     and redis.call('SISMEMBER', KEYS[8], call % cases) == 0
@@ -24,23 +45,51 @@ local function next_call(cases, total)
   if cursor > first then redis.call('HSET', KEYS[1], 'cursor', cursor) end
   return cursor < total and cursor or nil
 end
--- Calls of processes that are silent for longer than their lease go back.
+-- A call goes back to those that are to be made. One that was begun may have reached its target: it was paid, then, and
+-- what for is lost.
+local function take_back(call, holder, begun)
+  redis.call('HDEL', KEYS[5], call)
+  redis.call('RPUSH', KEYS[3], call)
+  if begun then redis.call('SADD', KEYS[9], holder .. ' ' .. call) end
+end
+-- Calls of processes that are silent for longer than their lease go back. No lease ends later than one from now: where
+-- the clock was set back, processes have that time to be heard of again.
 local function reclaim()
-  local silent = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', now_ms())
-  if #silent == 0 then return end
+  local now, lease = now_ms(), number('lease')
+  if lease > 0 then
+    for _, holder in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. string.format('%d', now + 2 * lease), '+inf')) do
+      redis.call('ZADD', KEYS[4], now + lease, holder)
+    end
+  end
+  local over = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', now)
+  if #over == 0 then return end
   local dead = {}
-  for _, holder in ipairs(silent) do
+  for _, holder in ipairs(over) do
     dead[holder] = true
     redis.call('ZREM', KEYS[4], holder)
   end
   local held = redis.call('HGETALL', KEYS[5])
   for i = 1, #held, 2 do
     if dead[held[i + 1]] then
-      redis.call('HDEL', KEYS[5], held[i])
-      redis.call('RPUSH', KEYS[3], held[i])
+      take_back(held[i], held[i + 1], true)
       redis.call('HINCRBY', KEYS[1], 'reclaimed', 1)
     end
   end
+end
+-- A process that holds calls and is not among the holders (that key was lost) has a lease to be heard of again.
+local function adopt(held)
+  for i = 2, #held, 2 do
+    if not redis.call('ZSCORE', KEYS[4], held[i]) then
+      redis.call('ZADD', KEYS[4], now_ms() + number('lease'), held[i])
+    end
+  end
+end
+-- Calls that were paid and came to nothing, as far as is known.
+local function lost() return number('lost') + redis.call('SCARD', KEYS[9]) end
+-- What was spent, with lost calls at the mean of those that were paid.
+local function spent()
+  local paid, known = number('paid'), number('spent')
+  return paid > 0 and known + lost() * known / paid or known
 end
 -- How many more attempts the budgets allow: calls, and cost at the mean of those paid so far (ten before any is, and
 -- no more than ten where the target tells no cost).
@@ -48,11 +97,11 @@ local function room()
   local calls, cost = number('max_calls'), number('max_cost')
   local most = calls > 0 and calls - number('started') or math.huge
   if cost > 0 then
-    local paid, spent, busy = number('paid'), number('spent'), redis.call('HLEN', KEYS[5])
-    if spent == 0 then
-      most = math.min(most, 10 - paid - busy)
+    local paid, busy = number('paid'), redis.call('HLEN', KEYS[5])
+    if number('spent') == 0 then
+      most = math.min(most, 10 - paid - lost() - busy)
     else
-      most = math.min(most, math.floor((cost - spent) / (spent / paid) + 1e-6) - busy)
+      most = math.min(most, math.floor((cost - spent()) / (number('spent') / paid) + 1e-6) - busy)
     end
   end
   return most

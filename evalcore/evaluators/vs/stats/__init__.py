@@ -2,7 +2,8 @@
 
 `special` holds the functions behind them (incomplete beta, Student's t), `intervals` the two intervals,
 `diversity` the point estimates, `decide` the verdict, the runs still needed, and the correction over many cases;
-`sequence` bounds that may be looked at after every run, `rules` the choice between them and the fixed number of runs.
+`sequence` bounds that may be looked at after every run, `spending` verdicts that may be, up to a known number of runs,
+`rules` the choice between these and the fixed number of runs.
 """
 
 from evalcore.evaluators.vs.stats.decide import Verdict, holm, runs_to_decide, verdict
@@ -21,14 +22,16 @@ from evalcore.evaluators.vs.stats.intervals import (
     mode_share_interval,
     mode_share_p_value,
 )
-from evalcore.evaluators.vs.stats.rules import FIXED_RUNS, SEQUENCE, ShareRule
+from evalcore.evaluators.vs.stats.rules import FIXED_RUNS, ShareRule, stopping_rule
 from evalcore.evaluators.vs.stats.sequence import mode_share_sequence, sequence_p_value, sequence_verdict
 from evalcore.evaluators.vs.stats.special import at_least, at_most, beta_cdf, student_t
+from evalcore.evaluators.vs.stats.spending import MOST_LOOKS, Limits, limits, spending_p_value, spending_verdict
 
 __all__ = [
     "ALPHA",
     "FIXED_RUNS",
-    "SEQUENCE",
+    "MOST_LOOKS",
+    "Limits",
     "ShareRule",
     "Verdict",
     "at_least",
@@ -42,6 +45,7 @@ __all__ = [
     "coverage",
     "hill",
     "holm",
+    "limits",
     "miller_madow_bits",
     "mode_share_interval",
     "mode_share_p_value",
@@ -49,6 +53,9 @@ __all__ = [
     "runs_to_decide",
     "sequence_p_value",
     "sequence_verdict",
+    "spending_p_value",
+    "spending_verdict",
+    "stopping_rule",
     "student_t",
     "verdict",
 ]

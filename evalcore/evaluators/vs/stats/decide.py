@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from evalcore.evaluators.vs.stats.intervals import ALPHA, mode_share_p_value
-from evalcore.evaluators.vs.stats.special import at_most
-
 __all__ = ["MOST_RUNS", "Verdict", "holm", "runs_to_decide", "verdict"]
 
 Verdict = Literal["collapsed", "diverse", "inconclusive", "no_data"]
@@ -23,13 +20,9 @@ def verdict(low: float, high: float, share: float) -> Verdict:
     return "diverse" if high < share else "inconclusive"
 
 
-def decided(m: int, n: int, share: float, alpha: float = ALPHA) -> bool:
-    """Whether a mode seen ``m`` of ``n`` times puts the whole interval on one side of ``share``, by one tail each."""
-    return mode_share_p_value(m, n, share) < alpha or at_most(m, n, share) < alpha
-
-
-def runs_to_decide(m: int, n: int, share: float, settled: Callable[[int, int, float], bool] = decided) -> int | None:
-    """Further runs after which the verdict is expected, if the mode keeps its share of ``m`` in ``n``.
+def runs_to_decide(m: int, n: int, share: float, settled: Callable[[int, int, float], bool]) -> int | None:
+    """Further runs after which about every second case like this has a verdict: those whose mode then has its share of
+    ``m`` in ``n``, or one farther from the threshold.
 
     ``settled`` says of (m, n, share) whether there is one.
 

@@ -4,33 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from evalcore.evaluators.vs.stats.decide import Verdict, decided, verdict
-from evalcore.evaluators.vs.stats.intervals import mode_share_interval, mode_share_p_value
-from evalcore.evaluators.vs.stats.sequence import (
-    mode_share_sequence,
-    sequence_decided,
-    sequence_p_value,
-    sequence_verdict,
-)
+from evalcore.evaluators.vs.stats.decide import Verdict
+from evalcore.evaluators.vs.stats.intervals import ALPHA, mode_share_interval, mode_share_p_value
+from evalcore.evaluators.vs.stats.sequence import mode_share_sequence
+from evalcore.evaluators.vs.stats.special import at_most
+from evalcore.evaluators.vs.stats.spending import spending_p_value, spending_verdict
 
-__all__ = ["FIXED_RUNS", "SEQUENCE", "ShareRule"]
+__all__ = ["FIXED_RUNS", "ShareRule", "stopping_rule"]
 
 
 @dataclass(frozen=True)
 class ShareRule:
     """How counts are read; all but the interval take (count of the mode, runs, share in question)."""
 
-    name: str
     interval: Callable[[int, int], tuple[float, float]]
     verdict: Callable[[int, int, float], Verdict]
-    decided: Callable[[int, int, float], bool]
     p_value: Callable[[int, int, float], float]
+
+    def decided(self, m: int, n: int, share: float) -> bool:
+        """Whether a mode seen ``m`` of ``n`` times has a verdict."""
+        return self.verdict(m, n, share) != "inconclusive"
 
 
 def _fixed_verdict(m: int, n: int, share: float) -> Verdict:
-    return verdict(*mode_share_interval(m, n), share)
+    """Which side of ``share`` the interval lies on, without looking for its ends."""
+    if mode_share_p_value(m, n, share) < ALPHA:
+        return "collapsed"
+    return "diverse" if at_most(m, n, share) < ALPHA else "inconclusive"
 
 
-FIXED_RUNS = ShareRule("fixed number of runs", mode_share_interval, _fixed_verdict, decided, mode_share_p_value)
-SEQUENCE = ShareRule("confidence sequence", mode_share_sequence, sequence_verdict, sequence_decided, sequence_p_value)
+FIXED_RUNS = ShareRule(mode_share_interval, _fixed_verdict, mode_share_p_value)
+
+
+def stopping_rule(of: int) -> ShareRule:
+    """For a case that ended when it had a verdict, ``of`` runs being the most: the error is spent over these."""
+    return ShareRule(mode_share_sequence, partial(spending_verdict, of=of), partial(spending_p_value, of=of))

@@ -20,7 +20,6 @@ __all__ = [
     "log_e_above",
     "log_e_below",
     "mode_share_sequence",
-    "sequence_decided",
     "sequence_p_value",
     "sequence_verdict",
 ]
@@ -109,8 +108,3 @@ def sequence_verdict(m: int, n: int, share: float, alpha: float = ALPHA) -> Verd
     if m > share * n:  # the other e-value is below 1
         return "collapsed" if _surely_above(m, n, share, alpha) else "inconclusive"
     return "diverse" if _surely_below(m, n, share, alpha) else "inconclusive"
-
-
-def sequence_decided(m: int, n: int, share: float) -> bool:
-    """Whether a mode seen ``m`` of ``n`` times has a verdict."""
-    return sequence_verdict(m, n, share) != "inconclusive"

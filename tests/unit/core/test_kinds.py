@@ -1,0 +1,53 @@
+"""What is no CSV in UTF-8 is called what it seems to be, and what to do; what is CSV is called nothing."""
+
+from __future__ import annotations
+
+import io
+import random
+import zipfile
+
+import pytest
+
+from evalcore.errors import InputError
+from evalcore.records.cut import Cutter
+from evalcore.records.kinds import HEAD_BYTES, kind_of
+
+TABLE = 'id,"the, text"\n1,"a ""quoted"" word"\n2,가나다\n' * 40
+
+
+def _workbook() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("xl/workbook.xml", "<x/>" * 900)
+    return out.getvalue()
+
+
+KINDS = {
+    "UTF-16": (TABLE.encode("utf-16"), "UTF-16: save the file as UTF-8"),
+    "UTF-16, big end first": (b"\xfe\xff" + TABLE.encode("utf-16-be"), "UTF-16: save the file as UTF-8"),
+    "UTF-16 without a mark": ("id,n\n1,2\n".encode("utf-16-le"), "UTF-16 without a mark: save the file as UTF-8"),
+    "UTF-32": (TABLE.encode("utf-32"), "UTF-32: save the file as UTF-8"),
+    "semicolons": (TABLE.replace(",", ";").encode(), "fields separated by semicolons"),
+    "tabs": (TABLE.replace(",", "\t").encode(), "fields separated by tabs"),
+    "a workbook": (_workbook(), "an Excel workbook (.xlsx)"),
+    "random bytes": (random.Random(5).randbytes(9000), "binary data"),
+    "another encoding": (("id,이름\n" + "1,한국어 문장\n" * 50).encode("cp949"), "another encoding"),
+    "lone carriage returns": (TABLE.replace("\n", "\r").encode(), "lines that end in a lone carriage return"),
+    "gzip": (b"\x1f\x8b\x08" + bytes(300), "packed by gzip: name the file .gz"),
+}
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_another_kind_of_file_is_named(case: str) -> None:
+    """Not "broken quoting", and nothing about Python: the kind, and what to do about it."""
+    data, said = KINDS[case]
+    with pytest.raises(InputError) as caught:
+        Cutter(io.BytesIO(data), "csv", "t.csv").columns(("id", "text"))
+    ((place, reason),) = caught.value.faults
+    assert (place, said in reason) == ("t.csv:1", True), reason
+
+
+@pytest.mark.parametrize("text", [TABLE, "id\n1\n", 'id,"a;b;c"\n', "id,x\r\n1,2\r\n", "이름,값\n", ""])
+def test_what_may_be_csv_is_called_nothing(text: str) -> None:
+    """Its faults are told as they are."""
+    assert kind_of(text.encode()[:HEAD_BYTES]) is None

@@ -1,0 +1,88 @@
+"""A command's own processes: gone with it, started again when they end before it, given up when that does not help."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalcore.errors import ConfigError, WorkersLost
+from producer import children as module
+from producer.children import Children
+from tests.integration.harness import wait_until
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RESTART_PAUSES", (0.01, 0.02, 0.03))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _pid(file: Path) -> int:
+    """The number that a process wrote of itself; waits for it."""
+    return int(wait_until(lambda: file.exists() and file.read_text().strip(), "the process runs"))
+
+
+@contextlib.contextmanager
+def _running(children: Children, script: str, tmp_path: Path) -> Iterator[Path]:
+    """A shell that runs ``script``; yields the file into which it writes its number."""
+    number, folder = tmp_path / "pid", tmp_path / "own"
+    command = ["/bin/sh", "-c", f"echo $$ > {number}.new; mv {number}.new {number}; {script}"]
+    with children.running("the helper", command, folder):
+        yield number
+
+
+def test_one_that_is_killed_is_told_and_started_again(tmp_path: Path) -> None:
+    """SIGKILL in the middle: another takes its place, and what it started goes with it."""
+    said: list[str] = []
+    with _running(Children(said.append), "sleep 600 & wait", tmp_path) as number:
+        first = _pid(number)
+        number.unlink()
+        os.kill(first, signal.SIGKILL)
+        second = _pid(number)
+        assert _alive(second)
+    assert said == ["the helper ended (SIGKILL); it is started again (1 of 3)"]
+    assert not _alive(first)
+    wait_until(lambda: not _alive(second), "it is gone with the block")
+    assert not (tmp_path / "own").exists()
+
+
+def test_one_that_ends_again_and_again_is_given_up_with_its_last_words(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Three times more, then an error with exit code 3 that says how often, how and why."""
+    children = Children(lambda _: None)
+    with _running(children, "echo cannot import celery >&2; exit 7", tmp_path):
+        error = wait_until(lambda: _checked(children), "it is given up")
+    assert isinstance(error, WorkersLost)
+    assert str(error) == "the helper ended 4 times, the last time with exit code 7: cannot import celery"
+    assert capfd.readouterr().err.count("cannot import celery") == 4
+
+
+def test_one_that_is_configured_wrongly_is_not_started_again(tmp_path: Path) -> None:
+    """Exit code 2 would come again."""
+    said: list[str] = []
+    children = Children(said.append)
+    with _running(children, "echo no evaluator x >&2; exit 2", tmp_path):
+        error = wait_until(lambda: _checked(children), "it is given up")
+    assert isinstance(error, ConfigError)
+    assert "cannot start: no evaluator x" in str(error)
+    assert not said
+
+
+def _checked(children: Children) -> Exception | None:
+    try:
+        children.check()
+    except (WorkersLost, ConfigError) as error:
+        return error
+    return None

@@ -1,0 +1,205 @@
+"""Waiting for servers: said within seconds, ended in time, and not confused with work or with a refusal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from evalcore.errors import BrokerUnreachable, ServerRefused, WorkersLost
+from producer.patience import Patience
+from tests.integration.harness import Server, running_server, wait_until
+from tests.unit.workers.states import STATES
+from workers.connect import connect
+from workers.server_errors import PASSING
+from workers.settings import Settings
+
+
+class Heard:
+    """Whoever is told; remembers when."""
+
+    def __init__(self) -> None:
+        self.waiting_for: list[tuple[str, float, float | None]] = []
+        self.over: list[str] = []
+
+    def waiting(self, what: str, since: float, limit: float | None) -> None:
+        self.waiting_for.append((what, since, limit))
+
+    def recovered(self, what: str, after: float) -> None:
+        self.over.append(what)
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that a test may stop."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+def _settings(server: Server, seconds: float) -> Settings:
+    return Settings(broker=server.url, patience_seconds=seconds)
+
+
+def _writes(client: redis.Redis) -> bool:
+    client.get("key")
+    client.set("key", "value")
+    return True
+
+
+@pytest.mark.parametrize("code", STATES)
+def test_a_state_of_a_server_is_told_by_name_and_waited_out(server: Server, code: str) -> None:
+    """Within 5 s it is said what is waited for, and for how long; when it is over, that is said and the step taken."""
+    heard, settings = Heard(), _settings(server, 60)
+    client = connect(server.url, settings, again=False)
+    patience = Patience(settings, heard)
+    with patience.telling():
+        done: list[bool] = []
+        with STATES[code](server):
+            thread = threading.Thread(target=lambda: done.append(patience(lambda: _writes(client))))
+            thread.start()
+            wait_until(lambda: heard.waiting_for, "it is told", 5)
+            assert not done
+        thread.join(20)
+    assert done == [True]
+    (told,) = heard.waiting_for
+    assert told[0].startswith(f"the server at {server.url} {PASSING[code]}")
+    assert told[1] < 5
+    assert told[2] == 60
+    assert heard.over == [told[0]]
+
+
+def test_a_stopped_server_is_told_while_the_step_still_stands(server: Server) -> None:
+    """It neither answers nor refuses: the step is in a system call for much longer than 5 s, and ends when it may."""
+    heard, settings = Heard(), _settings(server, 8)
+    client = connect(server.url, settings, patience=8, again=False)
+    patience = Patience(settings, heard)
+    assert server.process is not None
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        with (
+            patience.telling(),
+            pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1.* does not answer.*patience_seconds"),
+        ):
+            patience(lambda: _writes(client))
+        assert time.monotonic() - began < 8 + 5
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    assert heard.waiting_for[0][1] < 5
+    assert "no server answers" in heard.waiting_for[0][0]
+
+
+def test_a_server_that_is_gone_ends_the_waiting_in_time(server: Server) -> None:
+    """Exit code 3 after patience_seconds, with the server's address and how long it was waited for."""
+    settings = _settings(server, 3)
+    client = connect(server.url, settings, again=False)
+    server.kill()
+    began = time.monotonic()
+    with pytest.raises(BrokerUnreachable, match=rf"127.0.0.1:{server.port}.*patience_seconds") as raised:
+        Patience(settings)(lambda: _writes(client))
+    assert raised.value.exit_code == 3
+    assert 3 <= time.monotonic() - began < 3 + 4
+
+
+def test_a_long_step_is_not_taken_for_a_server_that_is_away(server: Server) -> None:
+    """The server answers meanwhile, so nothing is told."""
+    heard = Heard()
+    patience = Patience(_settings(server, 60), heard)
+    ended = threading.Event()
+    with patience.telling():
+        assert patience(lambda: not ended.wait(4))
+    assert not heard.waiting_for
+    assert not heard.over
+
+
+def test_a_blip_is_not_told(server: Server) -> None:
+    """What is over at the second try needs no words."""
+    heard = Heard()
+    patience = Patience(_settings(server, 60), heard)
+    failures = [redis.ConnectionError("once")]
+
+    def step() -> bool:
+        if failures:
+            raise failures.pop()
+        return True
+
+    with patience.telling():
+        assert patience(step)
+    assert not heard.waiting_for
+    assert not heard.over
+
+
+def test_a_refusal_is_not_waited_for(server: Server) -> None:
+    """Rights that lack end a command at once, in words, with exit code 3."""
+    server.client.acl_setuser("weak", enabled=True, nopass=True, commands=["+ping", "+get"], keys=["*"])
+    weak = redis.Redis.from_url(f"redis://weak:x@127.0.0.1:{server.port}/0")
+    began = time.monotonic()
+    with pytest.raises(ServerRefused, match="users") as raised:
+        Patience(_settings(server, 60))(lambda: _writes(weak))
+    assert raised.value.exit_code == 3
+    assert time.monotonic() - began < 3
+
+
+def test_a_step_that_goes_on_in_part_is_told_and_limited_too(server: Server) -> None:
+    """A driver on a full server goes on collecting: that it gets no room is said, and ends in time."""
+    heard = Heard()
+    patience = Patience(_settings(server, 4), heard)
+
+    def step() -> bool:
+        time.sleep(0.05)
+        patience.held(redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."))
+        return False
+
+    with patience.telling(), pytest.raises(BrokerUnreachable, match="is full"):
+        wait_until(lambda: patience(step), "it ends", 10)
+    assert "is full (OOM)" in heard.waiting_for[0][0]
+
+
+def test_room_again_is_told(server: Server) -> None:
+    """A step that is no longer held ends the waiting."""
+    heard = Heard()
+    patience = Patience(_settings(server, 60), heard)
+
+    def step() -> bool:
+        if not heard.waiting_for:
+            patience.held(redis.OutOfMemoryError("full"))
+        return True
+
+    with patience.telling():
+        wait_until(lambda: patience(step) and heard.over, "it is over", 10)
+
+
+def test_a_process_that_is_lost_is_not_waited_for(server: Server) -> None:
+    """What the command knows of its own processes ends the waiting at once."""
+    settings = _settings(server, 60)
+    client = connect(server.url, settings, again=False)
+    server.kill()
+
+    def check() -> None:
+        if tries:
+            raise WorkersLost("gone")
+
+    tries: list[int] = []
+
+    def step() -> bool:
+        tries.append(1)
+        return _writes(client)
+
+    with pytest.raises(WorkersLost):
+        Patience(settings, check=check)(step)
+
+
+def test_a_last_step_is_left_out_where_nobody_answers(server: Server) -> None:
+    """Ctrl-C while the server is away: nothing is raised, and nothing waited for."""
+    settings = _settings(server, 60)
+    patience, client = Patience(settings), connect(server.url, settings, again=False)
+    assert patience.once(lambda: _writes(client))
+    server.kill()
+    began = time.monotonic()
+    assert not patience.once(lambda: _writes(client))
+    assert time.monotonic() - began < 5

@@ -1,0 +1,281 @@
+"""Drivers of live sweeps over a real server, real targets and real callers, all but those in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalcore import registry
+from evalcore.errors import Cancelled, Driven, EvalqError, Incomplete
+from evalcore.evaluator import Request
+from producer.folder import RunFolder
+from producer.job import Asked
+from producer.live.asked import Live
+from producer.live.drive import SweepDriver
+from producer.live.sweep import Sweep
+from producer.patience import Patience
+from tests.agents.server import Agent, running_agent, write_golden
+from tests.integration.harness import PATIENCE, Server, running_server, wait_until
+from workers import calling
+from workers.calls import SWEEPS, Calls, keys_of
+from workers.connect import connect
+from workers.settings import Settings
+
+CASES = 4
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of this test's own."""
+    with running_server(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def service() -> Iterator[tuple[Agent, str]]:
+    """A server that obeys."""
+    with running_agent() as started:
+        yield started
+
+
+class Stage:
+    """A golden set, a target, processes that call (threads with an event loop each), and sweeps over them."""
+
+    def __init__(self, folder: Path, server: Server, service: tuple[Agent, str]) -> None:
+        self.agent, url = service
+        self.agent.keep_requests = False
+        self.folder = folder
+        self.server = server
+        price = {"prompt_per_million": 1000, "completion_per_million": 1000}
+        chat = {"kind": "openai", "base_url": url, "model": "m", "price": price}
+        (folder / "targets.yaml").write_text(json.dumps({"targets": {"chat": chat}}))
+        write_golden(folder / "golden.json", {f"C{n}": {"share": 0.5} for n in range(CASES)})
+        self.settings = Settings(
+            broker=server.url, targets=str(folder / "targets.yaml"), calls=4, look_seconds=0.05, driver_seconds=1.0
+        )
+        self.calls = Calls(server.client, self.settings)
+
+    def sweep(self, out: str, repeat: int, once: str = "", **live: int | float) -> Sweep:
+        """A new sweep in the folder ``out``."""
+        evaluator = registry.get("vs")
+        request = Request([str(self.folder / "golden.json")], {}, {})
+        asked = Asked(out=self.folder / out, once=once)
+        return Sweep.start(evaluator, request, Live("chat", repeat, **live), asked)  # type: ignore[arg-type]
+
+    def copied(self, sweep: Sweep, out: str) -> Sweep:
+        """The sweep in a copy of its folder."""
+        shutil.copytree(sweep.folder.path, self.folder / out)
+        return Sweep.load(RunFolder(self.folder / out))
+
+    def reloaded(self, sweep: Sweep) -> Sweep:
+        """The sweep in its folder, as another process reads it."""
+        return Sweep.load(RunFolder(sweep.folder.path))
+
+    def driver(self, sweep: Sweep, token: str) -> SweepDriver:
+        """A driver with a connection of its own, as in a process of its own."""
+        client = connect(self.server.url, self.settings)
+        return SweepDriver(sweep, Calls(client, self.settings), self.settings, Patience(self.settings), token=token)
+
+    @contextlib.contextmanager
+    def calling(self, count: int = 1) -> Iterator[None]:
+        """Processes that call; drained at the end."""
+        stops = []
+
+        def serve() -> None:
+            asyncio.run(process.serve(None))
+
+        threads = []
+        for _ in range(count):
+            process = calling._Process(self.settings)
+            stops.append(process._stop)
+            threads.append(threading.Thread(target=serve))
+            threads[-1].start()
+            wait_until(lambda: threads[-1].is_alive(), "it calls")
+        try:
+            yield
+        finally:
+            for stop in stops:
+                stop.set()
+            for thread in threads:
+                thread.join(PATIENCE)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, server: Server, service: tuple[Agent, str], monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Callers in threads cannot have signal handlers."""
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "add_signal_handler", lambda *_: None)
+    monkeypatch.setattr(calling, "LEASE_SECONDS", 1.0)
+    return Stage(tmp_path, server, service)
+
+
+class Drive(threading.Thread):
+    """A driver in a thread; ``error`` is what ended it."""
+
+    def __init__(self, driver: SweepDriver) -> None:
+        super().__init__()
+        self.driver = driver
+        self.error: EvalqError | None = None
+        self.facts: dict[str, object] = {}
+        self.start()
+
+    def run(self) -> None:
+        """Until it is over."""
+        try:
+            self.facts = dict(self.driver.drive(lambda _: None))
+        except EvalqError as error:
+            self.error = error
+        self.driver.release()
+
+    def end(self) -> None:
+        """Wait for its end, as a test of what hangs does."""
+        self.join(60)
+        assert not self.is_alive(), f"it hangs at {self.driver.look}"
+
+
+def test_twins_pay_once(stage: Stage) -> None:
+    """Two producers of one --once from two folders: one drives, the other is told who, and every call is made once."""
+    first, second = stage.sweep("a", 20, once="k"), stage.sweep("b", 20, once="k")
+    assert first.run == second.run
+    stage.agent.latency = 0.01
+    with stage.calling(2):
+        one = Drive(stage.driver(first, "host 1 a"))
+        wait_until(lambda: stage.agent.calls.total() > 5, "calls are made")
+        two = Drive(stage.driver(second, "host 2 b"))
+        two.end()
+        assert isinstance(two.error, Driven)
+        assert two.error.by == "host 1 a"
+        one.end()
+        assert one.error is None
+        three = Drive(stage.driver(second, "host 2 b"))
+        three.end()
+        assert isinstance(three.error, Incomplete)
+        assert "by another producer" in str(three.error)
+    assert one.facts["attempts"] == stage.agent.calls.total() == 20 * CASES
+    assert (one.facts["repaid"], one.facts["lost"]) == (0, 0)
+    assert one.facts["cost"] == pytest.approx(0.02 * stage.agent.calls.total())
+    assert not second.recorded.count
+
+
+def test_a_copied_folder_pays_for_nothing(stage: Stage) -> None:
+    """While the original is driven it is refused, and so it is when that one is done."""
+    original = stage.sweep("a", 30)
+    stage.agent.latency = 0.01
+    with stage.calling():
+        one = Drive(stage.driver(original, "host 1 a"))
+        wait_until(lambda: original.recorded.count > 10, "outputs are recorded")
+        copy = stage.copied(original, "b")
+        before = (stage.folder / "b" / "calls.jsonl").read_bytes()
+        two = Drive(stage.driver(copy, "host 2 b"))
+        two.end()
+        assert isinstance(two.error, Driven)
+        one.end()
+        three = Drive(stage.driver(copy, "host 2 b"))
+        three.end()
+        assert isinstance(three.error, Incomplete)
+        assert (stage.folder / "b" / "calls.jsonl").read_bytes().startswith(before)
+    assert stage.agent.calls.total() == 30 * CASES
+
+
+def test_a_driver_that_fell_silent_is_followed_and_told(stage: Stage) -> None:
+    """It stood still for longer than driver_seconds: another one drives, and it changes nothing any more."""
+    sweep = stage.sweep("a", 2)
+    asleep = stage.driver(sweep, "host 1 a")
+    asleep._establish()
+    other = stage.driver(stage.copied(sweep, "b"), "host 2 b")
+    wait_until(lambda: _established(other), "driver_seconds have passed", 10)
+    with pytest.raises(Driven, match="host 2 b"):
+        asleep.drive(lambda _: None)
+
+
+def _established(driver: SweepDriver) -> bool:
+    with contextlib.suppress(Driven):
+        return driver._establish()
+    return False
+
+
+def test_a_killed_driver_is_followed_at_once_in_its_folder(stage: Stage) -> None:
+    """Whoever holds the folder's lock knows that the last driver is dead; in a copy of the folder nobody does."""
+    sweep = stage.sweep("a", 2)
+    stage.driver(sweep, "host 1 a")._establish()
+    with pytest.raises(Driven):
+        stage.driver(stage.copied(sweep, "b"), "host 2 b")._establish()
+    assert stage.driver(stage.reloaded(sweep), "host 3 c")._establish()
+
+
+@pytest.mark.parametrize(
+    "part", ["meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost", SWEEPS]
+)
+def test_a_sweep_ends_whatever_key_its_server_loses(stage: Stage, part: str) -> None:
+    """Lost in the middle, all the same every call is recorded, and only what was lost or under way is made again."""
+    sweep = stage.sweep("a", 30)
+    stage.agent.latency = 0.02
+    key = part if part == SWEEPS else f"evalq:sweep:{{{sweep.run}}}:{part}"
+    with stage.calling():
+        one = Drive(stage.driver(sweep, "host 1 a"))
+        wait_until(lambda: sweep.recorded.count > 40, "a third is recorded")
+        stage.server.client.delete(key)
+        one.end()
+    assert one.error is None
+    assert sweep.recorded.count == 30 * CASES
+    assert stage.agent.calls.total() <= 30 * CASES + 12, "more than what was under way"
+
+
+def _until(sweep: Sweep, count: int) -> None:
+    wait_until(lambda: sweep.recorded.count > count, f"{count} outputs are recorded")
+
+
+def test_a_server_that_comes_back_older_is_told_what_it_lost(stage: Stage) -> None:
+    """A lagging replica is promoted: the sweep ends, and what callers had recorded is not called again."""
+    sweep = stage.sweep("a", 40)
+    stage.agent.latency = 0.02
+    client = stage.server.client
+    with stage.calling():
+        one = Drive(stage.driver(sweep, "host 1 a"))
+        for least in (30, 70, 110):
+            _until(sweep, least)
+            keys = [key.encode() for key in keys_of(sweep.run)]
+            pipe = client.pipeline()
+            for key in keys:
+                pipe.dump(key)
+            moment = dict(zip(keys, pipe.execute(), strict=True))
+            _until(sweep, least + 12)
+            pipe = client.pipeline()
+            pipe.delete(*keys)
+            for key, dump in moment.items():
+                if dump is not None:
+                    pipe.restore(key, 60_000, dump)
+            pipe.execute()
+        one.end()
+    assert one.error is None
+    assert sweep.recorded.count == 40 * CASES
+    assert stage.agent.calls.total() <= 40 * CASES + 3 * 4, "more than what was in flight at each promotion"
+
+
+def test_a_sweep_that_is_cancelled_ends_for_its_driver(stage: Stage) -> None:
+    """From elsewhere, without the token."""
+    sweep = stage.sweep("a", 500)
+    with stage.calling():
+        one = Drive(stage.driver(sweep, "host 1 a"))
+        wait_until(lambda: sweep.recorded.count, "outputs are recorded")
+        assert stage.calls.close(sweep.run, "cancelled", "by evalq cancel") == "cancelled"
+        one.end()
+    assert isinstance(one.error, Cancelled)
+
+
+def test_a_sweep_that_somebody_else_closed_ends(stage: Stage) -> None:
+    """Done elsewhere, in the middle: what nobody recorded is called, and its driver does not wait for ever."""
+    sweep = stage.sweep("a", 40)
+    with stage.calling():
+        one = Drive(stage.driver(sweep, "host 1 a"))
+        wait_until(lambda: sweep.recorded.count, "outputs are recorded")
+        assert stage.calls.close(sweep.run, "done") == "done"
+        one.end()
+    assert one.error is None
+    assert sweep.recorded.count == stage.agent.calls.total() == 40 * CASES

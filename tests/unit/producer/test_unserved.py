@@ -1,0 +1,80 @@
+"""Telling that no worker computes a run, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from evalcore.errors import WorkersLost
+from evalcore.plan import Header, PlannedInput
+from producer.standing import Standing
+from producer.unserved import Unserved
+from workers.settings import Settings
+
+HEADER = Header("r", "planagent", "1", "mine", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),))
+
+
+class Heard:
+    """Whoever is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, float, float | None]] = []
+
+    def waiting(self, what: str, since: float, limit: float | None) -> None:
+        self.lines.append((what, since, limit))
+
+    def recovered(self, what: str, after: float) -> None:
+        raise AssertionError("workers that come are seen in the next line")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds, in the one element."""
+    now = [1000.0]
+    monkeypatch.setattr("producer.unserved.time.monotonic", lambda: now[0])
+    return now
+
+
+def _watched(clock: list[float], seconds: int, own: bool = False, **facts: object) -> Heard:
+    heard = Heard()
+    settings = Settings(broker="redis://me:secret@host/0", patience_seconds=20)
+    unserved = Unserved(HEADER, settings, heard, own=own)
+    for _ in range(seconds + 1):
+        unserved.see(Standing(0, 0, 0, **facts))  # type: ignore[arg-type]  # whatever a test gives
+        clock[0] += 1
+    return heard
+
+
+def test_nobody_at_all_is_told_with_the_command_that_helps(clock: list[float]) -> None:
+    """Within 5 s, every half minute, without end: somebody may start a worker at any time. No password is shown."""
+    heard = _watched(clock, 70, workers=0)
+    assert [round(since) for _, since, _ in heard.lines] == [4, 34, 64]
+    what, _, limit = heard.lines[0]
+    assert what == f"no worker serves {HEADER.queue} yet (start one: evalq worker --broker redis://me:***@host/0)"
+    assert limit is None
+
+
+def test_workers_of_other_code_are_told_apart_from_none(clock: list[float]) -> None:
+    """How many live, of which code, and which code the run needs."""
+    heard = _watched(clock, 5, workers=0, others={"theirs": 2, "old": 1})
+    assert heard.lines[0][0] == (
+        "3 workers live, of other code old, theirs; this run needs code mine: "
+        "start a worker of this version, or upgrade one"
+    )
+
+
+def test_nothing_is_told_while_a_worker_serves(clock: list[float]) -> None:
+    """Nor while it is not known yet."""
+    assert not _watched(clock, 60, workers=1, others={"theirs": 2}).lines
+    assert not _watched(clock, 60).lines
+
+
+def test_a_command_s_own_worker_that_never_comes_ends_it(clock: list[float]) -> None:
+    """It is starting, for patience_seconds; then there is something wrong with it."""
+    with pytest.raises(WorkersLost, match="does not begin to serve in 20 s"):
+        _watched(clock, 60, own=True, workers=0)
+
+
+def test_a_command_s_own_worker_is_starting(clock: list[float]) -> None:
+    """No word of a URL that the user never gave."""
+    heard = _watched(clock, 10, own=True, workers=0)
+    assert [line[0] for line in heard.lines] == ["the local worker is starting"]

@@ -1,0 +1,157 @@
+"""Functions that end their process or hang: a failure of that call alone; and which module a targets file names."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.errors import ConfigError
+from tests.agents import functions
+from tests.integration.harness import clean_environment, wait_until
+from tests.unit.targets.test_programs import calling
+from workers.targets import Answer, Call, Caller, Failure, Tries, load_targets
+
+
+def _named(folder: Path, function: str, **more: Any) -> Path:
+    shutil.copy(functions.__file__, folder / "agent.py")
+    path = folder / "targets.yaml"
+    entry = {"kind": "python", "function": f"agent:{function}", **more}
+    path.write_text(json.dumps({"targets": {"t": entry}}))
+    return path
+
+
+async def _tried(caller: Caller, call: Call) -> list[Answer | Failure]:
+    """Every attempt, by the target's policy."""
+    tries, attempts = Tries(caller.named.target), []
+    while True:
+        attempts.append(await caller.call(call))
+        wait = tries.wait(attempts[-1])
+        if wait is None:
+            return attempts
+        await asyncio.sleep(wait)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("exit", "ended its process with exit code 0"), ("fault", "killed its process by SIGSEGV")],
+)
+def test_a_call_that_kills_its_process_is_found_and_fails_alone(tmp_path: Path, how: str, said: str) -> None:
+    """Of twenty in flight with it all others are answered, after one more attempt at most; it is tried twice."""
+
+    async def all_of() -> list[list[Answer | Failure]]:
+        async with Caller(load_targets(_named(tmp_path, "kills"))["t"]) as caller:
+            calls = [Call(how if repeat == 7 else "fine", repeat=repeat) for repeat in range(20)]
+            return list(await asyncio.gather(*(_tried(caller, call) for call in calls)))
+
+    results = asyncio.run(all_of())
+    killer = results.pop(7)
+    assert [attempt.kind for attempt in killer if isinstance(attempt, Failure)] == ["crashed", "crashed"]
+    last = killer[-1]
+    assert isinstance(last, Failure)
+    assert last.reason == f"the function {said}"
+    assert all(isinstance(attempts[-1], Answer) and len(attempts) <= 2 for attempts in results), results
+
+
+def test_memory_has_a_bound(tmp_path: Path) -> None:
+    """What asks for more gets Python's own error."""
+
+    async def once() -> Answer | Failure:
+        async with Caller(load_targets(_named(tmp_path, "kills", max_megabytes=256))["t"]) as caller:
+            return await caller.call(Call("memory"))
+
+    result = asyncio.run(once())
+    assert isinstance(result, Failure)
+    assert (result.kind, "MemoryError" in result.reason) == ("server", True), result.reason
+
+
+@pytest.mark.parametrize(("function", "prompt"), [("blocks", ""), ("blocks_the_loop", "block")])
+def test_a_function_that_hangs_gets_no_more_calls(tmp_path: Path, function: str, prompt: str) -> None:
+    """It is given up in time, nothing else waits for it, and its process goes: hung threads do not heap up."""
+
+    async def hung() -> tuple[Answer | Failure, float]:
+        named = load_targets(_named(tmp_path, function, timeout_seconds=0.5))["t"]
+        longest = 0.0
+        async with Caller(named) as caller:
+            way: Any = caller._way
+            first = way._shared
+            call = asyncio.create_task(caller.call(Call(prompt)))
+            while not call.done():
+                before = time.monotonic()
+                await asyncio.sleep(0.01)
+                longest = max(longest, time.monotonic() - before)
+            async with asyncio.timeout(30):
+                while not first.over:
+                    await asyncio.sleep(0.01)
+            return await call, longest
+
+    result, longest = asyncio.run(hung())
+    assert isinstance(result, Failure)
+    assert (result.kind, result.reason) == ("timeout", "no answer within 0.5 s (timeout_seconds)")
+    assert longest < 0.4
+
+
+def test_a_function_ends_with_the_process_that_calls_it(tmp_path: Path) -> None:
+    """Killed, it cannot end it itself."""
+    text = "import os, time\ndef runs(call):\n    open('pid', 'w').write(str(os.getpid()))\n"
+    text += "    os.rename('pid', 'there')\n    time.sleep(600)\n"
+    targets = _named(tmp_path, "runs")
+    (tmp_path / "agent.py").write_text(text)
+    caller = subprocess.Popen(calling(targets), env=clean_environment())
+    try:
+        wait_until((tmp_path / "there").is_file, "the function runs")
+    finally:
+        caller.send_signal(signal.SIGKILL)
+        caller.wait()
+    process = Path("/proc", (tmp_path / "there").read_text())
+    wait_until(lambda: not process.exists(), "its process has ended")
+
+
+def _asked(targets: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        calling(targets, '(await caller.call(Call("x"))).text'), cwd=cwd, env=clean_environment(EVALQ_BROKER="secret"),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_the_module_is_the_one_beside_the_targets_file(tmp_path: Path) -> None:
+    """Not one of that name in the current folder, nor anything else there; and it runs where its file is."""
+    beside, cwd = tmp_path / "beside", tmp_path / "cwd"
+    for folder in (beside, cwd):
+        folder.mkdir()
+    targets = _named(beside, "where")
+    for name in ("agent", "random", "secrets", "msgspec", "asyncio", "workers"):
+        (cwd / f"{name}.py").write_text("raise SystemExit('imported from the current folder')")
+    for name in ("random", "secrets", "site"):
+        (beside / f"{name}.py").write_text("raise SystemExit('imported in place of Python\\'s own')")
+    done = _asked(targets, cwd)
+    assert done.returncode == 0, done.stderr
+    _, folder, broker = json.loads(done.stdout)
+    assert (folder, broker) == (str(beside), ""), "and it need not know the broker"
+
+
+def test_a_module_that_cannot_be_had_says_why(tmp_path: Path) -> None:
+    """Its name is Python's own, its import ends the process, or it is not there: told before the first call."""
+    targets = _named(tmp_path, "where")
+    texts = {
+        "random": ("", "the name is that of "),
+        "ends": ("import os; os._exit(3)", "importing its module ended its process with exit code 3"),
+        "raises": ("raise SystemExit('no')", "raises:where cannot be imported: SystemExit: no"),
+    }
+
+    async def opened() -> None:
+        async with Caller(load_targets(targets)["t"]):
+            pass
+
+    for name, (text, said) in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        targets.write_text(json.dumps({"targets": {"t": {"kind": "python", "function": f"{name}:where"}}}))
+        with pytest.raises(ConfigError, match=said):
+            asyncio.run(opened())

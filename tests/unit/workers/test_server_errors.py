@@ -1,0 +1,162 @@
+"""What an error of a server means: waited for, or refused; in words, with the server's name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import amqp.exceptions as rabbit
+import kombu.exceptions
+import pytest
+import redis
+from redis._parsers.base import BaseParser
+
+from evalcore.errors import BrokerUnreachable, ServerRefused
+from tests.integration.harness import Server, running_server
+from tests.unit.workers.states import STATES
+from workers.connect import connect
+from workers.server_errors import PASSING, SERVER_ERRORS, explained
+from workers.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server, brought from state to state."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+def _plain(client: Any) -> None:
+    client.get("key")
+    client.set("key", "value")
+
+
+def _pipelined(client: Any) -> None:
+    client.pipeline(transaction=False).get("key").set("key", "value").execute()
+
+
+def _in_transaction(client: Any) -> None:
+    client.pipeline(transaction=True).get("key").set("key", "value").execute()
+
+
+def _scripted(client: Any) -> None:
+    client.register_script("redis.call('GET', KEYS[1]) return redis.call('SET', KEYS[1], 'value')")(keys=["key"])
+
+
+WAYS = (_plain, _pipelined, _in_transaction, _scripted)
+
+
+@pytest.mark.parametrize("code", STATES)
+def test_a_state_that_passes_is_told_by_name_however_the_server_was_asked(server: Server, code: str) -> None:
+    """A real server in each state, asked by a command, a pipeline, a transaction and a script: one meaning."""
+    with STATES[code](server):
+        for way in WAYS:
+            with pytest.raises(redis.RedisError) as raised:
+                way(server.client)
+            told = explained(raised.value, "the server at here")
+            assert type(told) is BrokerUnreachable, way
+            assert str(told).startswith(f"the server at here {PASSING[code]}: "), way
+            assert "Command #" not in str(told)
+            assert "user_script" not in str(told)
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_every_code_of_the_table_passes_as_the_client_parses_it(code: str) -> None:
+    """Also of states that a test cannot hold still (LOADING), or that only clusters have."""
+    parsed = BaseParser.parse_error(f"{code} some words of the server")  # type: ignore[no-untyped-call]  # redis-py's
+    told = explained(parsed, "x")
+    assert (type(told), str(told)) == (BrokerUnreachable, f"x {PASSING[code]}: {_rest(code)}")
+
+
+def _rest(code: str) -> str:
+    kept = code in ("MISCONF", "NOREPLICAS", "BUSY", "UNBLOCKED")  # codes that redis-py does not know
+    return f"{code} some words of the server" if kept else "some words of the server"
+
+
+def _no_permission(server: Server) -> None:
+    server.client.acl_setuser("weak", enabled=True, nopass=True, commands=["+ping"], keys=["*"])
+    redis.Redis.from_url(f"redis://weak:x@127.0.0.1:{server.port}/0").set("key", "value")
+
+
+def _wrong_password(server: Server) -> None:
+    redis.Redis.from_url(f"redis://nobody:x@127.0.0.1:{server.port}/0").ping()
+
+
+def _wrong_type(server: Server) -> None:
+    server.client.set("text", "value")
+    server.client.hget("text", "field")
+
+
+def _unknown(server: Server) -> None:
+    server.client.execute_command("NOSUCH")
+
+
+def _broken_script(server: Server) -> None:
+    server.client.eval("return redis.call('GET')", 0)
+
+
+@pytest.mark.parametrize(
+    ("provoke", "mend"),
+    [
+        (_no_permission, "deploy/redis/users.acl"),
+        (_wrong_password, "check user and password"),
+        (_wrong_type, "a database of its own"),
+        (_unknown, "Redis 7.0 or any Valkey"),
+        (_broken_script, "the server's log"),
+    ],
+)
+def test_what_does_not_pass_is_refused_with_what_to_do(
+    server: Server, provoke: Callable[[Server], None], mend: str
+) -> None:
+    """Nobody waits for rights that are not given, or for a key of another program."""
+    with pytest.raises(SERVER_ERRORS) as raised:
+        provoke(server)
+    told = explained(raised.value, "the server at here")
+    assert type(told) is ServerRefused
+    assert str(told).startswith("the server at here refuses")
+    assert mend in str(told)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (redis.ConnectionError("refused"), BrokerUnreachable),
+        (redis.TimeoutError("timed out"), BrokerUnreachable),
+        (ConnectionRefusedError(111, "refused"), BrokerUnreachable),
+        (TimeoutError("timed out"), BrokerUnreachable),
+        (kombu.exceptions.OperationalError("gone"), BrokerUnreachable),
+        (rabbit.ConnectionForced("shutdown"), BrokerUnreachable),
+        (rabbit.RecoverableConnectionError("socket closed"), BrokerUnreachable),
+        (rabbit.AccessRefused("no"), ServerRefused),
+        (rabbit.NotAllowed("no such virtual host"), ServerRefused),
+        (rabbit.PreconditionFailed("inequivalent arg"), ServerRefused),
+    ],
+)
+def test_a_lost_connection_passes_and_a_refusal_does_not(error: Exception, kind: type[Exception]) -> None:
+    """Of sockets, redis, kombu and amqp alike."""
+    assert type(explained(error, "x")) is kind
+
+
+def test_kombu_s_wrapping_does_not_hide_what_the_server_said() -> None:
+    """An OperationalError around rights that lack is no lost connection."""
+    wrapped = kombu.exceptions.OperationalError("wrapped")
+    wrapped.__cause__ = redis.exceptions.NoPermissionError("this user has no permissions")
+    assert type(explained(wrapped, "x")) is ServerRefused
+
+
+@pytest.mark.parametrize("code", ["BUSY", "MASTERDOWN"])
+def test_a_server_that_answers_is_connected_to_whatever_it_says(server: Server, code: str) -> None:
+    """It is there, and may do better soon: its user waits, as for one that becomes so later."""
+    with STATES[code](server):
+        connect(server.url, Settings()).close()
+
+
+def test_a_user_without_rights_is_told_so_when_connecting(server: Server) -> None:
+    """No word of a server that does not answer."""
+    server.client.acl_setuser("none", enabled=True, nopass=True, commands=["-@all"])
+    with (
+        pytest.raises(ServerRefused, match=r"users\.acl"),
+        contextlib.closing(connect(f"redis://none:x@127.0.0.1:{server.port}/0", Settings())),
+    ):
+        pass

@@ -1,0 +1,323 @@
+"""A sweep has one driver, survives what its server forgets, and ends: the ledger of calls over a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from evalcore.calls import Attempt, Output, Prompt
+from evalcore.errors import Driven, UsageError
+from evalcore.version import code_version
+from tests.integration.harness import Server, running_server
+from workers.calls import SWEEPS, Calls, keys_of
+from workers.leaving import LEFT, LeftSweeps
+from workers.settings import Settings
+from workers.sweeps import Collected, Known, Result, SweepHeader
+
+CASES, REPEATS = 3, 4
+TOTAL = CASES * REPEATS
+LEASE = 600.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all of it."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+def _calls(server: Server, driver: str = "") -> Calls:
+    return Calls(server.client, Settings(broker=server.url), driver)
+
+
+def _header(run: str, **other: str) -> SweepHeader:
+    return SweepHeader(run, "t", code_version(), CASES, REPEATS, other)
+
+
+def _begun(server: Server, run: str, driver: str = "a 1 x", **budget: float) -> Calls:
+    calls = _calls(server, driver)
+    calls.erase(run)
+    calls.open(_header(run), int(budget.get("max_calls", 0)), budget.get("max_cost", 0.0))
+    calls.offer(run, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
+    return calls
+
+
+def _result(call: int, text: str = "", cost: float = 0.0, *, retold: bool = False) -> Result:
+    output = Output(call=call, case=f"c{call % CASES}", agent="a", repeat=call // CASES, prompt="p", target="t",
+                    config="c", text=text or None, attempts=(Attempt(cost=cost or None),))  # fmt: skip
+    return Result(output, retold=retold)
+
+
+def _meta(run: str) -> str:
+    return keys_of(run)[0]
+
+
+def _older(server: Server, run: str, moment: dict[bytes, bytes]) -> None:
+    """The server has the sweep as it was at a ``moment``."""
+    server.client.delete(*keys_of(run))
+    for key, dump in moment.items():
+        server.client.restore(key, 0, dump)
+
+
+def _moment(server: Server, run: str) -> dict[bytes, bytes]:
+    return {key: server.client.dump(key) for key in server.client.scan_iter(f"evalq:sweep:{{{run}}}:*")}
+
+
+def test_who_does_not_drive_a_sweep_changes_nothing_of_it(server: Server) -> None:
+    """Every step of a driver is refused to anybody else, and leaves each key as it was."""
+    mine, other, nobody = _begun(server, "one"), _calls(server, "b 2 y"), _calls(server)
+    _, made, _ = mine.claim("one", "p", 4, LEASE, [])
+    mine.record("one", "p", "t", [_result(call) for call in made])
+    found = mine.collect("one", 10)
+    before = _moment(server, "one")
+    for calls in (other, nobody):
+        steps: list[tuple[Callable[..., object], tuple[object, ...], dict[str, bool]]] = [
+            (calls.open, (_header("one"),), {}),
+            (calls.offer, ("one", [Prompt("c0", "a", "other")]), {}),
+            (calls.restore, ("one", [9]), {}),
+            (calls.forget, ("one", [0]), {}),
+            (calls.halt, ("one", [1]), {}),
+            (calls.look, ("one",), {"attending": True}),
+            (calls.collect, ("one", 10), {}),
+            (calls.trim, ("one", found), {}),
+        ]
+        for step, args, named in steps:
+            with pytest.raises(Driven) as refused:
+                step(*args, **named)
+            assert refused.value.by == "a 1 x"
+    with pytest.raises(Driven):
+        other.close("one", "done")
+    other.release("one")
+    assert _moment(server, "one") == before
+    assert len(mine.collect("one", 10).outputs) == 4
+
+
+def test_anybody_may_pause_or_cancel(server: Server) -> None:
+    """`evalq pause` and `evalq cancel` drive nothing; what was cancelled is never opened again, what was paused is."""
+    mine = _begun(server, "ended")
+    assert _calls(server).close("ended", "paused", "by evalq pause") == "paused"
+    assert mine.open(_header("ended"), how="keep") == "paused"
+    assert mine.open(_header("ended")) == "open"
+    assert _calls(server).close("ended", "cancelled") == "cancelled"
+    assert mine.open(_header("ended")) == mine.open(_header("ended"), how="anew") == "cancelled"
+
+
+def test_what_is_done_is_opened_by_whoever_says_so(server: Server) -> None:
+    """A second producer of a sweep that is done does not have it called again."""
+    mine = _begun(server, "done")
+    mine.close("done", "done")
+    mine.release("done")
+    assert _calls(server, "b 2 y").open(_header("done")) == "done"
+    assert _calls(server, "b 2 y").open(_header("done"), how="anew") == "open"
+
+
+@pytest.mark.parametrize("at", [1, 1 << 50], ids=["silent", "of the future"])
+def test_a_silent_driver_loses_the_sweep(server: Server, at: int) -> None:
+    """After driver_seconds; one heard of in the future, before the clock was set back, was heard of just now."""
+    mine, other = _begun(server, "silent"), _calls(server, "b 2 y")
+    server.client.hset(_meta("silent"), "driver_at", at)
+    if at > 1:
+        with pytest.raises(Driven):
+            other.open(_header("silent"))
+        now = server.client.time()[0] * 1000
+        assert int(server.client.hget(_meta("silent"), "driver_at")) < now + 10_000
+        server.client.hset(_meta("silent"), "driver_at", now - 11_000)
+    assert other.open(_header("silent")) == "open"
+    with pytest.raises(Driven, match="b 2 y"):
+        mine.look("silent", attending=True)
+
+
+def test_a_driver_that_let_go_or_died_in_the_same_folder_is_followed_at_once(server: Server) -> None:
+    """Nobody waits for the silence of a process that is known to be gone."""
+    mine, other = _begun(server, "next"), _calls(server, "b 2 y")
+    mine.release("next")
+    assert other.open(_header("next")) == "open"
+    assert _calls(server, "c 3 z").open(_header("next"), before="b 2 y") == "open"
+
+
+def test_another_sweep_under_the_same_id_is_refused_with_what_differs(server: Server) -> None:
+    """The header that is there is compared, and stays."""
+    mine = _begun(server, "same")
+    for header, said in (
+        (SweepHeader("same", "t", code_version(), CASES, 9), "repeats (4 there, 9 here)"),
+        (_header("same", parameters="abc"), "parameters (none there, abc here)"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            mine.open(header)
+        assert said in str(refused.value)
+    assert mine.header("same") == _header("same")
+
+
+def test_what_was_not_collected_is_never_trimmed(server: Server) -> None:
+    """Trimmed twice, or by a number from before the server came back older: others have that number by then."""
+    calls = _begun(server, "trim")
+    _, made, _ = calls.claim("trim", "p", TOTAL, LEASE, [])
+
+    def recorded(some: list[int], text: str = "") -> None:
+        calls.record("trim", "p", "t", [_result(call, text) for call in some])
+
+    def kept() -> list[int]:
+        return [output.call for output in calls.collect("trim", 100).outputs]
+
+    recorded(made[:3])
+    moment = _moment(server, "trim")
+    recorded(made[3:6])
+    found = calls.collect("trim", 100)
+    _older(server, "trim", moment)
+    recorded(made[6:10])
+    calls.trim("trim", found)
+    assert kept() == [*made[:3], *made[6:10]]
+    found = calls.collect("trim", 5)
+    for _ in range(3):
+        calls.trim("trim", found)
+    assert kept() == made[8:10]
+    calls.trim("trim", Collected())
+    assert kept() == made[8:10]
+
+
+def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
+    """A server that came back older holds calls for it that it has recorded: they are told again, or made again."""
+    calls = _begun(server, "named")
+    _, made, _ = calls.claim("named", "p", TOTAL, LEASE, [])
+    moment = _moment(server, "named")
+    calls.record("named", "p", "t", [_result(call) for call in made[:6]])
+    _older(server, "named", moment)
+    look = calls.look("named")
+    assert look is not None
+    assert (look.busy, look.known) == (TOTAL, 0)
+    state, got, untold = calls.claim("named", "p", 100, LEASE, made[6:], made[:4])
+    assert (state, sorted(got), sorted(untold)) == ("open", made[4:6], made[:4])
+    calls.record("named", "p", "t", [_result(call, retold=True) for call in untold])
+    calls.record("named", "p", "t", [_result(call) for call in [*got, *made[6:]]])
+    look = calls.look("named")
+    assert look is not None
+    assert (look.busy, look.known, look.left, look.repaid) == (0, TOTAL, False, 0)
+    calls.record("named", "p", "t", [_result(call, retold=True) for call in untold])
+    assert calls.look("named") == look, "told once too often counts for nothing"
+
+
+def test_an_answer_that_never_arrived_gives_nobody_calls(server: Server) -> None:
+    """What was handed out to a process that never heard of it is handed out again while that one lives."""
+    calls = _begun(server, "deaf")
+    _, lost, _ = calls.claim("deaf", "p", 5, LEASE, [])
+    _, got, _ = calls.claim("deaf", "p", TOTAL, LEASE, [])
+    assert set(lost) <= set(got)
+    assert len(got) == TOTAL
+
+
+def test_what_the_folder_has_is_held_by_nobody(server: Server) -> None:
+    """Restoring takes calls from whoever the server believes to make them."""
+    calls = _begun(server, "restored")
+    _, made, _ = calls.claim("restored", "p", TOTAL, LEASE, [])
+    calls.restore("restored", made)
+    look = calls.look("restored")
+    assert look is not None
+    assert (look.busy, look.known, look.left) == (0, TOTAL, False)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_dead_holder_outlives_no_step_of_the_clock(server: Server, hours: int) -> None:
+    """Its calls go back when the lease after the step has ended, never an hour later; living ones keep theirs."""
+    calls, holders = _begun(server, "clock"), keys_of("clock")[3]
+    lease = 0.2
+    for holder in ("dead", "alive"):
+        calls.claim("clock", holder, 3, lease, [])
+    step = -hours * 3_600_000  # what the server wrote lies ahead when its clock was set back
+    for holder, at in server.client.zrange(holders, 0, -1, withscores=True):
+        server.client.zadd(holders, {holder: at + step})
+    for name in ("touched", "attended", "driver_at"):
+        server.client.hincrby(_meta("clock"), name, step)
+    mine = [call for call, name in server.client.hgetall(keys_of("clock")[4]).items() if name == b"alive"]
+    got: list[int] = []
+    deadline = server.client.time()[0] + 5
+    while len(got) < TOTAL - 3:
+        got += calls.claim("clock", "alive", TOTAL, lease, [*map(int, mine), *got])[1]
+        assert server.client.time()[0] < deadline
+    assert not {int(call) for call in mine} & set(got)
+
+
+def test_a_producer_of_the_future_was_heard_of_just_now(server: Server) -> None:
+    """After the clock was set back, a sweep whose producer is gone stands still all the same."""
+    calls = _begun(server, "attended")
+    calls.open(_header("attended"), unattended_seconds=60)
+    server.client.hset(_meta("attended"), "attended", 1 << 50)
+    assert calls.claim("attended", "p", 1, LEASE)[1]
+    assert int(server.client.hget(_meta("attended"), "attended")) <= (server.client.time()[0] + 1) * 1000
+
+
+def test_calls_of_the_dead_count_against_the_budgets(server: Server) -> None:
+    """They may have been paid: as attempts, and at the mean cost; one that is recorded after all counts as itself."""
+    calls = _begun(server, "dead", max_cost=1.0)
+    _, first, _ = calls.claim("dead", "p", 4, LEASE, [])
+    calls.record("dead", "p", "t", [_result(call, cost=0.1) for call in first])
+    _, gone, _ = calls.claim("dead", "q", 4, LEASE, [])
+    server.client.zadd(keys_of("dead")[3], {"q": 1})
+    _, rest, _ = calls.claim("dead", "p", 100, LEASE, [])
+    assert len(rest) == 2, "4 paid and 4 lost of 10"
+    look = calls.look("dead")
+    assert look is not None
+    assert (look.started, look.lost) == (10, 4)
+    assert look.spent == pytest.approx(0.4)
+    calls.record("dead", "q", "t", [_result(gone[0], cost=0.1)])
+    look = calls.look("dead")
+    assert look is not None
+    assert look.lost == 3
+    assert look.spent == pytest.approx(0.5)
+
+
+def test_a_folder_tells_a_new_server_of_lost_calls(server: Server) -> None:
+    """The server died with the processes that called: what they had begun counts."""
+    calls = _calls(server, "a 1 x")
+    calls.erase("told")
+    calls.open(_header("told"), 8, known=Known(started=6, paid=4, cost=0.4, lost=2))
+    calls.offer("told", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
+    assert len(calls.claim("told", "p", 100, LEASE, [])[1]) == 2
+    look = calls.look("told")
+    assert look is not None
+    assert (look.started, look.lost) == (8, 2)
+
+
+def _detached(server: Server, run: str) -> tuple[Calls, LeftSweeps]:
+    calls = _begun(server, run)
+    calls.release(run)
+    server.client.hset(LEFT, run, code_version())
+    return _calls(server), LeftSweeps(_calls(server), Settings(broker=server.url))
+
+
+@pytest.mark.parametrize("part", ["prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost"])
+def test_a_detached_sweep_is_evaluated_whole_whatever_key_is_lost(server: Server, part: str) -> None:
+    """What lies in the ledger is not called again; what is lost is; nothing is evaluated before all is there."""
+    calls, left = _detached(server, "left")
+    try:
+        _, made, _ = calls.claim("left", "p", 6, LEASE, [])
+        calls.record("left", "p", "t", [_result(call) for call in made[:4]])
+        calls.give_back("left", "p", dict.fromkeys(made[4:], False))
+        server.client.delete(f"evalq:sweep:{{left}}:{part}")
+        rounds = paid = 0
+        while not left.over():
+            if part == "prompts":  # nobody but a producer has them: whoever watches the sweep
+                driver = _calls(server, "w 1 x")
+                driver.open(_header("left"))
+                driver.offer("left", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
+                driver.release("left")
+            _, got, _ = calls.claim("left", "p", TOTAL, LEASE, [])
+            calls.record("left", "p", "t", [_result(call) for call in got])
+            rounds, paid = rounds + 1, paid + len(got)
+            assert rounds < 20
+        assert sorted({output.call for output in calls.waiting("left")}) == list(range(TOTAL))
+        assert paid <= TOTAL - (0 if part == "outbox" else 4) + (4 if part == "recorded" else 0)
+    finally:
+        server.client.hdel(LEFT, "left")
+
+
+def test_a_sweep_is_put_back_on_the_list_of_those_to_call(server: Server) -> None:
+    """The list is lost while it is open: whoever looks at it, its producer first, has it called again."""
+    calls = _begun(server, "listed")
+    server.client.delete(SWEEPS)
+    calls.look("listed", attending=True)
+    assert calls.sweeps() == [_header("listed")]
+    server.client.delete(SWEEPS)
+    calls.close("listed", "paused")
+    calls.look("listed", attending=True)
+    assert calls.sweeps() == []

@@ -1,0 +1,32 @@
+"""What a process that runs somebody else's code may take of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+
+__all__ = ["bound_memory", "die_with_parent"]
+
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+
+def bound_memory(beyond: int) -> None:
+    """Let allocations of this process fail at so many bytes beyond what it has. No effect where that is not known."""
+    with contextlib.suppress(OSError):
+        with open("/proc/self/statm", "rb") as stream:
+            data = int(stream.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = data + beyond
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def die_with_parent() -> None:
+    """Have the kernel end this process when the one that started it is gone, however it went."""
+    if _prctl is not None:
+        _prctl(_DIE_WITH_PARENT, signal.SIGKILL)

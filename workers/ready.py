@@ -1,0 +1,35 @@
+"""What a worker says when it is ready: who it is, what it serves, and what it may do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from evalcore import registry
+from evalcore.plan import QUEUE_CLASSES, queue_name
+from evalcore.version import code_version
+from workers.connect import redacted
+from workers.settings import Settings
+
+__all__ = ["ready_line", "say_ready"]
+
+
+def ready_line(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> str:
+    """One line. Passwords of URLs are left out; ``targets`` are those of a process that only calls."""
+    ledger = redacted(settings.ledger_url) if settings.ledger_apart else "the broker's server"
+    parts = [f"broker {redacted(settings.broker)}", f"ledger {ledger}", f"code {code_version()}"]
+    if settings.processes:
+        parts += [
+            f"queues {', '.join(queue_name(queue, code_version()) for queue in QUEUE_CLASSES)}",
+            f"evaluators {', '.join(registry.names())}",
+            f"{settings.processes} process{'es' if settings.processes > 1 else ''}",
+            f"reads {', '.join(str(Path(root).resolve()) for root in settings.roots or (Path.cwd(),))}",
+        ]
+    parts.append(f"{settings.calls} calls in flight" if settings.calls else "no live calls")
+    parts += [f"targets {', '.join(targets)}"] if targets else []
+    return f"worker {name} is ready: {'; '.join(parts)}"
+
+
+def say_ready(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> None:
+    """The line, on standard error."""
+    print(ready_line(settings, name, targets), file=sys.stderr, flush=True)  # noqa: T201 - for whoever started it

@@ -1,0 +1,107 @@
+"""What an error of a server means: something that passes, which is waited for, or something that somebody must change.
+
+Whatever redis, kombu and amqp raise becomes one of evalq's own errors here, with the server's name and in words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import redis
+from amqp.exceptions import AccessRefused, AMQPError, NotAllowed, RecoverableChannelError, RecoverableConnectionError
+from kombu.exceptions import KombuError, OperationalError
+from redis import exceptions as kinds
+
+from evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
+
+__all__ = ["PASSING", "SERVER_ERRORS", "explained"]
+
+SERVER_ERRORS = (redis.RedisError, KombuError, AMQPError, ConnectionError, TimeoutError)
+"""What the client libraries raise, and what sockets do."""
+
+PASSING: Mapping[str, str] = {
+    "OOM": "is full (OOM)",
+    "MISCONF": "cannot write to its disk (MISCONF)",
+    "LOADING": "is loading its data (LOADING)",
+    "READONLY": "is a read-only replica (READONLY)",
+    "NOREPLICAS": "has too few replicas to accept writes (NOREPLICAS)",
+    "BUSY": "is busy with a script (BUSY)",
+    "MASTERDOWN": "is a replica that has lost its primary (MASTERDOWN)",
+    "CLUSTERDOWN": "is part of a cluster that is down (CLUSTERDOWN)",
+    "TRYAGAIN": "is moving keys (TRYAGAIN)",
+    "UNBLOCKED": "changed its role (UNBLOCKED)",
+}
+"""Codes of Redis and Valkey for what may be over by itself, in words."""
+
+_REFUSED: Mapping[str, str] = {
+    "NOPERM": "give this user the rights in deploy/redis/users.acl",
+    "NOAUTH": "put user and password into the URL",
+    "WRONGPASS": "check user and password in the URL",
+    "WRONGTYPE": "another program uses evalq's keys there: give evalq a database of its own",
+    "MOVED": "evalq needs one server, not a cluster's node",
+    "CROSSSLOT": "evalq needs one server, not a cluster's node",
+}
+_OTHERWISE = "see the server's log, and evalq doctor --broker URL (evalq needs Redis 7.0 or any Valkey)"
+
+_CODE_OF: Mapping[type, str] = {
+    kinds.OutOfMemoryError: "OOM",
+    kinds.BusyLoadingError: "LOADING",
+    kinds.ReadOnlyError: "READONLY",
+    kinds.MasterDownError: "MASTERDOWN",
+    kinds.ClusterDownError: "CLUSTERDOWN",
+    kinds.TryAgainError: "TRYAGAIN",
+    kinds.NoPermissionError: "NOPERM",
+    kinds.MovedError: "MOVED",
+    kinds.ClusterCrossSlotError: "CROSSSLOT",
+}
+"""Classes whose message lacks the code, since redis-py has cut it off."""
+
+_PIPELINED = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
+_SCRIPT = re.compile(r",? script: .{0,60}on @user_script.*", re.DOTALL)
+_CODE = re.compile(r"^-?([A-Z]{2,}) ")
+_SHOWN = 200
+
+
+def explained(error: BaseException, server: str) -> EvalqError:
+    """An error of a client library as evalq's own: BrokerUnreachable for what passes, ServerRefused for the rest.
+
+    ``server`` is what a person calls the server, its URL without passwords included.
+    """
+    if isinstance(error, EvalqError):
+        return error
+    cause = error.__cause__
+    if isinstance(error, OperationalError) and isinstance(cause, SERVER_ERRORS):  # kombu's wrapping
+        error = cause
+    said = _said(error)
+    if isinstance(error, (kinds.AuthenticationError, kinds.AuthorizationError)):
+        return ServerRefused(f"{server} refuses this user and password: {said}; {_REFUSED['WRONGPASS']}")
+    code = _code(error, said)
+    if code in PASSING:
+        return BrokerUnreachable(f"{server} {PASSING[code]}: {said}")
+    if _away(error):
+        return BrokerUnreachable(f"{server} does not answer: {said}")
+    if isinstance(error, (AccessRefused, NotAllowed)):
+        return ServerRefused(f"{server} refuses this user: {said}; check the user's rights and the URL's virtual host")
+    return ServerRefused(f"{server} refuses what evalq asks of it: {said}; {_REFUSED.get(code, _OTHERWISE)}")
+
+
+def _away(error: BaseException) -> bool:
+    """Whether nothing answers, for now."""
+    redis_away = (kinds.ConnectionError, kinds.TimeoutError)
+    rabbit_away = (RecoverableConnectionError, RecoverableChannelError, OperationalError)
+    return isinstance(error, (*redis_away, *rabbit_away, OSError))
+
+
+def _code(error: BaseException, said: str) -> str:
+    known = _CODE_OF.get(type(error))
+    if known:
+        return known
+    found = _CODE.match(said)
+    return found[1] if found else ""
+
+
+def _said(error: BaseException) -> str:
+    """The server's own words: one line, without what redis-py and scripts add."""
+    text = _PIPELINED.sub("", str(error)) or type(error).__name__
+    return " ".join(_SCRIPT.sub("", text).split())[:_SHOWN].rstrip(". ")

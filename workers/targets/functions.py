@@ -1,0 +1,254 @@
+"""Targets of kind python: calls of a user's function, in processes that may die of it.
+
+One process has many calls in flight. When it dies, each of them has failed, and is made next in a process of its own,
+so that the one which kills is found and no other bears it twice. Where a call goes on after it was given up, as in a
+function that hangs, the process is replaced as soon as the other calls there have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from evalcore.errors import ConfigError
+from workers.child import child
+from workers.functions import Asked, Told
+from workers.targets.answers import Answer, Call, Failure
+from workers.targets.config import PythonTarget
+
+__all__ = ["Function"]
+
+_THREADS = 64
+_ALONE = 4
+"""Processes at once, at most, for calls that have lost one before."""
+_START_SECONDS = 120.0
+"""For Python, and the imports of the function's module."""
+_GIVE_UP_SECONDS = 2.0
+_SUSPECTS = 10_000
+_LEAST_LINE = 1 << 16
+
+
+class _Died(Exception):
+    """The process of a call has ended."""
+
+    def __init__(self, how: str, others: int) -> None:
+        super().__init__(how)
+        self.others = others
+
+
+class _Process:
+    """One process with the function in it, and the calls in flight there."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Told]] = {}
+        self._given_up: set[int] = set()
+        self._reader: asyncio.Task[None] | None = None
+        self.retired = False
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self._process.returncode is not None
+
+    async def ready(self) -> None:
+        """Until the function is there. Raises ConfigError, with the reason."""
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                line = await self._process.stdout.readline()
+                if not line:
+                    await self._process.wait()
+        except TimeoutError:
+            self.kill()
+            raise ConfigError(f"its module was not imported within {_START_SECONDS:g} s") from None
+        if not line:
+            self.kill()
+            raise ConfigError(f"importing its module {self._ended()}")
+        failure = msgspec.json.decode(line, type=Told).failure
+        if failure is not None:
+            self.kill()
+            raise ConfigError(str(failure["reason"]))
+        self._reader = asyncio.create_task(self._read(), name="evalq-function")
+
+    async def ask(self, call: Call, seconds: float) -> Told:
+        """What becomes of one call. Raises TimeoutError, and _Died."""
+        assert self._process.stdin is not None
+        number, told = next(self._numbers), asyncio.get_running_loop().create_future()
+        line = msgspec.json.encode(Asked(number, call.values())) + b"\n"
+        self._waiting[number] = told
+        try:
+            async with asyncio.timeout(seconds):
+                with contextlib.suppress(ConnectionError):  # the reader knows what became of it
+                    self._process.stdin.write(line)
+                    await self._process.stdin.drain()
+                result: Told = await told
+                return result
+        except (TimeoutError, asyncio.CancelledError):
+            self._give_up(number)
+            raise
+        finally:
+            self._waiting.pop(number, None)
+            self._bury()
+
+    def _give_up(self, number: int) -> None:
+        """Nobody waits for the call any more; where it goes on all the same, the process gets no others."""
+        assert self._process.stdin is not None
+        self._given_up.add(number)
+        with contextlib.suppress(ConnectionError):
+            self._process.stdin.write(msgspec.json.encode(Asked(number)) + b"\n")
+        asyncio.get_running_loop().call_later(_GIVE_UP_SECONDS, self._check, number)
+
+    def _check(self, number: int) -> None:
+        self.retired = self.retired or number in self._given_up
+        self._bury()
+
+    def _bury(self) -> None:
+        if self.retired and not self._waiting:
+            self.kill()
+
+    async def _read(self) -> None:
+        """Answers, until the process ends: what was in flight then has no answer."""
+        assert self._process.stdout is not None
+        try:
+            while line := await self._process.stdout.readline():
+                told = msgspec.json.decode(line, type=Told)
+                self._given_up.discard(told.id)
+                waiting = self._waiting.get(told.id)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(told)
+        except (ValueError, msgspec.DecodeError):  # the function wrote there itself, or more than an answer can have
+            self.kill()
+        finally:
+            self.retired = True
+        await self._process.wait()
+        self.kill()
+        lost = [waiting for waiting in self._waiting.values() if not waiting.done()]
+        for waiting in lost:
+            waiting.set_exception(_Died(self._ended(), len(lost) - 1))
+
+    def kill(self) -> None:
+        """End the process, and what it started."""
+        self.retired = True
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def close(self) -> None:
+        """End it, and wait for that."""
+        self.kill()
+        await asyncio.shield(self._process.wait())
+        if self._reader is not None:
+            await asyncio.gather(self._reader, return_exceptions=True)
+
+    def _ended(self) -> str:
+        code = self._process.returncode or 0
+        if code >= 0:
+            return f"ended its process with exit code {code}"
+        memory = " (by the system when memory runs out, or by a user)" if code == -signal.SIGKILL else ""
+        return f"killed its process by {signal.Signals(-code).name}{memory}"
+
+
+class Function:
+    """A target of kind python, found from the targets file's ``folder``; `open` raises ConfigError where it is not."""
+
+    def __init__(self, target: PythonTarget, folder: Path, environment: Mapping[str, str]) -> None:
+        threads = target.max_concurrency or _THREADS
+        facts = (target.function, str(folder), str(target.max_bytes), str(threads), str(target.max_megabytes))
+        self._target = target
+        self._command = child("workers.functions", *facts)
+        self._environment = {name: value for name, value in environment.items() if not name.startswith("EVALQ_")}
+        self._shared: _Process | None = None
+        self._starting = asyncio.Lock()
+        self._alone = asyncio.Semaphore(_ALONE)
+        self._idle: list[_Process] = []
+        self._all: set[_Process] = set()
+        self._suspects: dict[Call, None] = {}
+
+    async def open(self) -> None:
+        """Have the function ready. Raises ConfigError."""
+        await self._common()
+
+    async def close(self) -> None:
+        """Wait for no call."""
+        await asyncio.gather(*(process.close() for process in self._all))
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """What the function returns: text as it is, anything else as JSON. Raises TimeoutError."""
+        try:
+            if call not in self._suspects:
+                return await self._asked(await self._common(), call)
+            async with self._alone:
+                process = self._idle.pop() if self._idle else await self._started()
+                result = await self._asked(process, call)
+                if not process.retired:
+                    self._idle.append(process)
+        except ConfigError as error:
+            return Failure(kind="server", reason=str(error))
+        if not (isinstance(result, Failure) and result.kind == "crashed"):
+            self._suspects.pop(call, None)
+        return result
+
+    async def _asked(self, process: _Process, call: Call) -> Answer | Failure:
+        began = time.monotonic()
+        try:
+            told = await process.ask(call, self._target.timeout_seconds)
+        except _Died as error:
+            self._suspects[call] = None
+            if len(self._suspects) > _SUSPECTS:
+                del self._suspects[next(iter(self._suspects))]
+            others = f", with {error.others} other call(s) in flight there" if error.others else ""
+            return Failure(kind="crashed", reason=f"the function {error}{others}", latency_seconds=_since(began))
+        if told.text is not None:
+            return Answer(text=told.text, latency_seconds=_since(began))
+        try:
+            failure = msgspec.convert({**(told.failure or {}), "latency_seconds": _since(began)}, Failure)
+        except msgspec.ValidationError as error:
+            return Failure(kind="server", reason=f"CallFailed holds no Failure: {error}", latency_seconds=_since(began))
+        wait = failure.retry_after_seconds
+        return msgspec.structs.replace(
+            failure,
+            prompt_tokens=self._tokens(failure.prompt_tokens),
+            completion_tokens=self._tokens(failure.completion_tokens),
+            retry_after_seconds=None if wait is None else max(0.0, wait),
+        )
+
+    def _tokens(self, told: int | None) -> int | None:
+        return told if told is not None and 0 <= told <= self._target.max_bytes else None
+
+    async def _common(self) -> _Process:
+        """The process that calls share. Raises ConfigError."""
+        async with self._starting:
+            if self._shared is None or self._shared.retired:
+                self._shared = await self._started()
+            return self._shared
+
+    async def _started(self) -> _Process:
+        """Another process, ready. Raises ConfigError."""
+        started = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=self._environment,
+            start_new_session=True,
+            limit=_LEAST_LINE + 6 * self._target.max_bytes,  # as much as escapes may take
+        )
+        process = _Process(started)
+        self._all = {process, *(other for other in self._all if not other.over)}
+        try:
+            await process.ready()
+        except ConfigError as error:
+            raise ConfigError(f"function: {error}") from None
+        return process
+
+
+def _since(began: float) -> float:
+    return time.monotonic() - began
