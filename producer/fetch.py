@@ -49,6 +49,8 @@ def fetch(run: str, path: Path, ledger: Ledger, settings: Settings) -> RunFolder
         with RunFolder.begin(path) as folder:
             folder.note(state="done", started=began, **common)
             _write(folder, header, report, data)
+        with folder.driving():
+            pass  # nothing is left to do in it: it is let go
     return folder
 
 
