@@ -1,4 +1,4 @@
-"""Pages made from the code and from recorded results: settings, life of a run, targets, metrics, reliability's table.
+"""Pages made from the code and recorded results: settings, life, targets, metrics, evaluators, reliability's table.
 
 With --check, exits 1 when one is out of date.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from evaluator_pages import FOLDER, NAMES, evaluator_page
 
 from evalcore import registry
 from evalcore.evaluator import Evaluator, Params
@@ -152,6 +153,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "life.md": life_page(),
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
+        **{FOLDER / f"{name}.md": evaluator_page(name) for name in NAMES},
         chaos.PAGE: chaos.page(),
         observers.PAGE: observers.page(),
     }

@@ -10,6 +10,7 @@ import zstandard
 from evalcore.canonical import digest
 from evalcore.errors import WireError
 from evalcore.evaluator import Evaluator, Outcome, State
+from evalcore.plan import Chunk, to_wire
 from evalcore.tally import Tally
 
 __all__ = ["Partial", "decode", "encode"]
@@ -28,17 +29,24 @@ class Partial(msgspec.Struct, frozen=True):
 class _Head(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     state: msgspec.Raw
     tally: Tally
+    of: str = ""
 
 
-def encode(outcome: Outcome[Any]) -> Partial:
-    """Pack an outcome: a line of JSON with state and tally, then the record lines as they are."""
-    head = msgspec.json.encode(_Head(msgspec.Raw(outcome.state.to_wire()), outcome.tally), order="deterministic")
-    plain = b"\n".join([head, *outcome.lines])
+def encode(outcome: Outcome[Any], chunk: Chunk | None = None) -> Partial:
+    """Pack an outcome: a line of JSON with state, tally and which chunk it is the answer of (where it is one of a run),
+    then the record lines as they are.
+    """
+    of = "" if chunk is None else digest(to_wire(chunk))
+    head = _Head(msgspec.Raw(outcome.state.to_wire()), outcome.tally, of)
+    head_line = msgspec.json.encode(head, order="deterministic")
+    plain = b"\n".join([head_line, *outcome.lines])
     return Partial(digest(plain), zstandard.ZstdCompressor(level=_LEVEL).compress(plain))
 
 
-def decode(partial: Partial, evaluator: Evaluator[Any, Any]) -> Outcome[State]:
-    """Unpack and check. Raises WireError when bytes and digest differ or the content is not a partial."""
+def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> Outcome[State]:
+    """Unpack and check. Raises WireError when bytes and digest differ, the content is not a partial, or it is not the
+    answer of ``chunk``, with no more records than that has.
+    """
     try:
         plain = _unpacked(partial.data)
         if digest(plain) != partial.digest:
@@ -48,6 +56,10 @@ def decode(partial: Partial, evaluator: Evaluator[Any, Any]) -> Outcome[State]:
         state = evaluator.State.from_wire(bytes(head.state))
     except (zstandard.ZstdError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"a partial in the ledger is damaged: {error}") from error
+    if chunk is not None and head.of != digest(to_wire(chunk)):
+        raise WireError(f"it is the answer of another chunk than number {chunk.seq} of this plan")
+    if chunk is not None and head.tally.total > chunk.records:
+        raise WireError(f"the answer of chunk {chunk.seq} counts {head.tally.total} records of {chunk.records}")
     return Outcome(state, head.tally, rest.split(b"\n") if rest else [])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -10,7 +10,18 @@ import msgspec
 from evalcore.errors import WireError
 from evalcore.records.span import MAX_RECORD_BYTES, Span
 
-__all__ = ["QUEUE_CLASSES", "Chunk", "Header", "PlannedInput", "Seal", "from_wire", "queue_name", "to_wire"]
+__all__ = [
+    "QUEUE_CLASSES",
+    "Chunk",
+    "Header",
+    "PlannedInput",
+    "Seal",
+    "differences",
+    "from_wire",
+    "queue_name",
+    "same_run",
+    "to_wire",
+]
 
 MANIFEST_SCHEMA = "evalq.manifest/1"
 QUEUE_CLASSES = ("interactive", "bulk")
@@ -93,6 +104,49 @@ class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def queue_name(priority: str, code_version: str) -> str:
     """Queues carry the code version, so that a message never reaches a worker of other code."""
     return f"evalq.{priority}.{code_version}"
+
+
+def same_run(one: Header, other: Header) -> bool:
+    """Whether two headers are of one run: all of them but where its inputs lie, as seen from the folder of whoever
+    began it, and how urgent it is, which no answer depends on.
+    """
+    return _identity(one) == _identity(other)
+
+
+def _identity(header: Header) -> Header:
+    inputs = tuple(msgspec.structs.replace(planned, path="") for planned in header.inputs)
+    return msgspec.structs.replace(header, inputs=inputs, priority="bulk")
+
+
+def differences(there: Header | Chunk | Seal, here: Header | Chunk | Seal) -> str:
+    """In words, how the part of a plan that is ``there`` differs from the one ``here``."""
+    if isinstance(there, Header) and isinstance(here, Header):
+        there, here = _identity(there), _identity(here)
+    found = list(_differing("", msgspec.to_builtins(there), msgspec.to_builtins(here)))
+    more = f", and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+    return ", ".join(found[:_TOLD]) + more
+
+
+_TOLD = 3
+
+
+def _differing(where: str, there: Any, here: Any) -> Iterator[str]:
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in sorted(there.keys() | here.keys()):
+            name = key.replace("_", " ") if not where else f"{where}.{key}"
+            yield from _differing(name, there.get(key), here.get(key))
+    elif isinstance(there, list | tuple) and isinstance(here, list | tuple) and len(there) == len(here):
+        for number, (one, other) in enumerate(zip(there, here, strict=True)):
+            yield from _differing(f"{where}.{number}", one, other)
+    elif there != here:
+        yield f"{where} is {_brief(there)} there and {_brief(here)} here"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"{len(value)} of them"
+    text = "not set" if value is None else str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 T = TypeVar("T", Header, Chunk, Seal)

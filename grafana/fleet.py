@@ -82,13 +82,14 @@ QUEUES = (
     ),
     View(
         "Workers",
-        "With a heartbeat; at work or with nothing to take; stuck beside work.",
+        "With a heartbeat; at work or with nothing to take; stuck beside work; sick: an evaluator cannot be loaded.",
         COUNT,
         "lines",
         (
             Query("evalq_workers_alive", "alive"),
             Query("evalq_workers_consuming", "at work"),
             Query("evalq_workers_stuck", "stuck"),
+            Query("sum(evalq_workers_sick)", "sick"),
         ),
     ),
     View(
@@ -135,7 +136,7 @@ def _in_range(title: str, text: str, metric: str) -> View:
     """How often something happened in the time that the page shows, from the counter's own values."""
     last, first = f"sum by (suite) ({metric})", f"sum by (suite) ({metric} offset $__range)"
     query = Query(f"(({last} - {first}) or {last}) > 0", "{{suite}}")
-    return View(title, text, COUNT, "bars", (query,), NONE_IS_GOOD, none="none", width=6)
+    return View(title, text, COUNT, "bars", (query,), NONE_IS_GOOD, none="none", width=4)
 
 
 TROUBLE = (
@@ -155,7 +156,23 @@ TROUBLE = (
         COUNT,
         "lines",
         (Query("sum by (reason) (increase(evalq_chunks_reconciled_total[1h]))", "{{reason}}"),),
-        width=6,
+        width=4,
+    ),
+    View(
+        "Failures of workers",
+        "Chunks an hour that a worker failed at, by kind; they are offered again. `evalq status RUN` has the reason.",
+        COUNT,
+        "lines",
+        (Query("sum by (kind) (increase(evalq_chunk_failures_total[1h]))", "{{kind}}"),),
+        width=4,
+    ),
+    View(
+        "Runs without a worker that can",
+        "For how long no living worker can compute the run that waits longest for one: it ends by `unserved_seconds`.",
+        SECONDS,
+        "lines",
+        (Query("evalq_unserved_seconds", "waits"),),
+        width=4,
     ),
     View(
         "Answers that came twice",
@@ -163,7 +180,7 @@ TROUBLE = (
         COUNT,
         "lines",
         (Query("sum by (suite) (increase(evalq_duplicates_discarded_total[1h]))", "{{suite}}"),),
-        width=6,
+        width=4,
     ),
 )
 

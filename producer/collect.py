@@ -94,7 +94,7 @@ class Collector:
             raise WireError(f"{self._journal.path} is damaged at answer {self.next}: {error}; {how}") from error
 
     def _take(self, chunk: Chunk, partial: Partial) -> None:
-        outcome = decode(partial, self._job.evaluator)
+        outcome = decode(partial, self._job.evaluator, chunk)
         self._fold.add(chunk.input, outcome)
         self._write(outcome.lines)
         self.held[chunk.seq] = partial.digest

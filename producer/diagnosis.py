@@ -90,6 +90,9 @@ def _workers(snapshot: Snapshot, code: str) -> Iterator[Finding]:
         if worker.state == "stuck":
             how = "its heartbeat goes on and its pool takes nothing; see its log, and restart it"
             yield "wrong", f"worker {worker.name} took nothing for {worker.idle:.0f} s beside a queue with work: {how}"
+    for worker, evaluator, reason in snapshot.sick:
+        how = "it serves no run of it; mend its installation, and restart it"
+        yield "wrong", f"worker {worker.name} on {worker.host} cannot load {evaluator}: {reason}: {how}"
 
 
 def _codes(codes: Codes, code: str) -> Iterator[Finding]:
@@ -132,6 +135,9 @@ def _roots(snapshot: Snapshot, code: str) -> Iterator[Finding]:
 
 
 def _work(snapshot: Snapshot) -> Iterator[Finding]:
+    for run in snapshot.unserved:
+        how = f"see evalq status {run.run} --broker URL"
+        yield "wrong", f"run {run.run} waits for {run.seconds:.0f} s: no living worker can compute it: {how}"
     if snapshot.oldest_age > WAITING_SECONDS:
         yield "note", f"a chunk has been pending for {snapshot.oldest_age:.0f} s: see evalq list --broker URL"
     for name, what in (

@@ -31,6 +31,7 @@ from producer.here import evaluate, read
 from producer.job import Job
 from producer.patience import Patience
 from producer.planner import Planner
+from producer.registration import Registration
 from producer.remember import tags_of, target_of
 from producer.standing import Standing, Watcher
 from workers import tracing
@@ -60,7 +61,7 @@ class Driver:
     def __init__(
         self, job: Job, collector: Collector, ledger: Ledger, broker: Broker, settings: Settings, patience: Patience
     ) -> None:
-        """``settings`` are those the ledger and the broker were made with; ``patience`` takes the steps."""
+        """``settings`` are those of ledger (a driver's) and broker; ``patience`` takes the steps."""
         self._job = job
         self._collector = collector
         self._ledger = ledger
@@ -72,10 +73,9 @@ class Driver:
         self._chunks = self._planner.chunks()
         self._blobs = False
         self._sent: dict[int, int] = {}
-        self._epoch = 0
+        self.registration = Registration(job, collector, ledger, settings)
         self._looked = self._watched = 0.0
         self._settled = collector.next
-        self._registered, self._sealed = 0, False
         self._full = 0.0
         self._lack: redis.OutOfMemoryError | None = None
         self.standing = Standing(0, 0, job.total_bytes)
@@ -84,7 +84,8 @@ class Driver:
         """Until all is collected. A lost server is waited for; what cannot be waited for is raised.
 
         Raises InputError, InputChanged, Divergent, Paused and Incomplete (cancelled) elsewhere, InfrastructureError,
-        BrokerUnreachable when the server stays away for ``patience_seconds``.
+        ConfigError for another run under this id, Driven while another process drives it, BrokerUnreachable when the
+        server stays away for ``patience_seconds``.
         """
         with self._traced():
             self._drive(watch)
@@ -93,16 +94,20 @@ class Driver:
         return tracing.run_span(self._job.run, begun=self._job.folder.info().epoch > 0)
 
     def _drive(self, watch: Watcher) -> None:
-        self._patiently(self._establish)
+        self._patiently(self.registration.establish)
         while not self._finished():
-            if not self._patiently(self._step):
+            if not self._driving(self._step):
                 time.sleep(IDLE_SECONDS)
             if time.monotonic() - self._looked >= self._settings.look_seconds:
-                self._patiently(self._look)
+                self._driving(self._look)
                 watch(self.standing)
                 self._looked = time.monotonic()
-        self._settle(at_once=True)
-        self._patiently(self._conclude)
+        self._driving(lambda: self._settle(at_once=True))
+        self._driving(self._conclude)
+
+    def _driving(self, step: Callable[[], bool]) -> bool:
+        """Take a step, patiently, as the run's driver."""
+        return self._patiently(lambda: self.registration.driving(step))
 
     def launch(self) -> None:
         """Plan all of it and publish the first window, for workers to go on with alone.
@@ -110,11 +115,11 @@ class Driver:
         Raises UsageError when they cannot read the input, and it is too much to be left in the ledger.
         """
         with self._traced():
-            self._patiently(self._establish)
-            while not self._sealed:
+            self._patiently(self.registration.establish)
+            while not self.registration.sealed:
                 self._patiently(lambda: self._plan(ahead=1 << 62))
             self._patiently(self._publish)
-            self._patiently(self._hand_over)
+            self._patiently(self._leave_input)
 
     def detach(self) -> None:
         """Leave the run to the workers, with what finalising it needs."""
@@ -122,30 +127,12 @@ class Driver:
         target, tags = target_of(self._job.folder), tags_of(self._job.folder)
         facts = Detached(seconds + micros / 1_000_000, target, tags)
         Reports(self._ledger, self._settings).detach(self._job.run, facts)
-
-    def _establish(self) -> bool:
-        """Write the run into the ledger: new, or again from the folder with a higher epoch."""
-        job, info = self._job, self._job.folder.info()
-        if info.retry is not None:  # also where an earlier try at it was interrupted
-            dead = {int(seq): count for seq, count in info.retry.items()}
-            self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
-        stored = info.epoch
-        self._epoch = self._ledger.create(job.header, stored + 1)
-        if self._epoch > stored + 1:  # the ledger was driven from another copy of the folder: go beyond it
-            self._epoch = self._ledger.create(job.header, self._epoch + 1)
-        job.folder.note(epoch=self._epoch, state="open")
-        self._registered, self._sealed = 0, False
-        self._register()
-        chunks = job.manifest.chunks
-        self._ledger.restore(
-            job.run, ((seq, found, chunks[seq].records) for seq, found in self._collector.held.items())
-        )
-        return True
+        self._ledger.hand_over(self._job.run)
 
     def _conclude(self) -> bool:
         """Close the run; where the server has meanwhile lost some of it, tell it again first."""
         if self._ledger.close(self._job.run, "done") != "done":
-            self._establish()
+            self.registration.establish()
             self._ledger.close(self._job.run, "done")
         try:
             progress = self._ledger.look(self._job.run).progress
@@ -185,8 +172,8 @@ class Driver:
     def _plan(self, ahead: int = 0) -> bool:
         """Cut and register a few chunks, unless the plan is more than two windows (or ``ahead``) in front."""
         job = self._job
-        if self._registered < len(job.manifest.chunks) or (job.manifest.seal is not None and not self._sealed):
-            return self._register()  # what the server did not take the last time
+        if self.registration.behind:
+            return self.registration.tell()  # what the server did not take the last time
         if job.manifest.seal is not None:
             return False
         if len(job.manifest.chunks) - self._collector.next > (ahead or 2 * self._settings.window):
@@ -198,20 +185,12 @@ class Driver:
             job.manifest.extend(chunks)
         elif self._planner.seal is not None:
             job.manifest.close(self._planner.seal)
-        return self._register()
-
-    def _register(self) -> bool:
-        """Tell the ledger of chunks (and the plan's end) that it has not been told of; False while it lacks some."""
-        manifest = self._job.manifest
-        fresh = manifest.chunks[self._registered :]
-        self._registered = max(0, self._ledger.append(self._job.run, fresh, self._registered, manifest.seal))
-        self._sealed = manifest.seal is not None and self._registered == manifest.seal.chunks
-        return self._registered == len(manifest.chunks)
+        return self.registration.tell()
 
     def _publish(self) -> bool:
         if not self._blobs:
-            return self._reconciler.pump(self._job.header, self._epoch) > 0
-        seqs = self._ledger.take(self._job.run, most=1) if self._room() else []
+            return self._reconciler.pump(self.registration.header, self.registration.epoch) > 0
+        seqs = self._ledger.take(self._job.run, most=1, epoch=self.registration.epoch) if self._room() else []
         for seq in seqs:
             self._supply(seq)
         return bool(seqs)
@@ -233,13 +212,14 @@ class Driver:
         self._settle(at_once=False)
         return self._collector.next > first
 
-    def _settle(self, *, at_once: bool) -> None:
+    def _settle(self, *, at_once: bool) -> bool:
         """Sync what was collected to disk, some at a time, and let it leave the ledger."""
         done = range(self._settled, self._collector.next)
         if len(done) >= (1 if at_once else SYNC_STEP):
             self._collector.sync()
             self._ledger.trim(self._job.run, done)
             self._settled = self._collector.next
+        return True
 
     def _take(self, chunk: Chunk, partial: Partial) -> None:
         try:
@@ -264,15 +244,14 @@ class Driver:
         """The reconciler's look, and this producer's part in what it shows."""
         self._settle(at_once=True)
         try:
-            look = self._reconciler.tend(self._job.header)
+            look = self._reconciler.tend(self.registration.header)
         except Incomplete:
-            self._establish()  # the server lost the run; the folder has all that was collected
+            self.registration.establish()  # the server lost the run; the folder has all that was collected
             return True
         progress = look.progress
-        if progress.epoch < self._epoch or progress.committed < len(self._collector.held):
-            self._establish()  # the server came back with an older state than it had
+        if self.registration.lost(progress):
+            self.registration.establish()
             return True
-        self._epoch = progress.epoch  # another producer of this run may have gone beyond
         if progress.divergent:
             raise Divergent(f"run {self._job.run} {progress.reason}; both answers are kept in the ledger")
         if progress.state == "failed":
@@ -313,13 +292,13 @@ class Driver:
         if not self._ledger.supply(self._job.run, seq, blob):
             return False
         self._sent[seq] = len(blob)
-        self._broker.publish(self._job.header.queue, self._job.run, self._epoch, [seq])
+        self._broker.publish(self.registration.header.queue, self._job.run, self.registration.epoch, [seq])
         return True
 
-    def _hand_over(self) -> bool:
+    def _leave_input(self) -> bool:
         """See whether workers can read the input; where they cannot, leave it with the ledger, or refuse to leave."""
         deadline = time.monotonic() + EVIDENCE_SECONDS
-        while not (look := self._ledger.look(self._job.run)).refused:
+        while not (look := self._ledger.look(self._job.run, attending=True)).refused:
             if look.progress.committed or not self._fleet() or time.monotonic() > deadline:
                 return True
             time.sleep(IDLE_SECONDS)
@@ -333,5 +312,5 @@ class Driver:
                 self._job.folder.note(state="cancelled")
                 raise UsageError(f"--detach is refused: {reason}: give workers a --root that has it, or stay attached")
         wanted = [seq for seq, blob in blobs.items() if self._ledger.supply(self._job.run, seq, blob, publish=False)]
-        self._broker.publish(self._job.header.queue, self._job.run, self._epoch, wanted)
+        self._broker.publish(self.registration.header.queue, self._job.run, self.registration.epoch, wanted)
         return True

@@ -1,4 +1,4 @@
-"""A detached run's report, from the ledger into its folder."""
+"""A report that others made, of a detached run or of one begun elsewhere too: from the ledger into its folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["fetch"]
 
 
 def fetch(run: str, path: Path, ledger: Ledger, settings: Settings) -> RunFolder | None:
-    """Write report.json, report.md and results.yaml of a run that workers finalised; None where the ledger has none.
+    """Write report.json, report.md and results.yaml of a run that others finished; None where the ledger has none.
 
     A folder in which the run was begun is completed; otherwise one is made, with what the ledger knows.
     """
@@ -43,7 +43,7 @@ def fetch(run: str, path: Path, ledger: Ledger, settings: Settings) -> RunFolder
     else:
         facts = reports.detached(run)
         request = {"inputs": [planned.given for planned in header.inputs], "params": header.params, "options": {}}
-        began = datetime.fromtimestamp(facts.began if facts else 0, UTC).isoformat(timespec="seconds")
+        began = datetime.fromtimestamp(facts.began if facts else ledger.created(run), UTC).isoformat(timespec="seconds")
         tags = facts.tags if facts else {}
         common = {"run": run, "evaluator": header.evaluator, "suite": header.suite, "tags": tags, "request": request}
         with RunFolder.begin(path) as folder:

@@ -24,20 +24,22 @@ class Fleet(msgspec.Struct, frozen=True):
     workers: int
     consuming: int
     stuck: tuple[str, ...]
+    sick: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.queued:,} queued"]
         if self.oldest >= 1:
             parts.append(f"the oldest for {_span(self.oldest)}")
         parts.append(f"{self.consuming} of {self.workers} workers consuming" if self.workers else "no worker yet")
-        return ", ".join(parts)
+        return ", ".join([*parts, *self.sick])
 
 
 def fleet_of(snapshot: Snapshot) -> Fleet:
     """The part of a snapshot that a line has room for."""
     stuck = tuple(worker.name for worker in snapshot.workers if worker.state == "stuck")
     alive = len(snapshot.workers)
-    return Fleet(sum(snapshot.queues.values()), snapshot.oldest_age, alive, alive - len(stuck), stuck)
+    sick = tuple(dict.fromkeys(f"{worker.host} cannot load {name}" for worker, name, _ in snapshot.sick))
+    return Fleet(sum(snapshot.queues.values()), snapshot.oldest_age, alive, alive - len(stuck), stuck, sick)
 
 
 def rows(
@@ -58,6 +60,10 @@ def rows(
         yield "code", f"{code} differs from this one in: {', '.join(differences(codes[code], code_parts()))}"
     for name in fleet.stuck:
         yield "stuck", name
+    for worker, evaluator, reason in snapshot.sick:
+        yield "sick", f"{worker.name} on {worker.host} cannot load {evaluator}: {reason}"
+    for run in snapshot.unserved:
+        yield "unserved", f"{run.run}: for {_span(run.seconds)} no living worker can compute it"
     if snapshot.sweeps or snapshot.callers:
         yield (
             "calls",

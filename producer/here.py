@@ -48,4 +48,4 @@ def evaluate(job: Job, chunk: Chunk, data: bytes) -> Partial:
     """A chunk's answer, computed in this process."""
     planned = job.header.inputs[chunk.input]
     batch = Batch(planned.name, chunk.first_line, data, planned.columns, chunk.members)
-    return encode(job.evaluator.evaluate(batch, job.params))
+    return encode(job.evaluator.evaluate(batch, job.params), chunk)

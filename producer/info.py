@@ -24,7 +24,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     ``epoch`` is how often the run was told to a ledger, ``sources`` the inputs as they are read and ``roots`` the
     folders a worker must be allowed to read for them. ``retry`` holds {chunk: dead records} while dead records are
-    tried again, ``progress`` the ledger's counters at the last look, ``follows`` the log of a run that follows one.
+    tried again, ``progress`` the ledger's counters at the last look, ``follows`` the log of a run that follows one,
+    ``driver`` the token of whoever drove it from this folder last.
     """
 
     run: str
@@ -39,6 +40,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[Source] = []
     roots: list[str] = []
     target: str = ""
+    driver: str = ""
     follows: str = ""
     retry: dict[str, int] | None = None
     progress: dict[str, Json] = {}

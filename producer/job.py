@@ -274,15 +274,18 @@ def _root(source: Source) -> Path:
 
 
 def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Source], asked: Asked) -> str:
-    """The same id for the same key, parameters and input content; empty without a key."""
+    """The same id for the same key, code, parameters, plan, suite and inputs (their content, and the names that reports
+    show); empty without a key. How urgent a run is, and where its folder is, makes it no other one.
+    """
     if not asked.once:
         return ""
     if any(source.path == "-" for source in sources):
         raise ConfigError("--once needs inputs that can be read twice, not standard input")
-    spec = canonical_json([evaluator.name, evaluator.version, params.model_dump(mode="json"), asked.limit])
+    what = [evaluator.name, evaluator.version, code_version(), params.model_dump(mode="json")]
+    spec = canonical_json([*what, asked.chunk_size, asked.limit, asked.suite])
     parts = [asked.once, digest(spec)]
     for source in sources:
-        parts += [source.name, *source.members]
+        parts += [source.name, source.given, *source.members]
         for path in source.files:
             with open_input(path) as stream:
                 parts.append(hashlib.file_digest(stream, "sha256").hexdigest())

@@ -27,8 +27,11 @@ class Planner:
     def chunks(self) -> Iterator[Chunk]:
         """All chunks that the manifest does not have yet. Raises InputError, InputChanged."""
         job, seq, left = self._job, 0, self._job.header.limit
+        earlier: dict[int, list[Chunk]] = {}
+        for chunk in job.manifest.chunks:
+            earlier.setdefault(chunk.input, []).append(chunk)
         for index in range(len(job.sources)):
-            old = [chunk for chunk in job.manifest.chunks if chunk.input == index]
+            old = earlier.pop(index, [])
             with open_source(job.sources[index]) as stream, _telling_change(stream):
                 cutter = self._cutter(index, stream, left)
                 cutter.resume_after([chunk.span for chunk in old])

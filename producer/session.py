@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -36,6 +37,7 @@ from producer.job import Job
 from producer.outputs import write_final
 from producer.progress import Reporter
 from producer.remember import remember
+from producer.share import share
 from producer.standing import Standing
 from producer.unserved import Unserved
 from workers.settings import Settings
@@ -43,6 +45,7 @@ from workers.settings import Settings
 if TYPE_CHECKING:
     from producer.children import Children
     from producer.drive import Driver
+    from workers.ledger import Ledger
 
 __all__ = [
     "Place",
@@ -58,7 +61,8 @@ __all__ = [
 
 
 CALLS_HERE = 50
-"""Live calls in flight of a command that calls by itself, unless it is told how many."""
+"""Live calls in flight of a command that calls by itself, unless it is told how many or a target takes more at once."""
+CALLS_MOST = 10_000
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -80,10 +84,16 @@ class Place(msgspec.Struct, frozen=True):
         if self.children is not None:
             self.children.check()
 
+    named: Settings | None = None
+    """What its user named, where a server or workers were started for it."""
+
     def resume(self, folder: RunFolder) -> str:
-        """The command that resumes the run in ``folder`` at the same place."""
-        broker = " --broker URL" if self.settings.broker else ""
-        return f"evalq resume {folder.path}{broker}" + (" --inline" if self.inline else "")
+        """The command that resumes the run in ``folder`` at the place that a user would name."""
+        named = self.named or self.settings
+        broker = " --broker URL" if named.broker else ""
+        here = named.targets and (named.calls or not named.broker)
+        targets = f" --targets {shlex.quote(named.targets)}" if here else ""
+        return f"evalq resume {folder.path}{broker}{targets}" + (" --inline" if self.inline else "")
 
 
 def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
@@ -145,6 +155,8 @@ def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> 
         # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
         if missing := remember(job.folder, job.evaluator, report, seconds, place.settings):
             reporter.say(missing)
+        if not place.inline and (missing := share(job.run, report, place.settings)):
+            reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
     except (InputError, NothingEvaluated):
         _leave(job, collector, "failed")
@@ -205,8 +217,9 @@ def shared_place(
         if here:
             from workers.targets import load_targets
 
-            load_targets(settings.targets)  # told here; the process that calls would be started again and again
-        settings = settings.model_copy(update={"calls": (settings.calls or CALLS_HERE) if here else 0})
+            targets = load_targets(settings.targets)  # faults are told here: the process that calls would be restarted
+            default = max(CALLS_HERE, *(named.target.max_concurrency or 0 for named in targets.values()))
+        settings = settings.model_copy(update={"calls": (settings.calls or min(default, CALLS_MOST)) if here else 0})
         children = place.children or Children(reporter.restarted)
         if not settings.broker:
             url = stack.enter_context(embedded_server(children))
@@ -215,7 +228,12 @@ def shared_place(
         if count or here:
             stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
             place = msgspec.structs.replace(place, children=children, served=bool(count))
-        yield Place(settings.model_copy(update={"calls": 0}), children=place.children, served=place.served)
+        yield Place(
+            settings.model_copy(update={"calls": 0}),
+            children=place.children,
+            served=place.served,
+            named=place.named or place.settings,
+        )
 
 
 def launch(given: Job | RunFolder, place: Place, reporter: Reporter) -> None:
@@ -282,22 +300,35 @@ def _driver(job: Job, collector: Collector, place: Place, reporter: Reporter) ->
         from producer.patience import Patience
         from workers.broker import Broker
         from workers.connect import connect
+        from workers.driver import driver_token
         from workers.ledger import Ledger
 
         settings = shared.settings
-        ledger = Ledger(connect(settings.ledger_url, settings, again=False), settings)
+        ledger = Ledger(connect(settings.ledger_url, settings, again=False), settings, driver_token())
         broker = Broker(settings)
         stack.callback(broker.close)
         patience = Patience(settings, reporter, shared.check)
         stack.enter_context(patience.telling())
         try:
             yield Driver(job, collector, ledger, broker, settings, patience)
-        except (InputError, KeyboardInterrupt) as error:
-            # Nobody shall publish or compute on: a resume reopens the run.
-            state: RunState = "failed" if isinstance(error, InputError) else "paused"
-            if not patience.once(partial(ledger.close, job.run, state, str(error).partition("\n")[0])):
+        except BaseException as error:
+            if not patience.once(partial(_let_go, ledger, job.run, error)) and _stops(error):
                 reporter.warn("the server does not answer, so workers may compute what was published")
             raise
+
+
+def _stops(error: BaseException) -> bool:
+    """Whether nobody shall publish or compute on: a resume reopens the run."""
+    return isinstance(error, InputError | KeyboardInterrupt)
+
+
+def _let_go(ledger: Ledger, run: str, error: BaseException) -> None:
+    """Leave a run that this process drove to whoever comes next; what another drives since is left as it is."""
+    with contextlib.suppress(Driven):
+        if _stops(error):
+            state: RunState = "failed" if isinstance(error, InputError) else "paused"
+            ledger.close(run, state, str(error).partition("\n")[0])
+        ledger.hand_over(run)
 
 
 def _told(standing: Standing, seconds: float) -> str:

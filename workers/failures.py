@@ -14,7 +14,7 @@ from evalcore.errors import BrokerUnreachable
 from workers.ledger import Ledger, keys_of
 from workers.server_errors import explained
 
-__all__ = ["REASON_CHARACTERS", "Failed", "Failures", "Told", "server_is_away"]
+__all__ = ["REASON_CHARACTERS", "Failed", "Failures", "Kind", "Told", "server_is_away"]
 
 Kind = Literal["load", "environment", "evaluator", "ledger", "input", "report"]
 """Of a failure: an evaluator that cannot be loaded here; no memory, or an error of the system; the evaluator raised;

@@ -30,6 +30,7 @@ from evalcore.version import code_version
 from workers.calls import Calls
 from workers.child import child
 from workers.connect import connect
+from workers.driver import driver_token
 from workers.history import History, Place, entry_of
 from workers.leaving import LeftSweeps
 from workers.ledger import Ledger
@@ -55,11 +56,13 @@ def finalise(run: str, ledger: Ledger, settings: Settings) -> bool:
     chunks, seal = reports.plan(run)
     if header is None or facts is None or seal is None or header.code_version != code_version():
         return False
+    if len(chunks) != seal.chunks:
+        raise InfrastructureError(f"the ledger has lost {seal.chunks - len(chunks)} of its {seal.chunks} chunks")
     if reports.begin(run) > TRIES:
         return False
     report = _fold(header, chunks, seal, ledger, [Path(root) for root in settings.roots] or [Path.cwd()])
     seconds, micros = ledger.client.time()
-    took = round(seconds + micros / 1_000_000 - facts.began, 3)
+    took = max(0.0, round(seconds + micros / 1_000_000 - facts.began, 3))
     evaluator = registry.get(header.evaluator)
     place = Place(header.evaluator, header.suite, facts.target)
     entry = entry_of(evaluator, run, place, report, took, facts.tags)
@@ -79,7 +82,7 @@ def _fold(
         for chunk, partial in zip(some, ledger.fetch(header.run, [chunk.seq for chunk in some]), strict=True):
             if partial is None or not partial.data:
                 raise InfrastructureError(f"the answer of chunk {chunk.seq} is no longer in the ledger")
-            fold.add(chunk.input, decode(partial, evaluator))
+            fold.add(chunk.input, decode(partial, evaluator, chunk))
     members: list[list[str]] = [[] for _ in header.inputs]
     for chunk in chunks:
         members[chunk.input].extend(chunk.members)
@@ -131,7 +134,7 @@ def main(run: str, settings: Any) -> int:
         ledger = Ledger(connect(chosen.ledger_url, chosen), chosen)
         left = LeftSweeps(Calls(ledger.client, chosen), chosen)
         if left.find(run) is not None:
-            left.evaluate(run, ledger)
+            left.evaluate(run, Ledger(ledger.client, chosen, driver_token()))
         else:
             finalise(run, ledger, chosen)
     except EvalqError as error:

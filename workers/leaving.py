@@ -113,6 +113,7 @@ class LeftSweeps:
             if not _begin(header, outputs, ledger):
                 return False  # whoever watches the sweep has begun it anew
         Reports(ledger, self._settings).detach(run, left.facts)
+        ledger.hand_over(run)
         self._calls.close(run, "done")
         self.take_back(run)
         return True

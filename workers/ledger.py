@@ -6,132 +6,64 @@ without changing a report. Every key that holds a run id expires, and every step
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-import msgspec
 import redis
 
 from evalcore.errors import Incomplete
-from evalcore.life import RunState, leading_to
 from evalcore.partial import Partial
-from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
+from evalcore.plan import Chunk, Header, from_wire
+from workers.driver import Driving
+from workers.lease import Headers, Lease
 from workers.measures import counters
+from workers.scripts import OTHER, PREFIX, RUNS, SUITES, TOTALS, WORKERS, keys_of
 from workers.settings import Settings
 from workers.standing import Look, progress_of, unreported
 
-__all__ = ["Lease", "Ledger", "keys_of"]
+__all__ = ["OTHER", "PREFIX", "RUNS", "SUITES", "TOTALS", "WORKERS", "Lease", "Ledger", "keys_of"]
 
-OTHER = "other"
-"""What suites beyond ``max_suites`` are counted as."""
-PREFIX = "evalq:"
-WORKERS = PREFIX + "worker:"
-TOTALS = PREFIX + "totals"
-RUNS = PREFIX + "runs"
-SUITES = PREFIX + "suites"
-_PARTS = (
-    "meta",
-    "chunks",
-    "digests",
-    "parts",
-    "flight",
-    "leases",
-    "notes",
-    "refused",
-    "blobs",
-    "aside",
-    "sent",
-    "final",
-    "failures",
-)
+BACKOFF_MS = 32_000
+"""No chunk waits longer to be published again."""
+TAKE_LOOKS = 10_000
+"""Chunks that one script looks at for those to publish."""
 
 
-class Lease(msgspec.Struct, frozen=True):
-    """The answer to a claim: ``status`` is leased, held, committed, closed, stale or gone.
+class Ledger(Driving):
+    """All that evalq keeps of runs in Redis or Valkey, over one client (which returns bytes).
 
-    ``attempts`` counts processes that died with the chunk, ``losses`` whole workers; ``waited`` is the seconds since
-    it was first published.
+    ``token`` is that of a process which drives runs: see `Driving`.
     """
 
-    status: str
-    chunk: Chunk | None = None
-    header: Header | None = None
-    blob: bytes | None = None
-    attempts: int = 0
-    losses: int = 0
-    holder: str = ""
-    holder_pid: int = 0
-    waited: float = 0.0
-
-
-@cache
-def _script(name: str) -> str:
-    lua = files("workers") / "lua"
-    prelude, body, epilogue = (lua.joinpath(f"{n}.lua").read_text() for n in ("prelude", name, "epilogue"))
-    return f"local TOTALS = '{TOTALS}'\n{prelude}\nlocal function body()\n{body}\nend\n{epilogue}"
-
-
-class Ledger:
-    """All that evalq keeps in Redis or Valkey, over one client (which returns bytes)."""
-
-    def __init__(self, client: redis.Redis, settings: Settings) -> None:
-        self.client: Any = client  # redis-py types each answer as bytes or text; this client gives bytes
-        self._settings = settings
-        self._scripts: dict[str, Any] = {}
-
-    def _run(self, script: str, run: str, *args: Any) -> Any:
-        if script not in self._scripts:
-            self._scripts[script] = self.client.register_script(_script(script))
-        return self._scripts[script](keys=keys_of(run), args=[self._settings.keep_ms, *args])
-
-    @property
-    def settings(self) -> Settings:
-        return self._settings
-
-    def script(self, name: str, run: str, *args: Any) -> Any:
-        """One step of ``lua/<name>.lua`` on a run, for what keeps its own facts of runs."""
-        return self._run(name, run, *args)
-
-    # -- planning ---------------------------------------------------------------------------------------
-
-    def create(self, header: Header, epoch: int) -> int:
-        """Write a run's header, or reopen it with a higher epoch. Returns the epoch in force."""
-        counted = (header.evaluator, header.suite, SUITES, self._settings.max_suites, OTHER)
-        result: Sequence[Any] = self._run("create", header.run, to_wire(header), epoch, *counted)
-        self.client.hset(RUNS, header.run, header.queue)
-        return int(result[0])
-
-    def append(self, run: str, chunks: Sequence[Chunk], first: int, seal: Seal | None = None) -> int:
-        """Add planned chunks from number ``first`` on (and the plan's end); those it has already are left alone.
-
-        Returns how many the ledger has then (fewer than ``first`` where it lost some), -1 for an unknown run.
-        """
-        entries = (to_wire(chunk) for chunk in chunks)
-        return int(self._run("append", run, first, to_wire(seal) if seal else "", *entries))
-
-    def restore(self, run: str, held: Iterable[tuple[int, str, int]]) -> int:
-        """Count chunks (seq, digest, records) held by the run folder as committed; returns how many were new."""
-        flat = [value for item in held for value in item]
-        return int(self._run("restore", run, *flat)) if flat else 0
+    def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
+        super().__init__(client, settings, token)
+        self._headers = Headers()
 
     # -- publishing -------------------------------------------------------------------------------------
 
-    def take(self, run: str, most: int = 1 << 30) -> list[int]:
-        """The next (at ``most`` so many) chunks to publish, marked as in flight; none when the window is full."""
-        return [int(seq) for seq in self._run("take", run, self._settings.window, most)]
+    def take(self, run: str, most: int = 1 << 30, epoch: int | None = None) -> list[int]:
+        """The next (at ``most`` so many) chunks to publish, marked as in flight; none when the window is full.
+
+        None either where another ``epoch`` is in force: their messages would be stale.
+        """
+        taken: list[int] = []
+        more = 1
+        while more and len(taken) < most:
+            wanted = (self._settings.window, most - len(taken), "" if epoch is None else epoch, TAKE_LOOKS)
+            more, *seqs = self._run("take", run, *wanted)
+            taken += map(int, seqs)
+        return taken
 
     def look(self, run: str, *, attending: bool = False) -> Look:
-        """Progress, suspects and refusals in one step; its producer looks ``attending``, which keeps the run.
+        """Progress, suspects and refusals in one step; its driver looks ``attending``, which keeps the run its own.
 
-        Raises Incomplete when the ledger does not know the run.
+        Raises Incomplete when the ledger does not know the run, Driven where another process attends it.
         """
         grace = int(self._settings.grace_seconds * 1000)
-        _, meta, suspects, refused, leases = self._run("look", run, grace, int(attending))
-        if not meta:
+        args = (grace, int(attending), BACKOFF_MS, run, RUNS)
+        _, found, suspects, refused, leases = self._step("look", run, *args)
+        if not found:
             raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
-        facts = _pairs(meta)
+        facts = _pairs(found)
         progress = progress_of(facts)
         return Look(
             progress=progress,
@@ -140,6 +72,7 @@ class Ledger:
             leases=leases,
             unserved=b"unserved" in facts,
             unreported=unreported(progress, facts),
+            driver=facts.get(b"driver", b"").decode(),
         )
 
     def mark(self, header: Header, suspects: Mapping[int, str]) -> list[int]:
@@ -147,29 +80,29 @@ class Ledger:
         flat = [value for item in suspects.items() for value in item]
         return [int(s) for s in self._run("mark", header.run, WORKERS, *flat)]
 
-    def supply(self, run: str, seq: int, blob: bytes, *, publish: bool = True) -> bool:
-        """Give a chunk's packed bytes; returns whether its message is to be sent now.
-
-        It is where ``publish`` asks for it or the chunk was refused, unless it was committed meanwhile.
-        """
-        return bool(self._run("supply", run, seq, blob, int(publish)))
-
     # -- computing --------------------------------------------------------------------------------------
 
-    def claim(self, run: str, seq: int, epoch: int, worker: str, pid: int, dead_pid: int | None = None) -> Lease:
-        """Ask for a chunk. ``dead_pid``: a process of this worker that held it and is known to be gone."""
+    def claim(
+        self, run: str, seq: int, epoch: int, worker: str, pid: int, dead_pid: int | None = None, code: str = ""
+    ) -> Lease:
+        """Ask for a chunk. ``dead_pid``: a process of this worker that held it and is known to be gone; ``code``: the
+        worker's code version, which has to be the run's.
+        """
         lease_ms = int(self._settings.lease_seconds * 1000)
-        status, *rest = self._run("claim", run, seq, epoch, worker, pid, lease_ms, WORKERS, dead_pid or "")
+        known = (code, self._headers.id_of(run), run, RUNS)
+        status, *rest = self._run("claim", run, seq, epoch, worker, pid, lease_ms, WORKERS, dead_pid or "", *known)
         name = status.decode()
         if name == "held":
             return Lease(name, holder=rest[0].decode(), holder_pid=int(rest[1]))
+        if name == "other":
+            return Lease(name, code=rest[0].decode())
         if name != "leased":
             return Lease(name)
-        chunk, header, blob, attempts, losses, waited = rest
+        chunk, header_id, header, blob, attempts, losses, waited = rest
         return Lease(
             name,
             from_wire(chunk, Chunk),
-            from_wire(header, Header),
+            self._headers.read(run, header_id.decode(), header),
             blob,
             int(attempts),
             int(losses),
@@ -190,12 +123,13 @@ class Ledger:
         dead: int = 0,
         took: Mapping[str, float] | None = None,
     ) -> str:
-        """Store a chunk's answer, once: committed, duplicate, divergent, stale, closed or gone.
+        """Store a chunk's answer, once: committed, duplicate, divergent, stale, closed, other
+        (code than the run's) or gone.
 
         ``dead`` records of it have no result; such an answer contradicts no other one. ``took`` are seconds to be
         counted with it where it is committed, by the name of their histogram.
         """
-        args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, dead)
+        args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, dead, header.code_version)
         result: bytes = self._run("commit", header.run, *args, *counters(header.evaluator, took or {}))
         return result.decode()
 
@@ -227,27 +161,6 @@ class Ledger:
             Partial(d.decode("ascii", "replace"), p or b"") if d else None for d, p in zip(digests, parts, strict=True)
         ]
 
-    def trim(self, run: str, seqs: Sequence[int]) -> None:
-        """Forget parts that are safe in the run folder; their digests stay."""
-        if seqs:
-            self.client.hdel(keys_of(run)[3], *(str(seq) for seq in seqs))
-
-    def close(self, run: str, state: RunState, reason: str = "") -> str:
-        """Move a run on to where the table of `evalcore.life` lets it go; returns the state it is in then.
-
-        "gone" for a run the ledger does not know; "done" needs every chunk.
-        """
-        result: bytes | None = self._run("close", run, state, reason, *leading_to(state))
-        return result.decode() if result else "gone"
-
-    def reopen(self, run: str, chunks: Iterable[tuple[int, int, int]]) -> bool:
-        """Open a finished run again, without the answers of ``chunks`` (seq, records, dead ones of them).
-
-        False for a run the ledger does not know.
-        """
-        flat = [value for chunk in chunks for value in chunk]
-        return int(self._run("reopen", run, *flat)) == 0
-
     def forget(self, run: str) -> None:
         """Remove all that is known of a run."""
         self.client.delete(*keys_of(run))
@@ -256,9 +169,18 @@ class Ledger:
     # -- reading ----------------------------------------------------------------------------------------
 
     def header(self, run: str) -> Header | None:
-        """A run's header, or None when the ledger does not know it."""
-        data = self.client.hget(keys_of(run)[0], "header")
-        return from_wire(data, Header) if isinstance(data, bytes) else None
+        """A run's header, or None when the ledger does not know it. Raises WireError."""
+        meta = keys_of(run)[0]
+        found = self.client.hget(meta, "header_id")
+        known = found.decode("ascii", "replace") if found else ""
+        if known and known == self._headers.id_of(run):
+            return self._headers.read(run, known, b"")
+        data = self.client.hget(meta, "header")
+        return self._headers.read(run, known, data) if isinstance(data, bytes) else None
+
+    def created(self, run: str) -> float:
+        """When a run was begun, in seconds by the server's clock; 0 for one that the ledger does not know."""
+        return int(self.client.hget(keys_of(run)[0], "created") or 0) / 1000
 
     def notes(self, run: str) -> dict[str, int]:
         """Counts by chunk: "attempts <seq>" (its process died), "losses <seq>" (its worker died), "tries <seq>"
@@ -294,11 +216,6 @@ class Ledger:
         """Give back all that a worker holds which ends in good order."""
         for run in self.runs():
             self._run("release", run, worker)
-
-
-def keys_of(run: str) -> list[str]:
-    """All keys of a run, in the order the scripts know them by."""
-    return [f"{PREFIX}run:{{{run}}}:{part}" for part in _PARTS]
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:

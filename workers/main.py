@@ -35,7 +35,7 @@ from workers.isolation import Limits
 from workers.leaving import LeftSweeps
 from workers.ledger import Ledger
 from workers.ready import say_ready
-from workers.reconciler import Reconciler
+from workers.reconciler import Reconciler, may_tend
 from workers.register import LIFE_SECONDS, Register
 from workers.settings import Settings
 from workers.tasks import Worker
@@ -45,7 +45,6 @@ __all__ = ["run_worker"]
 log = logging.getLogger("evalq.worker")
 
 BEAT_SECONDS = 2.0
-_LOCK = "evalq:reconciler"
 
 
 def run_worker(
@@ -179,12 +178,7 @@ class _Attendant:
         try:
             while not self._stop.wait(BEAT_SECONDS):
                 self._beat(register)
-                # The lock only saves work: tending twice would be harmless.
-                if (
-                    client.set(_LOCK, self._name, nx=True, px=int(BEAT_SECONDS * 2000))
-                    or client.get(_LOCK) == self._name.encode()
-                ):
-                    client.pexpire(_LOCK, int(BEAT_SECONDS * 2000))
+                if may_tend(client, self._name, 2 * BEAT_SECONDS):
                     finalisers.start([*left.over(), *reconciler.tend_all()])
         finally:
             finalisers.close()

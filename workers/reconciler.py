@@ -10,6 +10,7 @@ It is also where a run fails that no worker can compute (`workers.judge`): whoev
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import msgspec
 
@@ -23,9 +24,25 @@ from workers.ledger import Ledger
 from workers.register import Register
 from workers.standing import Look
 
-__all__ = ["Reconciler"]
+__all__ = ["Reconciler", "may_tend"]
 
 log = logging.getLogger("evalq.worker")
+
+LOCK = "evalq:reconciler"
+
+
+def may_tend(client: Any, worker: str, seconds: float) -> bool:
+    """Whether ``worker`` is the one that tends the runs, for so many ``seconds``; asking again keeps it so.
+
+    The lock only saves work: tending twice would be harmless. One that lasts longer than it was taken for was taken
+    before the server's clock was set back.
+    """
+    keep = int(seconds * 1000)
+    mine = client.set(LOCK, worker, nx=True, px=keep) or client.get(LOCK) == worker.encode()
+    if not mine and client.pttl(LOCK) <= keep:
+        return False
+    client.set(LOCK, worker, px=keep)
+    return True
 
 
 class Reconciler:
@@ -35,12 +52,13 @@ class Reconciler:
         self._ledger = ledger
         self._broker = broker
         self._failures = Failures(ledger)
+        self._register = Register(ledger.client)
         self._missing: dict[str, set[int]] = {}
         self._damaged: set[str] = set()
 
     def pump(self, header: Header, epoch: int) -> int:
         """Publish the next chunks, up to the window; returns how many."""
-        seqs = self._ledger.take(header.run)
+        seqs = self._ledger.take(header.run, epoch=epoch)
         self._broker.publish(header.queue, header.run, epoch, seqs)
         return len(seqs)
 
@@ -52,12 +70,16 @@ class Reconciler:
         look = self._ledger.look(header.run, attending=attending)
         if look.progress.state != "open":
             return look
+        if look.progress.chunks < look.progress.planned and not attending and not look.driver:
+            reason = f"the server lost {look.progress.planned - look.progress.chunks} of its chunks: resume it"
+            self._ledger.close(header.run, "failed", reason)
+            return look
         if look.progress.failures or look.refused or look.unserved:
             look = self._judged(header, look)
             if look.progress.state != "open":
                 return look
         lost = self._lost(header, look)
-        if lost and self._living(header):  # without a worker, publishing again helps nobody
+        if lost and self._register.living(header.code_version):  # without a worker, publishing again helps nobody
             wanted = self._ledger.mark(header, {seq: look.suspect[seq] for seq in lost})
             self._broker.publish(header.queue, header.run, look.progress.epoch, wanted)
         self.pump(header, look.progress.epoch)
@@ -105,7 +127,7 @@ class Reconciler:
     def _judged(self, header: Header, look: Look) -> Look:
         """A look with what failed and where; where that is hopeless, the run is closed, and it is looked at again."""
         run, settings = header.run, self._ledger.settings
-        living = self._living(header)
+        living = self._register.living(header.code_version)
         found = judge(header.evaluator, told := self._failures.told(run), look, living)
         fails = found.fails
         if found.unserved or look.unserved:
@@ -120,8 +142,3 @@ class Reconciler:
             offered = self._failures.offer(run, at_once=not living.keys() <= told.unread)
             self._broker.publish(header.queue, run, look.progress.epoch, offered)
         return msgspec.structs.replace(look, trouble=found.trouble, unserved=found.unserved)
-
-    def _living(self, header: Header) -> dict[str, dict[str, str]]:
-        """The living workers of the run's code, and their facts."""
-        workers = Register(self._ledger.client).workers().items()
-        return {name: facts for name, facts in workers if facts.get("code") == header.code_version}

@@ -122,6 +122,10 @@ class Register:
         """How many workers live of each code version."""
         return Counter(facts.get("code", "") for facts in self.workers().values())
 
+    def living(self, code: str) -> dict[str, dict[str, str]]:
+        """The living workers of a code version, and their facts."""
+        return {name: facts for name, facts in self.workers().items() if facts.get("code") == code}
+
     def callers(self) -> dict[str, CallerFacts]:
         """Processes that make calls now, by name."""
         names = [name.decode() for name in self._client.smembers(CALLERS)]

@@ -1,4 +1,4 @@
-"""Reports of detached runs, which wait in the ledger until somebody writes them to a folder."""
+"""Reports of finished runs, which wait in the ledger until somebody writes them to a folder."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
-from evalcore.errors import WireError
+from evalcore.errors import Divergent, WireError
 from evalcore.plan import Chunk, Seal, from_wire
 from workers.ledger import Ledger, keys_of
 from workers.settings import Settings
 
 __all__ = ["Detached", "Reports"]
 
+_STEP = 1000
 _FINAL = 11  # of a run's keys
 
 
@@ -54,21 +55,24 @@ class Reports:
     def plan(self, run: str) -> tuple[list[Chunk], Seal | None]:
         """A run's chunks in order, and its seal once its plan has ended. Raises WireError."""
         meta, chunks = keys_of(run)[:2]
-        pipe = self._client.pipeline(transaction=True)
-        pipe.lrange(chunks, 0, -1)
-        pipe.hget(meta, "seal")
-        entries, seal = pipe.execute()
-        return [from_wire(entry, Chunk) for entry in entries], from_wire(seal, Seal) if seal else None
+        seal = self._client.hget(meta, "seal")
+        entries: list[Chunk] = []
+        while some := self._client.lrange(chunks, len(entries), len(entries) + _STEP - 1):
+            entries += [from_wire(entry, Chunk) for entry in some]
+        return entries, from_wire(seal, Seal) if seal else None
 
     def store(self, run: str, report: bytes) -> bool:
-        """Keep a run's report, once; False when there was one."""
+        """Keep a run's report, once; False when it is there already. Raises Divergent where another one is."""
         meta, final = keys_of(run)[0], keys_of(run)[_FINAL]
         pipe = self._client.pipeline(transaction=True)
         pipe.hsetnx(final, "report", report)
         pipe.hset(meta, "reported", 1)
         pipe.pexpire(final, self._settings.keep_ms)
         pipe.pexpire(meta, self._settings.keep_ms)
-        return bool(pipe.execute()[0])
+        new = bool(pipe.execute()[0])
+        if not new and self.report(run) not in (report, None):
+            raise Divergent(f"run {run} has another report in the ledger than the one that was made now")
+        return new
 
     def report(self, run: str) -> bytes | None:
         """A run's report.json, where it was finalised."""

@@ -15,13 +15,13 @@ import redis
 from evalcore.plan import QUEUE_CLASSES, queue_name
 from workers.history import Entry, read_recent, read_text
 from workers.ledger import PREFIX
-from workers.register import CallerFacts
+from workers.register import CallerFacts, sick_of
 from workers.settings import Settings
 from workers.sweeps import SweepHeader
 
 _Told = TypeVar("_Told", SweepHeader, CallerFacts)
 
-__all__ = ["RECENT_RUNS", "Newest", "ServerFacts", "Snapshot", "WorkerStanding", "read_snapshot"]
+__all__ = ["RECENT_RUNS", "Newest", "ServerFacts", "Snapshot", "Unserved", "WorkerStanding", "read_snapshot"]
 
 RECENT_RUNS = 10
 """How many runs of a history are shown side by side."""
@@ -48,6 +48,15 @@ class WorkerStanding(msgspec.Struct, frozen=True):
     roots: str
     state: Literal["working", "idle", "stuck"]
     """working: it holds chunks; stuck: it takes nothing though there is work; idle: neither."""
+    sick: dict[str, str] = {}
+    """Evaluators that it cannot load, and why."""
+
+
+class Unserved(msgspec.Struct, frozen=True):
+    """An open run that no living worker can compute, and for how many seconds that is so."""
+
+    run: str
+    seconds: float
 
 
 class Newest(msgspec.Struct, frozen=True):
@@ -97,6 +106,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Of the histories: as long as it is the same, so are they."""
     histories: list[Newest]
     server: ServerFacts
+    unserved: list[Unserved] = []
 
     @property
     def last_commit(self) -> float:
@@ -110,6 +120,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     def serving(self, queue: str) -> list[WorkerStanding]:
         """The living workers of a queue."""
         return [worker for worker in self.workers if queue.endswith(f".{worker.code}")]
+
+    @property
+    def sick(self) -> list[tuple[WorkerStanding, str, str]]:
+        """(worker, evaluator that it cannot load, why) of the whole fleet."""
+        return [(worker, name, worker.sick[name]) for worker in self.workers for name in sorted(worker.sick)]
 
     @property
     def uncalled(self) -> list[SweepHeader]:
@@ -139,7 +154,7 @@ def read_snapshot(
     if unacked:
         pipe.hlen("unacked")
     found, info, *held = pipe.execute()
-    now, states, chunks, oldest, totals, calls, workers, lengths, version, histories, sweeps, callers = found
+    now, states, chunks, oldest, totals, calls, workers, lengths, version, histories, sweeps, callers, waits = found
     waiting = _counts(lengths)
     if elsewhere is not None:
         waiting = dict(elsewhere(waiting))
@@ -159,12 +174,13 @@ def read_snapshot(
         version=version.decode(),
         histories=before.histories if before and version.decode() == known else newest,
         server=_server(info, now / 1000),
+        unserved=[Unserved(run.decode(), max(0, now - since) / 1000) for run, since in waits],
     )
 
 
 def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings: Settings) -> WorkerStanding:
     name, flat, leases = found
-    facts = {key.decode(): value.decode() for key, value in _pairs(flat).items()}
+    facts = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in _pairs(flat).items()}
     last = max(int(facts.get("claimed", 0)), int(facts.get("since", 0)))
     idle = (now - last) / 1000 if last else 0.0
     code = facts.get("code", "")
@@ -180,6 +196,7 @@ def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings
         clock_ahead=float(facts.get("clock_ahead", 0)),
         roots=facts.get("roots", ""),
         state="stuck" if stuck else "working" if leases else "idle",
+        sick=sick_of(facts),
     )
 
 

@@ -13,13 +13,16 @@ TRIES = 3
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """A run's counters as the ledger has them."""
+    """A run's counters as the ledger has them: ``chunks`` and ``committed`` are counted there and then, ``planned`` is
+    how many chunks the run was ``sealed`` with.
+    """
 
     state: str
     reason: str = ""
     epoch: int = 0
     chunks: int = 0
     sealed: bool = False
+    planned: int = 0
     committed: int = 0
     computed: int = 0
     records: int = 0
@@ -30,18 +33,20 @@ class Progress(msgspec.Struct, frozen=True):
     stale: int = 0
     reconciled: int = 0
     failures: int = 0
+    finals: int = 0
 
     @property
     def complete(self) -> bool:
         """Every chunk of a sealed plan is committed."""
-        return self.sealed and self.committed >= self.chunks
+        return self.sealed and self.committed >= self.chunks == self.planned
 
 
 class Look(msgspec.Struct, frozen=True):
     """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones.
 
-    ``unreported``: nobody drives it, it is complete, and its report is not in the ledger yet. ``unserved``: at the last
-    look no living worker could compute it. ``trouble`` says which hosts failed at it, and why.
+    ``unreported``: it was left to the workers, is complete, and its report is not in the ledger yet. ``unserved``: at
+    the last look no living worker could compute it. ``trouble`` says which hosts failed at it, and why. ``driver`` is
+    who drives it, or did until it fell silent; empty for nobody.
     """
 
     progress: Progress
@@ -51,16 +56,17 @@ class Look(msgspec.Struct, frozen=True):
     unreported: bool = False
     unserved: bool = False
     trouble: tuple[str, ...] = ()
+    driver: str = ""
 
 
-def unreported(progress: Progress, meta: Mapping[bytes, bytes]) -> bool:
+def unreported(progress: Progress, facts: Mapping[bytes, bytes]) -> bool:
     """Whether a run that was left to the workers is complete and has no report yet."""
-    left = b"detached" in meta and b"reported" not in meta and int(meta.get(b"finals", b"0")) < TRIES
+    left = facts[b"detached"] == b"1" and facts[b"reported"] != b"1" and int(facts.get(b"finals", b"0")) < TRIES
     return left and progress.complete and progress.state in ("open", "done")
 
 
 def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
-    """A run's counters, from the fields of its first key."""
+    """A run's counters, from the facts that a look has found."""
 
     def number(name: bytes) -> int:
         return int(meta.get(name, b"0"))
@@ -70,7 +76,8 @@ def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
         reason=meta.get(b"reason", b"").decode(),
         epoch=number(b"epoch"),
         chunks=number(b"chunks"),
-        sealed=b"seal" in meta,
+        sealed=bool(meta.get(b"sealed")),
+        planned=int(meta.get(b"sealed") or b"0"),
         committed=number(b"committed"),
         computed=number(b"computed"),
         records=number(b"records"),
@@ -81,4 +88,5 @@ def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
         stale=number(b"stale"),
         reconciled=number(b"reconciled"),
         failures=number(b"failures"),
+        finals=number(b"finals"),
     )

@@ -23,6 +23,7 @@ from evalcore.evaluator import Batch, Evaluator, Outcome, Params
 from evalcore.params import validate
 from evalcore.partial import Partial, encode
 from evalcore.plan import Chunk, Header
+from evalcore.version import code_version
 from workers import reading, tracing
 from workers.failures import REASON_CHARACTERS, Failures, Kind, server_is_away
 from workers.isolation import DEATHS, LOSSES, Isolation, Limits
@@ -111,16 +112,21 @@ class Worker:
             log.warning("chunk %s of run %s: %s", seq, run, error)
             self._ledger.close(run, "failed", str(error)[:REASON_CHARACTERS])
             return "failed"
+        if lease.status == "other":
+            log.warning(
+                "chunk %s of run %s is left alone: it is for code %s, this is %s", seq, run, lease.code, code_version()
+            )
         if lease.chunk is None or lease.header is None:
             return lease.status
         with self._renewing(run, seq):
             return self._compute(lease, lease.header, lease.chunk, epoch)
 
     def _claim(self, run: str, seq: int, epoch: int) -> Lease:
-        lease = self._ledger.claim(run, seq, epoch, self._name, os.getpid())
+        mine = (run, seq, epoch, self._name, os.getpid())
+        lease = self._ledger.claim(*mine, code=code_version())
         if lease.status == "held" and lease.holder == self._name and not _alive(lease.holder_pid):
             # A sibling died with it, and the main process had the message delivered again: no need to wait.
-            lease = self._ledger.claim(run, seq, epoch, self._name, os.getpid(), dead_pid=lease.holder_pid)
+            lease = self._ledger.claim(*mine, dead_pid=lease.holder_pid, code=code_version())
         return lease
 
     def _compute(self, lease: Lease, header: Header, chunk: Chunk, epoch: int) -> str:
@@ -153,7 +159,7 @@ class Worker:
                 outcome = None if _suspicious(lease) else self._whole(evaluator, params, batch)
                 if outcome is None:
                     outcome = self._by_pieces(evaluator, params, batch, header.run, chunk.seq)
-                return encode(outcome), outcome.tally.dead
+                return encode(outcome, chunk), outcome.tally.dead
         except redis.RedisError:
             raise
         except (Exception, SystemExit) as error:
@@ -241,6 +247,8 @@ def _check(lease: Lease, run: str, seq: int) -> None:
         return
     if (lease.header.run, lease.chunk.seq) != (run, seq) or lease.chunk.input >= len(lease.header.inputs):
         raise WireError("a chunk in the ledger is another's, or of an input that is not there: not what evalq writes")
+    if lease.header.code_version != code_version():
+        raise WireError(f"its header is of code {lease.header.code_version}, its messages of {code_version()}")
 
 
 def _alive(pid: int) -> bool:

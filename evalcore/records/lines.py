@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Line(msgspec.Struct, Generic[R]):
-    """One line: ``where`` as "<source>:<line>", the record's own ``id`` or its line number, and the record.
+    """One line: ``where`` as "<source>:<line>", the record's own ``id`` or its line's ``number``, and the record.
 
     A broken line has no record, and a ``reason`` that begins with the path of what is wrong in it.
     """
@@ -26,6 +26,7 @@ class Line(msgspec.Struct, Generic[R]):
     id: str
     record: R | None = None
     reason: str = ""
+    number: int = 0
 
     def head(self, status: str) -> dict[str, Any]:
         """How its line in records.jsonl begins."""
@@ -45,11 +46,11 @@ def read_lines(batch: Batch, read: Callable[[dict[str, Any]], R], tally: Tally) 
         where, given = batch.where(number), None
         try:
             given = read_object(data)
-            line = Line(where, _id(given, number), read(given))
+            line = Line(where, _id(given, number), read(given), number=number)
         except RecordFault as fault:
             tally.errors += 1
             tally.listed.add(number, str(fault))
-            line = Line(where, _id(given, number), reason=str(fault))
+            line = Line(where, _id(given, number), reason=str(fault), number=number)
         yield line
 
 

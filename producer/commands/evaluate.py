@@ -12,6 +12,7 @@ from evalcore.errors import Driven, EvalqError, Incomplete, NothingEvaluated, Us
 from evalcore.evaluator import Command, Evaluator, Request
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
+from producer.commands.told import command_line
 
 if TYPE_CHECKING:
     from producer.folder import RunFolder
@@ -87,6 +88,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
         if given["dry_run"]:
             _dry_run(job, reporter)
             return 0
+        job.folder.note(command=command_line())
         reporter.event("launch", run=job.run, folder=str(job.folder.path))
         if given["detach"]:
             launch(job, place, reporter)

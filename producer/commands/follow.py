@@ -16,6 +16,7 @@ from evalcore.evaluator import Evaluator, Request
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
 from producer.commands.evaluate import show
+from producer.commands.told import command_line
 from producer.follow.run import FollowRun, Pass, begin
 from producer.outputs import write_output
 from producer.progress import Reporter
@@ -68,7 +69,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, given: dict[str
     """
     _refuse(given)
     settings = shared.settings_from(given)
-    facts = {"suite": given["suite"], "tags": shared.tags_from(given["tags"])}
+    facts = {"suite": given["suite"], "tags": shared.tags_from(given["tags"]), "command": command_line()}
     folder, params, request = begin(evaluator, request, given["out"], facts)
     stop = _Stop()
     try:

@@ -9,6 +9,7 @@ import click
 from evalcore.errors import Driven, EvalqError
 from evalcore.evaluator import Evaluator, Request
 from producer.commands.evaluate import conclude
+from producer.commands.told import command_line
 
 if TYPE_CHECKING:
     from producer.job import Asked
@@ -54,6 +55,7 @@ def start_live(
         if live.cache:
             Cache(live.cache).close()  # one that cannot be used is told before anything starts
         sweep = Sweep.start(evaluator, request, live, asked)
+        sweep.folder.note(command=command_line())
         reporter.event("launch", run=sweep.run, folder=str(sweep.folder.path))
         if given["detach"]:
             launch_sweep(sweep, place, reporter)

@@ -111,7 +111,11 @@ def run_options() -> list[click.Option]:
         _option("--tag", "tags", multiple=True, metavar="K=V", help="A note kept with the run. Repeatable."),
         _option("--priority", type=click.Choice(["interactive", "bulk"]), default="bulk", show_default=True,
                 help="Queue class: interactive runs are served first."),
-        _option("--once", metavar="KEY", help="The same key, parameters and input are one run."),
+        _option(
+            "--once",
+            metavar="KEY",
+            help="The same key, inputs, parameters, chunk size, limit, suite and version of evalq are one run.",
+        ),
         _option("--detach", is_flag=True, help="Publish, print the run id and leave (needs --broker)."),
         _option("--dry-run", is_flag=True, help="Read and plan only: say what would be evaluated."),
     ]  # fmt: skip

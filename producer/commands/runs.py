@@ -29,8 +29,11 @@ from producer.folder import RunFolder
 from producer.unserved import other_code
 
 if TYPE_CHECKING:
+    from evalcore.plan import Header
     from producer.info import RunInfo
     from producer.session import Place
+    from workers.ledger import Ledger
+    from workers.standing import Look
     from workers.watch import Watch
 
 __all__ = ["COMMANDS", "join_run"]
@@ -132,6 +135,7 @@ def _status(run: str | None, **given: Any) -> None:
         if look.progress.state == "open" and not look.progress.complete and not info["workers"]:
             info["waiting"] = other_code(header.code_version, others) if others else "no worker lives"
         info["notes"] = ledger.notes(info["run"])
+        info |= _troubles(ledger, header, look)
         if away:
             info |= {"evaluator": header.evaluator, "suite": header.suite, "state": look.progress.state}
     if given["as_json"]:
@@ -148,19 +152,44 @@ def _status(run: str | None, **given: Any) -> None:
     for key in ("suspect", "leases", "workers", "waiting", "seconds"):
         if key in info:
             click.echo(f"{_WORDS.get(key, key):<9} {info[key]}")
+    for line in info.get("trouble", ()):
+        click.echo(f"trouble   {line}")
     for row in [("", ""), *rows] if rows else []:
         click.echo(f"{row[0]:<9} {row[1]}".rstrip())
 
 
+def _troubles(ledger: Ledger, header: Header, look: Look) -> dict[str, Json]:
+    """Which hosts failed at an open run, and why, and what to do where it waits for somebody."""
+    from workers.failures import Failures
+    from workers.judge import judge
+    from workers.register import Register
+    from workers.standing import TRIES
+
+    if look.progress.state != "open":
+        return {}
+    living = Register(ledger.client).living(header.code_version)
+    found = judge(header.evaluator, Failures(ledger).told(header.run), look, living)
+    facts: dict[str, Json] = {"trouble": list(found.trouble)} if found.trouble else {}
+    if look.unserved:
+        facts["waiting"] = "no living worker can compute it: start one that can, or it fails by unserved_seconds"
+    if look.progress.complete and look.progress.finals >= TRIES:
+        facts["waiting"] = f"no worker could make its report: make it with evalq resume {header.run}"
+    return facts
+
+
 def _resume(run: str | None, **given: Any) -> None:
     from producer.joining import resume_any
-    from producer.session import refuse_over
+    from producer.live.sweep import Sweep
+    from producer.session import driving, refuse_over
 
     folder = find(run)
     reporter = reporter_for(registry.get(folder.info().evaluator).unit, given)
-    place = _place(given)
+    place, budgets = _place(given), (given.get("max_calls"), given.get("max_cost"))
+    if folder.info().state == "done" and any(budgets) and Sweep.is_in(folder):
+        with driving(folder, place):
+            folder.note(state="retrying")  # under a larger budget
     refuse_over(folder)
-    resume_any(folder, place, reporter, (given.get("max_calls"), given.get("max_cost")))
+    resume_any(folder, place, reporter, budgets)
     conclude(folder, given, reporter)
 
 

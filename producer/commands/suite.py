@@ -12,6 +12,7 @@ from evalcore.errors import Driven, EvalqError, Interrupted, UsageError
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
 from producer.commands.evaluate import refuse_dead, refuse_unanswered, refuse_unscored, reporter_for
+from producer.commands.told import command_line
 from producer.live.asked import Live
 from producer.outputs import check_output, render, write_output
 from producer.suite import PlannedRun, load_suite
@@ -79,6 +80,7 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
         if run.live is not None:
             return _sweep(run, run.live, asked, place, reporter, given)
         job = Job.start(run.evaluator, run.request, asked)
+        job.folder.note(command=command_line())
         reporter.event("launch", run=job.run, folder=str(job.folder.path))
         if given["detach"]:
             launch(job, place, reporter)
@@ -122,6 +124,7 @@ def _sweep(run: PlannedRun, live: Live, asked: Any, place: Any, reporter: Any, g
     from producer.live.sweep import Sweep
 
     sweep = Sweep.start(run.evaluator, run.request, live, asked)
+    sweep.folder.note(command=command_line())
     reporter.event("launch", run=sweep.run, folder=str(sweep.folder.path))
     if given["detach"]:
         launch_sweep(sweep, place, reporter)

@@ -13,8 +13,9 @@ import msgspec
 
 from evalcore.calls import Output
 from evalcore.canonical import Json
-from evalcore.errors import Cancelled, Driven, Incomplete, Paused
+from evalcore.errors import Cancelled, Driven, Incomplete, Paused, WireError
 from producer.live.cache import Cache
+from producer.live.identity import prompts_digest
 from producer.live.served import Served
 from producer.live.sweep import Sweep
 from producer.patience import Patience
@@ -171,6 +172,8 @@ class SweepDriver:
 
     def _offer(self) -> bool:
         run, number = self._sweep.run, 0
+        if prompts_digest(self._sweep.prompts())[1] != self._sweep.header.asked["prompts"]:
+            raise WireError(f"{self._sweep.folder.path}: its prompts are not those it was begun with; start it anew")
         prompts = self._sweep.prompts()
         while block := list(islice(prompts, OFFER_STEP)):
             self._calls.offer(run, block, number)

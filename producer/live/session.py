@@ -145,10 +145,11 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
                 raise Interrupted(place.resume(sweep.folder)) from None
         state = "called"
         if facts["ended"] == "spent":
-            kept = f"takes them from {sweep.live.cache}" if sweep.live.cache else "calls them again: it had no --cache"
+            sweep.spent = True
+            given = "--max-calls N" if sweep.live.max_calls else "--max-cost X"
             reporter.say(
                 f"{facts['reason']}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
-                f"a new sweep with a larger one (--max-calls, --max-cost) {kept}"
+                f"to make the others, raise it: {place.resume(sweep.folder)} {given}"
             )
         sweep.folder.note(calls=facts)
         sweep.write_outputs()

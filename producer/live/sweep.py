@@ -19,7 +19,6 @@ import msgspec
 
 from evalcore import registry
 from evalcore.calls import Prompt, StopNote
-from evalcore.canonical import canonical_json, digest
 from evalcore.errors import ConfigError, UsageError, WireError
 from evalcore.evaluator import Evaluator, Request
 from evalcore.files import replacing
@@ -28,6 +27,7 @@ from evalcore.version import code_version
 from producer.folder import CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
 from producer.job import Asked, Job, begun, planned
 from producer.live.asked import Live
+from producer.live.identity import asked_of, expectations, once_id, prompts_digest
 from producer.live.recorded import Recorded
 from workers.sweeps import SweepHeader
 
@@ -56,6 +56,8 @@ class Sweep:
         self.folder = folder
         self.new = new
         """Begun by this process: nobody else can have recorded anything for it."""
+        self.spent = False
+        """Its budget ended it: a larger one makes the rest of the calls."""
         self.header = head.header
         self.live = head.live
         self._asked = head.asked
@@ -77,16 +79,18 @@ class Sweep:
         """
         if live.stop and evaluator.stopping(request) is None:
             raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
-        run = f"{evaluator.name}-{secrets.token_hex(5)}"
-        if asked.once:
-            run = _once_id(evaluator, live, asked, list(evaluator.prompts(request)))
+        if "-" in request.inputs:
+            raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
+        cases, digest = prompts_digest(evaluator.prompts(request))
+        if not cases:
+            raise UsageError("there is nothing to ask: no case is left")
+        facts = asked_of(evaluator, request, live, asked, digest)
+        header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
+        run = once_id(asked.once, header) if asked.once else f"{evaluator.name}-{secrets.token_hex(5)}"
+        head = _Head(msgspec.structs.replace(header, run=run), live, asked, request, str(Path.cwd()))
 
-        def fill(folder: RunFolder) -> tuple[RunFolder, _Head]:
-            cases = _write_prompts(folder.path / PROMPTS, evaluator.prompts(request))
-            if not cases:
-                raise UsageError("there is nothing to ask: no case is left")
-            header = SweepHeader(run, live.target, code_version(), cases, live.repeat)
-            head = _Head(header, live, asked, request, str(Path.cwd()))
+        def fill(folder: RunFolder) -> RunFolder:
+            _write_prompts(folder.path / PROMPTS, evaluator.prompts(request))
             folder.write(HEAD, head.to_wire())
             folder.note(
                 run=run,
@@ -99,10 +103,9 @@ class Sweep:
                 **{evaluator.asks: live.target},
                 request=msgspec.to_builtins(request),
             )
-            return folder, head
+            return folder
 
-        folder, head = begun(asked, evaluator.name, run, fill)
-        return cls(folder, head, new=True)
+        return cls(begun(asked, evaluator.name, run, fill), head, new=True)
 
     @classmethod
     def load(cls, folder: RunFolder) -> Sweep:
@@ -122,6 +125,12 @@ class Sweep:
         away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
         if away and head.cwd not in ("", str(Path.cwd())):
             raise ConfigError(f"{away[0]}: not there, seen from here: go on in the folder of its begin, cd {head.cwd}")
+        then = head.header.asked.get("expectations")
+        if then not in (None, expectations(head.request.inputs)):
+            raise ConfigError(
+                f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
+                f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
+            )
         return cls(folder, head)
 
     @staticmethod
@@ -220,26 +229,16 @@ class Sweep:
         self.folder.discard()
 
     def drop_working_files(self) -> None:
-        """Remove what only an unfinished sweep, or the retry of its errors, needs."""
-        if not self.recorded.errors:
+        """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs."""
+        if not self.recorded.errors and not self.spent:
             for name in (HEAD, PROMPTS, CALLS, DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
 
 
-def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> int:
-    """Write prompts down, a line each; returns how many."""
-    count = 0
+def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
+    """Write prompts down, a line each."""
     with path.open("wb") as out:
         for prompt in prompts:
             out.write(msgspec.json.encode(prompt) + b"\n")
-            count += 1
         out.flush()
         os.fsync(out.fileno())
-    return count
-
-
-def _once_id(evaluator: Evaluator[Any, Any], live: Live, asked: Asked, prompts: list[Prompt]) -> str:
-    """The same id for the same key, target, prompts and parameters."""
-    asks = [prompt.digest + prompt.case for prompt in prompts]
-    spec = canonical_json([asked.once, evaluator.name, evaluator.version, live.target, live.repeat, live.stop, asks])
-    return f"{evaluator.name}-{digest(spec)[:16]}"

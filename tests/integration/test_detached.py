@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.errors import InfrastructureError
+from evalcore.errors import Divergent, InfrastructureError
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
     PATIENCE,
@@ -84,14 +84,15 @@ def test_watching_a_finalised_run_gives_the_whole_folder(
 
 
 def test_a_second_finaliser_changes_nothing(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
-    """The first report stays, whatever is stored later; finalising again gives the same bytes and no entry."""
+    """The first report stays, and another one is refused; finalising again gives the same bytes and no entry."""
     fleet.add(1)
     run = _detach(server, data, tmp_path / "run")
     wait_until(lambda: server.client.hget(keys_of(run)[0], "state") == b"done", "the run is finalised")
     first = _reports(server).report(run)
     entries = History(server.client, Settings()).entries(Place("planagent", "night"))
     assert finalise(run, Ledger(server.client, Settings()), Settings(roots=(data,)))
-    assert not _reports(server).store(run, b"another")
+    with pytest.raises(Divergent, match="another report"):
+        _reports(server).store(run, b"another")
     assert _reports(server).report(run) == first
     assert History(server.client, Settings()).entries(Place("planagent", "night")) == entries
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -318,12 +319,22 @@ def test_budgets_stop_the_calls_clean_and_balanced(tmp_path: Path, service: tupl
     write_targets(tmp_path, url, price={"prompt_per_million": 1000, "completion_per_million": 3000})
     done = sweep(tmp_path, "--repeat", "50", "--max-calls", "40", "--out", "calls")
     assert done.returncode == 0, done.stderr
-    assert "the budget is spent: 40 of 300 calls are recorded; a new sweep" in done.stderr
-    assert "calls them again: it had no --cache" in done.stderr
+    said = "the budget is spent: 40 of 300 calls are recorded; to make the others, raise it: "
+    assert f"{said}evalq resume calls --targets targets.yaml --max-calls N" in done.stderr
     assert sum(agent.calls.values()) == 40
     counts = Counter(line["case"] for line in outputs(tmp_path / "calls"))
     assert set(counts.values()) == {6, 7}
     replays(tmp_path, tmp_path / "calls")
+    here = ("--targets", "targets.yaml", "--format", "none")
+    done = evalq("resume", "calls", "--max-calls", "100", *here, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sum(agent.calls.values()) == len(outputs(tmp_path / "calls")) == 100, "nothing is paid twice"
+    shutil.rmtree(tmp_path / "calls-replay")
+    replays(tmp_path, tmp_path / "calls")
+    done = evalq("resume", "calls", "--max-calls", "300", *here, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sum(agent.calls.values()) == len(outputs(tmp_path / "calls")) == 300
+    assert "this run is done" in evalq("resume", "calls", "--max-calls", "400", *here, cwd=tmp_path).stderr
     agent.calls.clear()
     done = sweep(tmp_path, "--repeat", "50", "--max-cost", "2", "--out", "cost")  # a call costs .04
     assert done.returncode == 0, done.stderr

@@ -196,7 +196,7 @@ def test_a_budget_is_of_the_whole_sweep(tmp_path: Path, service: tuple[Agent, st
     done = evalq("resume", "run", *here, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "the budget is spent: 26 of 300 calls are recorded" in done.stderr
-    assert "takes them from cache.sqlite" in done.stderr
+    assert "evalq resume run --targets targets.yaml --max-calls N" in done.stderr
     assert len(agent.log) == 20
     assert info(tmp_path / "run")["calls"]["attempts"] == 20
     replays(tmp_path, tmp_path / "run")

@@ -67,6 +67,12 @@ FAMILIES: tuple[Family, ...] = (
         *_OF,
         "reason",
     ),
+    _counter(
+        "chunk_failures",
+        "Failures of workers at chunks, by kind: load, environment, evaluator, ledger, input, report.",
+        *_OF,
+        "kind",
+    ),
     _gauge("chunks", "Chunks of open runs: planned (unpublished), published (no lease), leased, committed.", "state"),
     _gauge("oldest_pending_age_seconds", "Since the oldest uncommitted chunk of any open run was first published."),
     _gauge("last_commit_timestamp_seconds", "When any answer was committed last, by the server's clock."),
@@ -80,8 +86,14 @@ FAMILIES: tuple[Family, ...] = (
     _gauge("workers_alive", "Workers with a heartbeat.", group="fleet"),
     _gauge("workers_consuming", "Living workers that took a chunk lately, or have nothing to take.", group="fleet"),
     _gauge("workers_stuck", "Living workers that take nothing though their queue holds work.", group="fleet"),
+    _gauge("workers_sick", "Living workers that cannot load an evaluator.", "evaluator", group="fleet"),
     _gauge("pool_processes", "Processes of all living workers that compute.", group="fleet"),
     _gauge("runs", "Runs in the ledger by state: open, done, paused, failed, cancelled.", "state", group="runs"),
+    _gauge(
+        "unserved_seconds",
+        "For how long no living worker can compute the open run that waits longest for one; 0 where there is none.",
+        group="runs",
+    ),
     _counter("runs_ended", "Runs that left the open state, by the state they went to.", *_OF, "state", group="runs"),
     _gauge(
         "last_run_timestamp_seconds", "When the newest finished run of a suite ended.", *_OF, "target", group="runs"

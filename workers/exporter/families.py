@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Literal, get_args
 
+from evalcore import registry
 from evalcore.metrics import Metric
+from workers.failures import Kind
 from workers.ledger import OTHER
 from workers.measures import SECONDS
 from workers.snapshot import Newest, Snapshot
@@ -145,6 +147,14 @@ def _states(snapshot: Snapshot, *states: str) -> list[Series]:
     return _one(sum(worker.state in states for worker in snapshot.workers))
 
 
+def _sick(snapshot: Snapshot) -> list[Series]:
+    """How many workers cannot load each evaluator; zeros for those that all can, so that a gap is no recovery."""
+    counts = dict.fromkeys(registry.names(), 0)
+    for _, evaluator, _ in snapshot.sick:
+        counts[evaluator] = counts.get(evaluator, 0) + 1
+    return _by_name(counts)
+
+
 def _by_target(sweeps: Callable[[Snapshot], list[SweepHeader]]) -> Callable[[Snapshot], list[Series]]:
     """How many sweeps, for each target that is swept or can be called."""
 
@@ -180,6 +190,7 @@ SERIES: dict[str, Callable[[Snapshot], list[Series]]] = {
     "evalq_duplicates_discarded_total": _totals("duplicates"),
     "evalq_divergent_commits_total": _totals("divergent"),
     "evalq_chunks_reconciled_total": _totals("reconciled", ("lost", "lease_died")),
+    "evalq_chunk_failures_total": _totals("failures", get_args(Kind)),
     "evalq_runs_ended_total": _totals("ended", ("done", "failed")),
     "evalq_chunks": lambda s: _by_name(s.chunks),
     "evalq_oldest_pending_age_seconds": lambda s: _one(s.oldest_age),
@@ -191,7 +202,9 @@ SERIES: dict[str, Callable[[Snapshot], list[Series]]] = {
     "evalq_workers_alive": lambda s: _one(len(s.workers)),
     "evalq_workers_consuming": lambda s: _states(s, "working", "idle"),
     "evalq_workers_stuck": lambda s: _states(s, "stuck"),
+    "evalq_workers_sick": _sick,
     "evalq_pool_processes": lambda s: _one(sum(worker.concurrency for worker in s.workers)),
+    "evalq_unserved_seconds": lambda s: _one(max((run.seconds for run in s.unserved), default=0.0)),
     "evalq_runs": lambda s: _by_name({**dict.fromkeys(_STATES, 0), **s.runs}),
     "evalq_callers_alive": lambda s: _one(len(s.callers)),
     "evalq_sweeps": _by_target(lambda s: s.sweeps),

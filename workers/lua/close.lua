@@ -1,12 +1,15 @@
 -- Move a run to another state, from one of those that may come before it; ended runs are counted once for each such
--- move. 'done' needs every chunk. Returns the state it is in then. ARGV: ttl, state, reason, state before...
+-- move. 'done' needs every chunk. Returns the state it is in then; nothing changes where a driver asks that is not the
+-- run's (any more). Its driver keeps a run that is done until it has left the report, and hands over any other.
+-- ARGV: ttl, token ('': somebody else's wish), state, reason, state before...
 local state = redis.call('HGET', KEYS[1], 'state')
+if not state then return state end
+local other = ARGV[2] ~= '' and driven_by_other(ARGV[2])
+if other then return other, true end
 local legal = false
-for i = 4, #ARGV do legal = legal or state == ARGV[i] end
-if not legal then return state end
-if ARGV[2] == 'done' then
-  local seal = redis.call('HGET', KEYS[1], 'seal')
-  if not seal or redis.call('HLEN', KEYS[3]) < tonumber(redis.call('HGET', KEYS[1], 'chunks')) then return state end
+for i = 5, #ARGV do legal = legal or state == ARGV[i] end
+if legal then
+  if ARGV[3] == 'done' then
 end
-end_run(ARGV[2], ARGV[3])
-return ARGV[2]
+if ARGV[2] ~= '' and state ~= 'done' then hand_over() end
+return state

@@ -1,6 +1,8 @@
--- One chunk's answer, once: digest, part and counters together. Returns committed, duplicate, divergent, stale or gone.
+-- One chunk's answer, once: digest, part and counters together. Returns committed, duplicate,
+-- divergent, stale, other (code) or gone.
 -- An answer with dead records came by a ruling, so it never contradicts another one: the first stays.
--- ARGV: ttl, seq, epoch, digest, part, records, dead records, (counter, by)... for an answer that is committed
+-- ARGV: ttl, seq, epoch, digest, part, records, dead records, code version that computed it, (counter, by)... for an
+-- answer that is committed
 local seq = ARGV[2]
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if not epoch then return 'gone' end
@@ -8,6 +10,8 @@ if epoch ~= ARGV[3] then
   redis.call('HINCRBY', KEYS[1], 'stale', 1)
   return 'stale'
 end
+local code = redis.call('HGET', KEYS[1], 'code')
+if code and code ~= ARGV[8] then return 'other' end
 local stored = redis.call('HGET', KEYS[3], seq)
 local dead = tonumber(ARGV[7])
 if stored and (stored == ARGV[4] or dead > 0 or note('dead', seq) > 0) then
@@ -26,6 +30,7 @@ if stored then
   return 'divergent'
 end
 if not open then return 'closed' end
+count_records(ARGV[6])
 redis.call('HSET', KEYS[3], seq, ARGV[4])
 redis.call('HSET', KEYS[4], seq, ARGV[5])
 redis.call('ZREM', KEYS[5], seq)
@@ -33,9 +38,8 @@ redis.call('ZREM', KEYS[11], seq)
 redis.call('HDEL', KEYS[6], seq)
 redis.call('HDEL', KEYS[8], seq)
 redis.call('HDEL', KEYS[9], seq)
-redis.call('HINCRBY', KEYS[1], 'committed', 1)
+recount()
 redis.call('HINCRBY', KEYS[1], 'computed', 1)
-redis.call('HINCRBY', KEYS[1], 'records', ARGV[6])
 if dead > 0 then
   redis.call('HSET', KEYS[7], 'dead ' .. seq, dead)
   redis.call('HINCRBY', KEYS[1], 'dead', dead)
@@ -45,6 +49,6 @@ end
 local counted = tonumber(redis.call('HGET', KEYS[10], 'counted ' .. seq) or '0')
 count('chunks', 1)
 count('records', math.max(0, tonumber(ARGV[6]) - dead - counted))
-for i = 8, #ARGV, 2 do redis.call('HINCRBY', TOTALS, ARGV[i], ARGV[i + 1]) end
+for i = 9, #ARGV, 2 do redis.call('HINCRBY', TOTALS, ARGV[i], ARGV[i + 1]) end
 redis.call('HSET', TOTALS, 'last_commit', now_ms())
 return 'committed'

@@ -5,7 +5,7 @@ for i = 3, #ARGV, 2 do
   local seq, reason = ARGV[i], ARGV[i + 1]
   if redis.call('HEXISTS', KEYS[3], seq) == 0 then
     local lease = lease_of(seq)
-    if not lease or lease.deadline <= now_ms() then
+    if not lease or not lease.live then
       if lease then
         count_death(seq, lease, ARGV[2])
         redis.call('HDEL', KEYS[6], seq)

@@ -9,8 +9,32 @@ end
 local function lease_of(seq)
   local text = redis.call('HGET', KEYS[6], seq)
   if not text then return nil end
-  local deadline, pid, worker = string.match(text, '^(%d+) (%d+) (.+)$')
-  return {deadline = tonumber(deadline), pid = pid, worker = worker}
+  local deadline, length, pid, worker = string.match(text, '^(%d+) (%d+) (%d+) (.+)$')
+  if not deadline then return nil end
+  local left = tonumber(deadline) - now_ms()
+  -- One that ends later than it could have been written to end was written before the clock was set back: it is over.
+  return {live = left > 0 and left <= 2 * tonumber(length), pid = pid, worker = worker}
+end
+local function set_lease(seq, ms, pid, worker)
+  redis.call('HSET', KEYS[6], seq, (now_ms() + tonumber(ms)) .. ' ' .. ms .. ' ' .. pid .. ' ' .. worker)
+end
+-- Whether somebody else drives the run than `token` ('': nobody): the answer to give then, else nil. A driver's step is
+-- a sign of its life.
+local function driven_by_other(token)
+  local driver = redis.call('HGET', KEYS[1], 'driver') or ''
+  if driver ~= token then return {'driven', driver} end
+  if token ~= '' then redis.call('HSET', KEYS[1], 'driver_at', now_ms()) end
+end
+local function hand_over() redis.call('HDEL', KEYS[1], 'driver', 'driver_at') end
+-- How many chunks the run was sealed with, nil while its plan is open.
+local function sealed()
+  return tonumber(string.match(redis.call('HGET', KEYS[1], 'seal') or '', '"chunks":(%d+)'))
+end
+-- What is committed is counted by its digests: where that key was lost, its records are counted from none again.
+local function recount() redis.call('HSET', KEYS[1], 'committed', redis.call('HLEN', KEYS[3])) end
+local function count_records(by)
+  if redis.call('EXISTS', KEYS[3]) == 0 then redis.call('HSET', KEYS[1], 'records', 0) end
+  redis.call('HINCRBY', KEYS[1], 'records', by)
 end
 local function note(name, seq)
   return tonumber(redis.call('HGET', KEYS[7], name .. ' ' .. seq) or '0')

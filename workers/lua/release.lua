@@ -3,7 +3,8 @@ local released = 0
 local leases = redis.call('HGETALL', KEYS[6])
 for i = 1, #leases, 2 do
   local seq = leases[i]
-  if lease_of(seq).worker == ARGV[2] then
+  local lease = lease_of(seq)
+  if lease and lease.worker == ARGV[2] then
     released = released + redis.call('HDEL', KEYS[6], seq)
     redis.call('HDEL', KEYS[7], 'trying ' .. seq)
   end

@@ -3,5 +3,5 @@
 local lease = lease_of(ARGV[2])
 if not lease or lease.worker ~= ARGV[3] or lease.pid ~= ARGV[4] then return 0 end
 if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return 0 end
-redis.call('HSET', KEYS[6], ARGV[2], (now_ms() + tonumber(ARGV[5])) .. ' ' .. ARGV[4] .. ' ' .. ARGV[3])
+set_lease(ARGV[2], ARGV[5], ARGV[4], ARGV[3])
 return 1

@@ -1,7 +1,7 @@
 -- All that is shown of a ledger, in one look that changes nothing. Returns
 -- {now in ms, states, chunks, first publication of the oldest, totals, calls, workers, queues, version of the
 -- histories, histories (none when the version is the known one), open sweeps with calls to make, processes that call
--- (both as they were written)}; what is by name is flat: name, value, name, value.
+-- (both as they were written), {open run that no living worker can compute, since when in ms}}; what is by name is flat: name, value, name, value.
 -- ARGV: prefix, queue classes separated by blanks, most recent runs of a history, known version of the histories
 local prefix, classes, recent = ARGV[1], ARGV[2], tonumber(ARGV[3]) - 1
 local now = math.floor(now_us() / 1000)
@@ -16,22 +16,25 @@ end
 local function add(map, name, by) map[name] = (map[name] or 0) + by end
 
 local states, chunks, holders, queues = {}, {planned = 0, published = 0, leased = 0, committed = 0}, {}, {}
-local oldest = false
+local oldest, unserved = false, {}
 local runs = redis.call('HGETALL', prefix .. 'runs')
 for i = 1, #runs, 2 do
   local key = prefix .. 'run:{' .. runs[i] .. '}:'
-  local meta = redis.call('HMGET', key .. 'meta', 'state', 'chunks', 'committed')
+  local meta = redis.call('HMGET', key .. 'meta', 'state', 'chunks', 'committed', 'unserved')
   if meta[1] then add(states, meta[1], 1) end
   if meta[1] == 'open' then
     local flight, live = redis.call('ZCARD', key .. 'flight'), 0
     for _, lease in ipairs(redis.call('HVALS', key .. 'leases')) do
-      local deadline, worker = string.match(lease, '^(%d+) %d+ (.+)$')
-      if tonumber(deadline) > now then
+      local deadline, length, worker = string.match(lease, '^(%d+) (%d+) %d+ (.+)$')
+      local left = tonumber(deadline or '0') - now
+      if left > 0 and left <= 2 * tonumber(length) then
         live = live + 1
         add(holders, worker, 1)
       end
     end
     local committed = tonumber(meta[3] or '0')
+    local since, at = string.match(meta[4] or '', '^(%d+) (%d+)$')
+    if since and tonumber(at) == committed then table.insert(unserved, {runs[i], tonumber(since)}) end
     add(chunks, 'committed', committed)
     add(chunks, 'leased', live)
     add(chunks, 'published', math.max(0, flight - live))
@@ -86,5 +89,5 @@ for _, member in ipairs(version == ARGV[4] and {} or index) do
 end
 return {
   now, flat(states), flat(chunks), oldest, redis.call('HGETALL', prefix .. 'totals'), redis.call('HGETALL', prefix .. 'calls'),
-  workers, flat(queues), version, histories, sweeps, callers,
+  workers, flat(queues), version, histories, sweeps, callers, unserved,
 }

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from evalcore.calls import Prompt
 from evalcore.canonical import Json
-from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
+from evalcore.evaluator import Batch, Command, Evaluator, InputResult, Option, Outcome, Request
 from evalcore.evaluators.planagent.answer import shortened
 from evalcore.evaluators.planagent.gauges import METRICS
 from evalcore.evaluators.planagent.judging import judged, prompts
@@ -17,6 +17,7 @@ from evalcore.evaluators.planagent.kernel import COLUMNS, evaluate_batch
 from evalcore.evaluators.planagent.markdown import LANGUAGES, render
 from evalcore.evaluators.planagent.panels import PANELS
 from evalcore.evaluators.planagent.params import PlanParams
+from evalcore.evaluators.planagent.prompt import judge_prompt
 from evalcore.evaluators.planagent.queries import unpack_rows
 from evalcore.evaluators.planagent.sample import write_rows
 from evalcore.evaluators.planagent.section import file_section
@@ -59,6 +60,14 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
             "Accuracy: the same score as intent, or the LLM's score in rows that have one.",
             param="rules.accuracy",
             choices=("heuristic", "llm_when_present"),
+        ),
+    )
+    commands: ClassVar[tuple[Command, ...]] = (
+        Command(
+            "planagent-prompt",
+            "Print the prompt for scoring rows by a language model, which --judge sends with each row.",
+            (Option(("--lang",), "Language of the prompt.", choices=LANGUAGES),),
+            lambda options: judge_prompt(str(options.get("lang") or LANGUAGES[0])).rstrip("\n"),
         ),
     )
     metrics = METRICS

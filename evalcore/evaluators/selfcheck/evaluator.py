@@ -24,6 +24,8 @@ from evalcore.evaluators.selfcheck.signals import SIGNAL_LISTS
 from evalcore.evaluators.selfcheck.state import SelfCheckState
 from evalcore.records.lines import Line, read_lines
 from evalcore.records.objects import RecordFault
+from evalcore.report.failed import failed_section
+from evalcore.tally import LISTED, Faults
 
 __all__ = ["SelfCheck", "evaluator"]
 
@@ -34,7 +36,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
     """Four questions and a list of danger signals for every completion report (seed 002)."""
 
     name = "selfcheck"
-    version = "1"
+    version = "2"
     summary = "Check agents' completion reports: four questions of evidence, and signals of doubtful claims."
     format = "jsonl"
     unit = "records"
@@ -67,7 +69,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
         """Check each line; a broken one is a fault with the path of what is wrong in it."""
         check, read = protocol(params).check, partial(_scorable, params)
         state, tally = SelfCheckState.zero(), Tally()
-        lines = []
+        lines, failed = [], []
         for line in read_lines(batch, read, tally):
             if line.record is None:
                 lines.append(line.broken())
@@ -75,6 +77,9 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
             result = check(line.record.evidence)
             state.add(result, line.record.label)
             lines.append(_encode(_shown(line, line.record, result)))
+            if not result.passed:
+                failed.append((line.number, _why(result, params)))
+        state.failed = Faults(len(failed), failed[:LISTED])
         tally.scored = state.checked
         return Outcome(state, tally, lines)
 
@@ -90,6 +95,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
             "questions": share,
             "signals": {signal.message: state.signals.get(signal.message, 0) for signal in params.signals},
         }
+        section["failed"] = failed_section((result.name, result.state.failed) for result in results)
         if state.goals:
             section["goals"] = {"verified": state.goals, "reached": state.goals_reached}
         if state.by_verdict.total:
@@ -127,6 +133,19 @@ def _shown(line: Line[Record], record: Record, result: SelfCheckResult) -> dict[
     if result.details is not None:
         plain["details"] = result.details
     return plain
+
+
+def _why(result: SelfCheckResult, params: SelfCheckParams) -> str:
+    """What a check failed for: required questions, fatal signals, the goal."""
+    required = {question.id for question in params.questions if question.required}
+    fatal = {signal.message for signal in params.signals if signal.severity == "error"}
+    unanswered = [question.id for question in result.questions if not question.passed and question.id in required]
+    signals = [signal.signal for signal in result.dangerSignals if signal.found and signal.signal in fatal]
+    parts = [f"not passed: {', '.join(unanswered)}"] if unanswered else []
+    parts += [f"signals: {', '.join(signals)}"] if signals else []
+    if result.goalVerification is not None and not result.goalVerification.reached:
+        parts.append("goal not reached")
+    return "; ".join(parts)
 
 
 def _share(count: int, of: int) -> float | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evalcore.canonical import Json
+from evalcore.evaluators.selfcheck.params import SelfCheckParams
+from evalcore.params import validate
+from evalcore.report.failed import failed_table
 from evalcore.report.markdown import escape, table
 
 __all__ = ["effectiveness_table", "markdown"]
@@ -18,13 +21,18 @@ _MEASURES = (
 
 
 def markdown(report: Mapping[str, Json]) -> str:
-    """Verdicts, questions and signals; effectiveness where records are labelled; faults."""
+    """Verdicts; questions and signals in the order they are asked in; effectiveness where records are labelled; failed
+    records with their reasons; faults.
+    """
     results, records = report["results"], report["records"]
     passed = f"{results['passed']} of {records['scored']} checks passed ({_percent(results['pass_rate'])})"
     names = ", ".join(escape(given["name"]) for given in report["inputs"])
     parts = ["# Self check\n", f"{names}: {passed}; {records['errors']} broken records.\n"]
-    questions: list[tuple[object, ...]] = [(name, _percent(rate)) for name, rate in results["questions"].items()]
-    signals: list[tuple[object, ...]] = list(results["signals"].items())
+    params = validate(SelfCheckParams, report["params"], "params")
+    asked = dict.fromkeys(question.id for question in params.questions)
+    sought = dict.fromkeys(signal.message for signal in params.signals)
+    questions: list[tuple[object, ...]] = [(name, _percent(results["questions"][name])) for name in asked]
+    signals: list[tuple[object, ...]] = [(message, results["signals"][message]) for message in sought]
     parts += ["## Questions\n", table(("question", "yes"), questions)]
     parts += ["## Danger signals\n", table(("signal", "records"), signals)]
     if "goals" in results:
@@ -35,6 +43,7 @@ def markdown(report: Mapping[str, Json]) -> str:
         parts += [effectiveness_table(results["labels"])]
         parts += ["## Effectiveness: ... when any signal is found\n"]
         parts += [effectiveness_table(results["labels"]["any_signal"])]
+    parts += failed_table(results["failed"])
     if report["faults"]:
         faults: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]
         parts += ["## Broken records\n", table(("where", "reason"), faults)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,8 @@ class SelfCheckResult:
 class SelfCheckProtocol:
     """Asks ``questions`` and looks for ``danger_signals``; both empty unless given.
 
-    ``check`` is synchronous, where the specification's is a promise: nothing here waits for anything.
+    The specification's check is a promise, and so is `acheck`; ``check`` needs no event loop, and takes asynchronous
+    validators that have nothing to wait for.
     """
 
     def __init__(
@@ -94,9 +95,19 @@ class SelfCheckProtocol:
         return self._scan(text)
 
     def check(self, evidence: Evidence | Mapping[str, Any]) -> SelfCheckResult:
-        """The verdict on ``evidence``. Raises RecordFault for a mapping with a key of a wrong type."""
-        given = evidence if isinstance(evidence, Evidence) else read_record(evidence).evidence
-        answers = [_answer(question, given) for question in self._questions]
+        """The verdict on ``evidence``. Raises RecordFault for a mapping with a key of a wrong type.
+
+        A question whose validator waits for something is not passed, and its evidence says to await `acheck`.
+        """
+        given = _read(evidence)
+        return self._verdict(given, [_answer(question, given) for question in self._questions])
+
+    async def acheck(self, evidence: Evidence | Mapping[str, Any]) -> SelfCheckResult:
+        """`check` in an event loop: validators that are asynchronous are awaited, one after another."""
+        given = _read(evidence)
+        return self._verdict(given, [await _awaited(question, given) for question in self._questions])
+
+    def _verdict(self, given: Evidence, answers: list[QuestionResult]) -> SelfCheckResult:
         found = self._scan(scanned_text(given))
         first = {answer.id: answer.passed for answer in reversed(answers)}
         required = all(first[question.id] for question in self._questions if question.required)
@@ -118,15 +129,50 @@ class SelfCheckProtocol:
         return [SignalResult(message, message in contexts, contexts.get(message)) for message in messages]
 
 
+def _read(evidence: Evidence | Mapping[str, Any]) -> Evidence:
+    return evidence if isinstance(evidence, Evidence) else read_record(evidence).evidence
+
+
 def _answer(question: SelfCheckQuestion, evidence: Evidence) -> QuestionResult:
     try:
-        passed = question.validator(evidence)
-        if not isinstance(passed, bool):
-            raise TypeError(f"the validator returned {type(passed).__name__}, not a boolean")
-        return QuestionResult(question.id, passed, evidence_text(question.id, evidence))
+        answer: object = question.validator(evidence)
+        if isinstance(answer, Awaitable):
+            answer = _run(answer)
+        return _answered(question, evidence, answer)
     except Exception as error:
         # Whatever a user's validator raises is an answer: no.
-        return QuestionResult(question.id, False, f"{type(error).__name__}: {error}")
+        return _refused(question, error)
+
+
+async def _awaited(question: SelfCheckQuestion, evidence: Evidence) -> QuestionResult:
+    try:
+        answer = question.validator(evidence)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        return _answered(question, evidence, answer)
+    except Exception as error:
+        return _refused(question, error)
+
+
+def _run(answer: Awaitable[object]) -> object:
+    """What ``answer`` comes to, where it comes at once. Raises RuntimeError for one that waits for something."""
+    steps = answer.__await__()
+    try:
+        next(steps)
+    except StopIteration as done:
+        return done.value
+    steps.close()
+    raise RuntimeError("the validator waits for something: await acheck() instead of check()")
+
+
+def _answered(question: SelfCheckQuestion, evidence: Evidence, answer: object) -> QuestionResult:
+    if not isinstance(answer, bool):
+        raise TypeError(f"the validator returned {type(answer).__name__}, not a boolean")
+    return QuestionResult(question.id, answer, evidence_text(question.id, evidence))
+
+
+def _refused(question: SelfCheckQuestion, error: Exception) -> QuestionResult:
+    return QuestionResult(question.id, False, f"{type(error).__name__}: {error}")
 
 
 def _word(value: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self
@@ -23,11 +23,13 @@ Key = Literal["testOutput", "requirementsList", "assumptions", "evidence", "code
 
 @dataclass(frozen=True)
 class SelfCheckQuestion:
-    """A question, answered by ``validator``; where it is ``required``, only True lets a check pass."""
+    """A question, answered by ``validator``, which may be asynchronous; where it is ``required``, only True lets a
+    check pass.
+    """
 
     id: str
     question: str
-    validator: Callable[[Evidence], bool]
+    validator: Callable[[Evidence], bool | Awaitable[bool]]
     required: bool = True
 
 

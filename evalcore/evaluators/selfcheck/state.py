@@ -7,6 +7,7 @@ import msgspec
 from evalcore.evaluator import State
 from evalcore.evaluators.selfcheck.effectiveness import Confusion
 from evalcore.evaluators.selfcheck.protocol import SelfCheckResult
+from evalcore.tally import Faults
 
 __all__ = ["SelfCheckState"]
 
@@ -15,6 +16,7 @@ class SelfCheckState(State):
     """Counts of checks: passed, by question passed, by signal found, by goal; and the labelled ones by call.
 
     ``by_verdict`` calls a record hallucinated when its check does not pass, ``by_signal`` when any signal is found.
+    ``failed`` are the lines of records that did not pass, with what they failed for.
     """
 
     checked: int = 0
@@ -25,6 +27,7 @@ class SelfCheckState(State):
     goals_reached: int = 0
     by_verdict: Confusion = msgspec.field(default_factory=Confusion)
     by_signal: Confusion = msgspec.field(default_factory=Confusion)
+    failed: Faults = msgspec.field(default_factory=Faults)
 
     def add(self, result: SelfCheckResult, label: bool | None) -> None:
         """Count one check; ``label`` says whether the record is known to be hallucinated."""
@@ -50,6 +53,7 @@ class SelfCheckState(State):
         self.goals_reached += later.goals_reached
         self.by_verdict.merge(later.by_verdict)
         self.by_signal.merge(later.by_signal)
+        self.failed.merge(later.failed)
 
 
 def _count(counts: dict[str, int], more: dict[str, int]) -> None:

@@ -20,6 +20,8 @@ from evalcore.evaluators.verification.score import BANDS, COMPONENTS, Verificati
 from evalcore.evaluators.verification.state import Agreement, VerificationState
 from evalcore.records.lines import Line, read_lines
 from evalcore.records.objects import typed
+from evalcore.report.failed import failed_section
+from evalcore.tally import LISTED, Faults
 
 __all__ = ["Verification", "evaluator"]
 
@@ -36,7 +38,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
     """How well an agent's output shows that it verified what it did (seed 004)."""
 
     name = "verification"
-    version = "1"
+    version = "2"
     summary = "Score agents' transcripts for verification: read-backs, evidence, tests, quality gates."
     format = "jsonl"
     unit = "records"
@@ -54,7 +56,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
         """Score each line; a broken one is a fault with the path of what is wrong in it."""
         tally, agreement = Tally(), Agreement()
         score = scorer(params.patterns, params.scoring).score
-        results, lines = [], []
+        results, lines, failed = [], [], []
         for line in read_lines(batch, _read, tally):
             if line.record is None:
                 lines.append(line.broken())
@@ -63,10 +65,13 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
             if line.record.compliant is not None:
                 agreement.add(line.record.compliant, _verdicts(line.record.actual_output, result, params))
             results.append(result)
+            if not result.success:
+                failed.append((line.number, result.reason))
             lines.append(_encode(_shown(line, line.record, result)))
         tally.scored = len(results)
         state = VerificationState.of(results)
         state.agreement = agreement
+        state.failed = Faults(len(failed), failed[:LISTED])
         return Outcome(state, tally, lines)
 
     def section(self, results: Sequence[InputResult[VerificationState]], params: VerificationParams) -> dict[str, Json]:
@@ -83,6 +88,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
             "bands": dict(zip(BANDS, state.bands, strict=True)),
             "components": dict(zip(COMPONENTS, means[1:], strict=True)),
             "unsubstantiated": state.claims,
+            "failed": failed_section((result.name, result.state.failed) for result in results),
         }
         if labelled := state.agreement.records:
             right = {name: {"right": k, "share": k / labelled} for name, k in state.agreement.right.items()}

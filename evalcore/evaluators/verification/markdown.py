@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evalcore.canonical import Json
+from evalcore.evaluators.verification.score import BANDS, COMPONENTS
+from evalcore.report.failed import failed_table
 from evalcore.report.markdown import escape, table
 
 __all__ = ["markdown"]
 
 
 def markdown(report: Mapping[str, Json]) -> str:
-    """Score, pass rate, components and bands; agreement with labels where there are any; faults."""
+    """Score, pass rate, components and bands, as the specification orders them; agreement with labels where there are
+    any; failed records with their reasons; faults.
+    """
     results, records = report["results"], report["records"]
     names = ", ".join(escape(given["name"]) for given in report["inputs"])
     passed = f"{results['passed']} of {records['scored']} passed ({_percent(results['pass_rate'])})"
     parts = ["# Verification compliance\n", f"{names}: {passed}; {records['errors']} broken records.\n"]
     scores: list[tuple[object, ...]] = [("score", _decimals(results["mean_score"]))]
-    scores += [(name.replace("_", " "), _decimals(mean)) for name, mean in results["components"].items()]
+    scores += [(name.replace("_", " "), _decimals(results["components"][name])) for name in COMPONENTS]
     parts += [table(("mean of", "value"), scores)]
-    parts += ["## Bands\n", table(("band", "records"), list(results["bands"].items()))]
+    parts += ["## Bands\n", table(("band", "records"), [(band, results["bands"][band]) for band in BANDS])]
     parts.append(f"Records with an unsubstantiated claim: {results['unsubstantiated']}.\n")
     if "labels" in results:
         labels = results["labels"]
@@ -29,6 +33,7 @@ def markdown(report: Mapping[str, Json]) -> str:
         ]
         rows.append(("all sets say the same", labels["agreement"]["same"], _percent(labels["agreement"]["share"])))
         parts += [f"## Labelled records ({labels['records']})\n", table(("", "records", "share"), rows)]
+    parts += failed_table(results["failed"])
     if report["faults"]:
         faults: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]
         parts += ["## Broken records\n", table(("where", "reason"), faults)]

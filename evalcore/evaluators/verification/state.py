@@ -7,6 +7,7 @@ import msgspec
 from evalcore.evaluator import State
 from evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore
 from evalcore.stats import ExactSum
+from evalcore.tally import Faults
 
 __all__ = ["Agreement", "VerificationState"]
 
@@ -34,7 +35,10 @@ class Agreement(msgspec.Struct):
 
 
 class VerificationState(State):
-    """Counts and exact sums of scores: in all, by component (in the order of COMPONENTS), by band (of BANDS)."""
+    """Counts and exact sums of scores: in all, by component (in the order of COMPONENTS), by band (of BANDS).
+
+    ``failed`` are the lines of records that did not pass, with their reasons.
+    """
 
     scored: int = 0
     passed: int = 0
@@ -43,10 +47,11 @@ class VerificationState(State):
     bands: list[int] = msgspec.field(default_factory=lambda: [0] * len(BANDS))
     claims: int = 0
     agreement: Agreement = msgspec.field(default_factory=Agreement)
+    failed: Faults = msgspec.field(default_factory=Faults)
 
     @classmethod
     def of(cls, results: list[VerificationScore]) -> VerificationState:
-        """The state of ``results``, without their labels."""
+        """The state of ``results``, without their labels and lines."""
         return cls(
             scored=len(results),
             passed=sum(result.success for result in results),
@@ -66,3 +71,4 @@ class VerificationState(State):
         self.bands = [own + other for own, other in zip(self.bands, later.bands, strict=True)]
         self.claims += later.claims
         self.agreement.merge(later.agreement)
+        self.failed.merge(later.failed)

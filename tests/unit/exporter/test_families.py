@@ -12,7 +12,7 @@ from workers.exporter.families import HISTOGRAMS, OF_HISTORIES, SERIES, Series, 
 from workers.history import Entry, Place
 from workers.measures import SECONDS, bucket, counters
 from workers.register import CallerFacts, TargetFacts
-from workers.snapshot import Newest, ServerFacts, Snapshot
+from workers.snapshot import Newest, ServerFacts, Snapshot, Unserved, WorkerStanding
 from workers.sweeps import SweepHeader
 
 SOURCES = SERIES | OF_HISTORIES
@@ -47,7 +47,7 @@ def test_every_metric_of_the_catalogue_has_a_source() -> None:
 def test_every_series_has_a_value_for_each_label(family: Any) -> None:
     """As many label values as the catalogue has labels, from a snapshot in which everything occurs."""
     totals = {f"{name} vs a b": 1 for name in ("submitted", "records", "dead", "chunks", "duplicates", "divergent")}
-    totals |= {"reconciled vs a b lost": 2, "ended vs a b done": 3, "last_commit": 5}
+    totals |= {"failures vs a b load": 1, "reconciled vs a b lost": 2, "ended vs a b done": 3, "last_commit": 5}
     entry = Entry("r", Place("vs", "a b"), {"scored": 1, "total": 1}, [])
     full = _snapshot(
         totals=totals,
@@ -61,6 +61,16 @@ def test_every_series_has_a_value_for_each_label(family: Any) -> None:
     rows = SOURCES[family.name](full)
     assert rows
     assert {len(labels) for labels, _ in rows} == {len(family.labels)}
+
+
+def test_sick_workers_and_runs_without_a_worker_are_shown_by_bounded_labels() -> None:
+    """By evaluator with zeros, never by reason or host; of waiting runs the longest."""
+    worker = WorkerStanding("w", "h", "c", 1, 0, 0.0, 0.0, "", "idle", {"vs": "no module named x"})
+    seen = _snapshot(workers=[worker], unserved=[Unserved("a", 3.0), Unserved("b", 9.0)])
+    assert dict(SERIES["evalq_workers_sick"](seen))[("vs",)] == 1.0
+    assert dict(SERIES["evalq_workers_sick"](seen))[("planagent",)] == 0.0
+    assert SERIES["evalq_unserved_seconds"](seen) == [((), 9.0)]
+    assert SERIES["evalq_unserved_seconds"](_snapshot()) == [((), 0.0)]
 
 
 def test_a_sweep_is_called_by_processes_of_its_version_alone() -> None:

@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
+from evalcore.evaluators.planagent.prompt import judge_prompt
+from producer.cli import cli
 from tests.unit.planagent.helpers import TWO_CHECKS, answer, evaluate, evaluation, row
 
 BAD = answer(items=[{"formType": "OTHER"}])
@@ -104,3 +107,10 @@ def test_agreements_add_up(first: list[tuple[int, float | None]], second: list[t
     merged = Agreement.of(first)
     merged.merge(Agreement.of(second))
     assert merged == Agreement.of(first + second)
+
+
+def test_a_command_prints_the_prompt() -> None:
+    """`evalq planagent-prompt` is the prompt that --judge sends, in Korean unless asked otherwise."""
+    for args, lang in (([], "ko"), (["--lang", "en"], "en")):
+        done = CliRunner().invoke(cli, ["planagent-prompt", *args])
+        assert (done.exit_code, done.stdout) == (0, judge_prompt(lang))

@@ -14,7 +14,7 @@ from evalcore.version import code_parts, code_version
 from producer.diagnosis import diagnose
 from producer.fleet import fleet_of, rows
 from workers.register import CallerFacts, TargetFacts
-from workers.snapshot import ServerFacts, Snapshot, WorkerStanding
+from workers.snapshot import ServerFacts, Snapshot, Unserved, WorkerStanding
 from workers.sweeps import SweepHeader
 
 SERVER = ServerFacts("valkey", "9.0.1", 100, 1000, "noeviction", 0, True, False, False, 0.0, 1)
@@ -72,6 +72,7 @@ def test_a_server_that_may_lose_answers_is_found(changed: dict[str, Any], kind: 
 
 FLEETS = [
     ({"state": "stuck", "idle": 90.0}, "wrong", "w1 took nothing for 90 s beside a queue with work"),
+    ({"sick": {"vs": "no module named x"}}, "wrong", "cannot load vs: no module named x: it serves no run of it"),
     ({"clock_ahead": 61.0}, "note", "clock of w1 is 61 s ahead of the server's"),
     ({"clock_ahead": -5.0}, "note", "clock of w1 is 5 s behind the server's"),
     ({"roots": f"/nowhere{os.pathsep}/neither"}, "note", "w1 reads /nowhere, /neither"),
@@ -115,6 +116,16 @@ def test_a_sweep_that_nobody_calls_for_is_found() -> None:
         ((kind, text),) = _findings(waiting)
         assert (kind, "vs-1 waits: no process of code mine calls 'chat': start one" in text) == ("wrong", True)
         assert ("waiting", "vs-1: no process of code mine calls 'chat'") in list(rows(waiting))
+
+
+def test_a_sick_worker_and_a_run_without_one_that_can_are_named() -> None:
+    """By doctor and status, with host and reason; in a line of progress without the reason."""
+    sick = _but(WORKER, host="h", sick={"vs": "no module named x"})
+    snapshot = _but(HEALTHY, workers=[sick], unserved=[Unserved("vs-1", 90.0)])
+    assert [text for _, text in _findings(snapshot) if "vs-1 waits for 90 s" in text]
+    assert ("sick", "w1 on h cannot load vs: no module named x") in list(rows(snapshot))
+    assert ("unserved", "vs-1: for 90 s no living worker can compute it") in list(rows(snapshot))
+    assert str(fleet_of(snapshot)).endswith("1 of 1 workers consuming, h cannot load vs")
 
 
 def test_what_happened_is_told_as_notes() -> None:

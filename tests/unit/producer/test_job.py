@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,25 @@ def test_a_job_on_a_folder_of_files_is_planned_alike_when_it_is_gone_on_with(
         ("F.2.json", "F.3.json"),
         ("F.4.json",),
     ]
+
+
+def test_a_plan_is_resumed_in_one_pass_over_its_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many inputs there are: what was planned of each is not looked for among all chunks, input by input."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(20):
+        (tmp_path / f"log{number}.jsonl").write_text('{"turn": 1, "agent": "a", "decision": "join"}\n' * 3)
+    names = [f"log{number}.jsonl" for number in range(20)]
+    begun = Job.start(registry.get("cooperation"), Request(names, {}, {}), Asked(chunk_size=1))
+    chunks = list(Planner(begun).chunks())
+    begun.manifest.extend(chunks[:40])
+    again = Job.load(RunFolder(begun.folder.path))
+    passes = []
+
+    class Counting(list[Chunk]):
+        def __iter__(self) -> Iterator[Chunk]:
+            passes.append(1)
+            return super().__iter__()
+
+    again.manifest.chunks = Counting(again.manifest.chunks)
+    assert list(Planner(again).chunks()) == chunks[40:]
+    assert len(passes) == 1

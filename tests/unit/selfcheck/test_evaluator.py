@@ -11,11 +11,12 @@ import pytest
 
 from evalcore.conformance import check
 from evalcore.evaluator import Batch, InputResult
-from evalcore.evaluators.selfcheck import DANGER_SIGNALS, SelfCheckParams, evaluator
+from evalcore.evaluators.selfcheck import DANGER_SIGNALS, SELF_CHECK_QUESTIONS, SelfCheckParams, evaluator
 from evalcore.evaluators.selfcheck.sample import conformance_files, write_records
 from evalcore.evaluators.selfcheck.state import SelfCheckState
 from evalcore.inline import evaluate_files
 from evalcore.params import validate
+from evalcore.report.markdown import escape
 
 GOOD = {
     "id": "good",
@@ -200,7 +201,7 @@ def test_samples_are_the_same_for_the_same_seed(tmp_path: Path) -> None:
 
 
 def test_the_state_of_many_records_is_small() -> None:
-    """Counts only: merging a thousand chunks leaves a state of the size of one."""
+    """Counts and the first failed lines: merging many chunks leaves a state of the size of one."""
     whole = SelfCheckState.zero()
     stream = io.BytesIO()
     write_records(stream, 200, 5)
@@ -208,4 +209,21 @@ def test_the_state_of_many_records_is_small() -> None:
     for _ in range(50):
         whole.merge(evaluator.evaluate(Batch("f", 1, data), SelfCheckParams()).state)
     assert whole.checked == 10_000
-    assert len(whole.to_wire()) < 2_000
+    assert len(whole.to_wire()) < 12_000
+
+
+def test_the_page_names_failed_records_and_keeps_the_specified_order(tmp_path: Path) -> None:
+    """Each failed record with what it failed for; questions and signals as they are asked, not by their letters."""
+    report = _run(tmp_path, {"testOutput": "probably fine"}, {"goalVerification": {"passed": False, "paths": []}})
+    first, second = report["results"]["failed"]["listed"]
+    assert first["record"].endswith(":1")
+    assert first["reason"].startswith("not passed: tests_pass, requirements_met")
+    assert second["reason"].endswith("goal not reached")
+    page = evaluator.markdown(report, {})
+    assert f"| {first['record']} | not passed: tests\\_pass, requirements\\_met" in page
+    ids = [question.id.replace("_", "\\_") for question in SELF_CHECK_QUESTIONS]
+    places = [page.index(f"| {name} |") for name in ids]
+    assert places == sorted(places)
+    messages = [escape(signal.message) for signal in DANGER_SIGNALS]
+    places = [page.index(f"| {message} |") for message in messages]
+    assert places == sorted(places)

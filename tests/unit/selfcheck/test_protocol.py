@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import FrozenInstanceError
 from typing import Any
 
@@ -244,3 +246,43 @@ def test_evidence_in_json_text_is_compact_and_not_escaped() -> None:
     items = [{"requirement": '로그인 "ok"\n', "met": True, "ref": [1, {"a": None}]}]
     answers = create_default_self_check_protocol().check({**DONE, "requirementsList": items}).questions
     assert answers[1].evidence == '[{"requirement":"로그인 \\"ok\\"\\n","met":true,"ref":[1,{"a":null}]}]'
+
+
+async def _at_once(answer: bool) -> bool:
+    return answer
+
+
+async def _later(answer: bool) -> bool:
+    await asyncio.sleep(0)
+    return answer
+
+
+async def _broken(_: Evidence) -> bool:
+    raise ValueError("no network")
+
+
+def _asking(answer: Callable[[bool], Awaitable[bool]]) -> SelfCheckProtocol:
+    return create_self_check_protocol(
+        [
+            SelfCheckQuestion("yes", "?", lambda _: answer(True)),
+            SelfCheckQuestion("no", "?", lambda _: answer(False), required=False),
+            SelfCheckQuestion("broken", "?", _broken, required=False),
+            SelfCheckQuestion("plain", "?", lambda _: True),
+        ]
+    )
+
+
+def test_asynchronous_validators_are_awaited() -> None:
+    """As the specification's promises are: the answer counts, and what is raised is a no with its reason."""
+    expected = [("yes", True, ""), ("no", False, ""), ("broken", False, "ValueError: no network"), ("plain", True, "")]
+    awaited = [asyncio.run(_asking(answer).acheck({})) for answer in (_at_once, _later)]
+    for result in (_asking(_at_once).check({}), *awaited):
+        assert [(answer.id, answer.passed, answer.evidence) for answer in result.questions] == expected
+        assert result.passed
+
+
+def test_check_says_what_to_call_where_it_cannot_wait() -> None:
+    """A validator that waits for something is not passed in silence: the evidence says to await acheck()."""
+    answer = _asking(_later).check({}).questions[0]
+    assert not answer.passed
+    assert "await acheck() instead of check()" in str(answer.evidence)

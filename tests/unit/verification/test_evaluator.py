@@ -214,3 +214,19 @@ def test_samples_are_the_same_for_the_same_seed(tmp_path: Path) -> None:
     assert 0 < outcome.state.passed < 300
     assert 0 < outcome.state.claims < 300
     assert 0 < outcome.state.agreement.records < 100
+
+
+def test_the_page_names_failed_records_and_keeps_the_specified_order(tmp_path: Path) -> None:
+    """Each failed line with its reason, the first of many; components and bands as the specification has them."""
+    good = "verified and confirmed. line 3\n```\nok\n```\noutput: `1`"
+    report = _run(tmp_path, {"actual_output": good}, {"actual_output": "Edit a"}, *[{"actual_output": "I think"}] * 120)
+    failed = report["results"]["failed"]
+    assert (failed["total"], len(failed["listed"])) == (121, 100)
+    reason = next(score_verification(text).reason for text in ["Edit a"])
+    assert failed["listed"][0] == {"record": "records.jsonl:2", "reason": reason}
+    page = evaluator.markdown(report, {})
+    assert "| records.jsonl:2 | " in page
+    assert "and 101 more in records.jsonl" in page
+    assert page.index("| tool verification |") < page.index("| assertion evidence |") < page.index("| test execution |")
+    assert page.index("| perfect |") < page.index("| good |") < page.index("| moderate |") < page.index("| poor |")
+    assert "Failed records" not in evaluator.markdown(_run(tmp_path, {"actual_output": good}, threshold=0.1), {})

@@ -19,6 +19,7 @@ from workers.failures import REASON_CHARACTERS, Failures, server_is_away
 from workers.judge import HOPELESS, TRIES
 from workers.ledger import TOTALS, keys_of
 from workers.register import sick_of
+from workers.snapshot import read_snapshot
 from workers.standing import Look
 from workers.tasks import REST_SECONDS
 
@@ -173,6 +174,10 @@ def test_without_a_healthy_worker_a_run_ends_in_a_stated_time(hosts: Hosts, serv
     hosts.begin()
     look = hosts.until(lambda look: look.unserved, "nobody can compute it")
     assert (look.progress.state, len(look.trouble)) == ("open", 1)
+    snapshot = read_snapshot(server.client, hosts.settings)
+    assert [run.run for run in snapshot.unserved] == ["r"]
+    assert [(worker.host, name) for worker, name, _ in snapshot.sick] == [("host-sick", "summing")]
+    assert snapshot.total("failures") == look.progress.failures
     meta = keys_of("r")[0]
     since, committed = server.client.hget(meta, "unserved").split()
     server.client.hset(meta, "unserved", b"%d %s" % (int(since) - 3_599_000, committed))

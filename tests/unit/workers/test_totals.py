@@ -58,7 +58,9 @@ def _look(server: Server, settings: Settings = SETTINGS) -> Snapshot:
 
 def test_records_are_submitted_once(ledger: Ledger, server: Server) -> None:
     """Entries that the ledger has already, and ones behind a gap, are not counted; nor is what reads like a count."""
-    chunks = _begin(ledger, 4)
+    chunks = _chunks(4)
+    ledger.create(_header(), 1)
+    ledger.append("r", chunks, 0)
     ledger.append("r", chunks, 0)
     ledger.append("r", chunks[3:], 3)
     ledger.append("r", _chunks(9)[8:], 8)

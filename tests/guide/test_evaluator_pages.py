@@ -1,0 +1,45 @@
+"""Each evaluator's page: what it shows runs, as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalcore import registry
+from tests.integration.harness import clean_environment
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "evaluators"
+PAGES = sorted(path.stem for path in FOLDER.glob("*.md"))
+_BLOCK = re.compile(r"^```(sh|text|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def test_every_evaluator_that_comes_along_has_a_page() -> None:
+    """One page a registered evaluator, those of the tests aside."""
+    own = {name for name in registry.names() if type(registry.get(name)).__module__.startswith("evalcore.")}
+    assert own == set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_example_runs_and_shows_what_the_page_says(name: str, tmp_path: Path) -> None:
+    """The page's commands end with 0 and print each line of its sample, then its Python runs in the same folder."""
+    page = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    example = dict(_BLOCK.findall(page.partition("\n## Example\n")[2]))
+    assert set(example) == {"sh", "text", "python"}
+    environment = clean_environment()
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euc", example["sh"]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for line in example["text"].splitlines():
+        assert line in done.stdout
+    for block in [body for kind, body in _BLOCK.findall(page) if kind == "python"]:
+        ran = subprocess.run(
+            [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr

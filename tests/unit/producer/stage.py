@@ -1,0 +1,127 @@
+"""Drivers and a worker in this process over a real server: whole runs with their faults, in milliseconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evalcore import registry
+from evalcore.canonical import Json
+from evalcore.errors import WireError
+from evalcore.evaluator import Request
+from evalcore.evaluators.planagent.sample import write_rows
+from evalcore.version import code_version
+from producer.collect import Collector
+from producer.drive import Driver
+from producer.here import drive_inline
+from producer.job import Asked, Job
+from producer.patience import Patience
+from producer.standing import Standing
+from tests.integration.harness import Server, wait_until
+from workers.broker import Broker
+from workers.hints import read_hint
+from workers.ledger import Ledger
+from workers.register import Register
+from workers.settings import Settings
+from workers.tasks import Worker
+
+ROWS = 120
+Report = dict[str, Json]
+
+
+class Stage:
+    """A folder with rows.csv, and a worker that computes when it is told to."""
+
+    def __init__(self, server: Server, folder: Path, **settings: Any) -> None:
+        self.server = server
+        self.folder = folder
+        with (folder / "rows.csv").open("w", encoding="utf-8", newline="") as out:
+            write_rows(out, ROWS, seed=7)
+        times = {"look_seconds": 0.011, "grace_seconds": 0.02, "lease_seconds": 0.2, "driver_seconds": 0.3}
+        self.settings = Settings(broker=server.url, roots=(folder,), window=4, **{**times, **settings})
+        self.ledger = Ledger(server.client, self.settings)
+        self.worker = Worker(self.ledger, self.settings, "w")
+        Register(server.client).beat("w", {"code": code_version(), "pid": os.getpid()}, 600)
+        self.computed = 0
+
+    def job(self, name: str, **asked: Any) -> Job:
+        """A job on rows.csv, begun in the folder ``name``."""
+        out = Asked(out=self.folder / name, **asked)
+        return Job.start(registry.get("planagent"), Request([str(self.folder / "rows.csv")], {}, {}), out)
+
+    def driver(self, job: Job, token: str) -> Run:
+        """A process that drives ``job``."""
+        return Run(self, job, token)
+
+    def inline(self, name: str, **asked: Any) -> Report:
+        """The report of the same evaluation without a queue."""
+        job = self.job(name, **asked)
+        collector = Collector(job)
+        drive_inline(job, collector, lambda standing: None)
+        assert job.manifest.seal is not None
+        return collector.finish(job.manifest.seal)
+
+    def work(self, most: int = 2) -> int:
+        """Take up to ``most`` messages of this code and do what they ask for; returns how many there were."""
+        for done in range(most):
+            item = self.server.client.rpop(f"evalq.bulk.{code_version()}")
+            if item is None:
+                return done
+            try:
+                _, hint = read_hint(item)
+            except WireError:
+                continue
+            self.computed += self.worker.evaluate(hint.run, hint.seq, hint.epoch) == "committed"
+        return most
+
+    def key(self, run: str, part: str) -> str:
+        """The name of one key of a run."""
+        return f"evalq:run:{{{run}}}:{part}"
+
+
+class Run:
+    """One process's driving of a job."""
+
+    def __init__(self, stage: Stage, job: Job, token: str) -> None:
+        self._stage = stage
+        self.job = job
+        self.collector = Collector(job)
+        self.ledger = Ledger(stage.server.client, stage.settings, token)
+        self._broker = Broker(stage.settings)
+        patience = Patience(stage.settings)
+        self.driver = Driver(job, self.collector, self.ledger, self._broker, stage.settings, patience)
+        self.looks = 0
+
+    def drive(self, meanwhile: Callable[[int], None] = lambda look: None) -> Report:
+        """To the end, with a worker beside; ``meanwhile`` is called at each look, with its number."""
+
+        def watch(standing: Standing) -> None:
+            self.looks += 1
+            meanwhile(self.looks)
+            self._stage.work()
+
+        try:
+            self.driver.drive(watch)
+        finally:
+            self._broker.close()
+        assert self.job.manifest.seal is not None
+        return self.collector.finish(self.job.manifest.seal)
+
+
+class StopDriving(Exception):
+    """What stands for SIGKILL: the driver gets no further, and tidies nothing up."""
+
+
+def killed_at(look: int) -> Callable[[int], None]:
+    """A driver's end at its ``look``, without a word."""
+
+    def meanwhile(number: int) -> None:
+        if number == look:
+            raise StopDriving
+
+    return meanwhile
+
+
+__all__ = ["Report", "Run", "Stage", "StopDriving", "killed_at", "wait_until"]

@@ -1,0 +1,168 @@
+"""A server that evicts single keys, or whose clock steps: the run ends with the report of the calm one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalcore.version import code_version
+from tests.integration.harness import Server, running_server, wait_until
+from tests.unit.producer.stage import Stage
+from workers.ledger import Ledger
+from workers.reconciler import LOCK, may_tend
+from workers.settings import Settings
+
+HOUR_MS = 3_600_000
+PARTS = (
+    "meta", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside", "sent", "final",
+    "failures",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for this module."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+@pytest.fixture
+def stage(server: Server, tmp_path: Path) -> Stage:
+    """A stage on an empty server."""
+    server.client.flushall()
+    return Stage(server, tmp_path, driver_seconds=30)
+
+
+@pytest.mark.parametrize("messages", ["kept", "lost too"])
+@pytest.mark.parametrize("part", PARTS)
+def test_any_one_key_of_a_run_may_vanish(stage: Stage, part: str, messages: str) -> None:
+    """Deleted in mid-run at three moments, with or without the messages in the queue: equal bytes, and what is shown
+    of the run at its end is right again.
+    """
+    job = stage.job("one", chunk_size=10)
+    run = stage.driver(job, "host-a 11 aa")
+    client = stage.server.client
+
+    def meanwhile(look: int) -> None:
+        if look in (1, 2, 4):
+            client.delete(stage.key(job.run, part))
+            if messages == "lost too":
+                client.delete(f"evalq.bulk.{code_version()}")
+
+    report = run.drive(meanwhile)
+    assert run.looks >= 4
+    assert report == stage.inline("inline", chunk_size=10)
+    progress = stage.ledger.look(job.run).progress
+    assert (progress.state, progress.committed) == ("done", len(job.manifest.chunks))
+    assert progress.records == report["records"]["total"]
+
+
+def test_a_run_that_is_computed_is_on_the_list(stage: Stage) -> None:
+    """The list of runs vanishes: a look of the driver, or a claim of a worker, puts the run on it again."""
+    job = stage.job("one", chunk_size=10)
+    driver = Ledger(stage.server.client, stage.settings, "host-a 11 aa")
+    driver.create(job.header, 1)
+    for step in (
+        lambda: driver.look(job.run, attending=True),
+        lambda: driver.create(job.header, 2),
+    ):
+        stage.server.client.delete("evalq:runs")
+        assert driver.runs() == {}
+        step()
+        assert driver.runs() == {job.run: job.header.queue}
+    run = stage.driver(stage.job("two", chunk_size=10), "host-a 11 aa")
+
+    def meanwhile(look: int) -> None:
+        if look == 2:
+            stage.server.client.delete("evalq:runs")
+            assert stage.work(1) == 1
+            assert run.job.run in stage.ledger.runs()
+
+    run.drive(meanwhile)
+
+
+def test_what_is_shown_is_what_is_there(stage: Stage) -> None:
+    """Counts are of the keys themselves: with its digests gone, nothing is committed; with its chunks gone, none is."""
+    job = stage.job("one", chunk_size=10)
+    run = stage.driver(job, "host-a 11 aa")
+    run.drive()
+    count = len(job.manifest.chunks)
+    stage.server.client.delete(stage.key(job.run, "digests"))
+    progress = stage.ledger.look(job.run).progress
+    assert (progress.committed, progress.chunks, progress.planned) == (0, count, count)
+    stage.server.client.delete(stage.key(job.run, "chunks"))
+    progress = stage.ledger.look(job.run).progress
+    assert (progress.committed, progress.chunks, progress.planned, progress.complete) == (0, 0, count, False)
+
+
+def _set_back(stage: Stage, run: str) -> None:
+    """Make what is stored look as it does when the server's clock is set back by an hour."""
+    client = stage.server.client
+    for seq, text in client.hgetall(stage.key(run, "leases")).items():
+        deadline, rest = text.split(b" ", 1)
+        client.hset(stage.key(run, "leases"), seq, b"%d %s" % (int(deadline) + HOUR_MS, rest))
+    for part in ("flight", "sent"):
+        for seq, at in client.zrange(stage.key(run, part), 0, -1, withscores=True):
+            client.zadd(stage.key(run, part), {seq: at + HOUR_MS})
+    at = int(client.hget(stage.key(run, "meta"), "driver_at") or 0)
+    client.hset(stage.key(run, "meta"), "driver_at", at + HOUR_MS)
+
+
+def test_a_clock_set_back_keeps_no_dead_lease_and_no_lost_message(stage: Stage) -> None:
+    """With chunks leased to a worker that died and all messages lost, the server's clock is set back by an hour: the
+    run ends as soon as it would have without that.
+    """
+    job = stage.job("one", chunk_size=10)
+    run = stage.driver(job, "host-a 11 aa")
+    client = stage.server.client
+
+    def meanwhile(look: int) -> None:
+        if look == 2:
+            held = [int(seq) for seq in client.zrange(stage.key(job.run, "flight"), 0, -1)]
+            for seq in held:
+                epoch = run.driver.registration.epoch
+                assert stage.ledger.claim(job.run, seq, epoch, "dead", 1).status == "leased"
+            client.delete(f"evalq.bulk.{code_version()}")
+            _set_back(stage, job.run)
+
+    assert run.drive(meanwhile) == stage.inline("inline", chunk_size=10)
+
+
+def test_a_lease_is_over_when_it_ends_later_than_it_could_have_been_written(stage: Stage) -> None:
+    """One that another worker took for ten minutes is live for everybody; one that ends in an hour is for nobody."""
+    job = stage.job("one", chunk_size=10)
+    run = stage.driver(job, "host-a 11 aa")
+    run.driver.launch()
+    long = Ledger(stage.server.client, Settings(broker=stage.server.url, lease_seconds=600))
+    assert long.claim(job.run, 0, 1, "slow", 1).status == "leased"
+    assert stage.ledger.claim(job.run, 0, 1, "quick", 2).status == "held"
+    assert stage.ledger.look(job.run).leases == 1
+    _set_back(stage, job.run)
+    assert stage.ledger.look(job.run).leases == 0
+    assert stage.ledger.claim(job.run, 0, 1, "quick", 2).status == "leased"
+
+
+def test_a_chunk_that_backs_off_does_so_for_half_a_minute_at_most(stage: Stage) -> None:
+    """Set back by an hour, the time of its next publication is counted from now."""
+    job = stage.job("one", chunk_size=10)
+    run = stage.driver(job, "host-a 11 aa")
+    run.driver.launch()
+    for _ in range(6):
+        stage.ledger.mark(job.header, {0: "lost"})
+    wait_until(lambda: set(stage.ledger.look(job.run).suspect) == {1, 2, 3}, "the others are old enough")
+    _set_back(stage, job.run)
+    wait_until(lambda: 0 in stage.ledger.look(job.run).suspect, "it is looked for again", seconds=20)
+
+
+def test_the_lock_of_the_workers_reconciler_ends(stage: Stage) -> None:
+    """Its holder keeps it and others wait; one that lasts for an hour, of a worker long dead, is taken by the next."""
+    client = stage.server.client
+    assert may_tend(client, "w1", 4.0)
+    assert not may_tend(client, "w2", 4.0)
+    assert may_tend(client, "w1", 4.0)
+    client.pexpire(LOCK, HOUR_MS)
+    assert may_tend(client, "w2", 4.0)
+    assert not may_tend(client, "w1", 4.0)
+    assert client.pttl(LOCK) <= 4000

@@ -1,0 +1,291 @@
+"""One process drives a run: whoever else wants to is refused, and takes over when it has fallen silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.canonical import canonical_json
+from evalcore.errors import Divergent, Driven, Incomplete, InfrastructureError
+from evalcore.plan import Seal
+from producer.folder import RunFolder
+from producer.job import Job
+from producer.share import share
+from tests.integration.harness import Server, running_server, wait_until
+from tests.unit.producer.stage import Report, Stage, StopDriving, killed_at
+from workers.broker import Broker
+from workers.finaliser import finalise
+from workers.ledger import Ledger
+from workers.reconciler import Reconciler
+from workers.reports import Detached, Reports
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for this module."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+@pytest.fixture
+def stage(server: Server, tmp_path: Path) -> Stage:
+    """A stage on an empty server; whoever drives is given half a minute of silence."""
+    server.client.flushall()
+    return Stage(server, tmp_path, driver_seconds=30)
+
+
+def _jobs(stage: Stage, *names: str) -> list[Job]:
+    """The same run begun in several folders."""
+    return [stage.job(name, chunk_size=10, once="k") for name in names]
+
+
+def test_who_comes_second_is_told_who_drives(stage: Stage) -> None:
+    """The same --once in another folder while the first drives: refused with the driver's name; the first's report is
+    the inline one, and every chunk was computed once.
+    """
+    one, two = _jobs(stage, "one", "two")
+    told: list[str] = []
+
+    def meanwhile(look: int) -> None:
+        if look in (2, 4):
+            with pytest.raises(Driven, match="host-a 11 aa") as refused:
+                stage.driver(two, "host-b 22 bb").drive()
+            told.append(refused.value.by)
+
+    report = stage.driver(one, "host-a 11 aa").drive(meanwhile)
+    assert told == ["host-a 11 aa"] * 2
+    assert report == stage.inline("inline", chunk_size=10)
+    assert stage.computed == len(one.manifest.chunks)
+
+
+def test_a_silent_driver_s_run_is_taken_over(server: Server, stage: Stage, tmp_path: Path) -> None:
+    """The first is killed in mid-run; who comes from another folder waits out its silence, and ends with its report.
+
+    The first, come back to life, is told so and changes nothing.
+    """
+    (tmp_path / "brief").mkdir()
+    brief = Stage(server, tmp_path / "brief", driver_seconds=0.3)
+    one, two = _jobs(brief, "one", "two")
+    first = brief.driver(one, "host-a 11 aa")
+    with pytest.raises(StopDriving):
+        first.drive(killed_at(4))
+    second = brief.driver(two, "host-b 22 bb")
+
+    def taken_over() -> Report | None:
+        try:
+            return second.drive()
+        except Driven:
+            return None
+
+    report = wait_until(taken_over, "the silence is over")
+    assert report == brief.inline("inline", chunk_size=10)
+    again = brief.driver(Job.load(RunFolder(brief.folder / "one")), "host-a 11 aa")
+    for step in (
+        lambda: again.ledger.trim(one.run, [0]),
+        lambda: again.ledger.look(one.run, attending=True),
+        lambda: again.ledger.append(one.run, one.manifest.chunks, 0),
+        lambda: again.ledger.close(one.run, "cancelled"),
+    ):
+        with pytest.raises(Driven, match="host-b 22 bb"):
+            step()
+    assert brief.ledger.look(one.run).progress.state == "done"
+
+
+def test_a_driver_that_was_overtaken_in_mid_run_ends(server: Server, tmp_path: Path) -> None:
+    """It stood still for too long (a laptop asleep); another drove on, and this one is told so at its next step."""
+    brief = Stage(server, tmp_path, driver_seconds=0.11)
+    one, two = _jobs(brief, "one", "two")
+    reports: list[Report] = []
+
+    def meanwhile(look: int) -> None:
+        def taken_over() -> bool:
+            try:
+                reports.append(brief.driver(two, "host-b 22 bb").drive())
+            except Driven:
+                return False
+            return True
+
+        if look == 4:
+            wait_until(taken_over, "the first has been silent for long enough")
+
+    with pytest.raises(Driven, match="host-b 22 bb"):
+        brief.driver(one, "host-a 11 aa").drive(meanwhile)
+    assert reports == [brief.inline("inline", chunk_size=10)]
+
+
+STEPS: dict[str, Any] = {
+    "append": lambda ledger, job: ledger.append(job.run, job.manifest.chunks, 0),
+    "restore": lambda ledger, job: ledger.restore(job.run, [(0, "0" * 64, 1)]),
+    "supply": lambda ledger, job: ledger.supply(job.run, 0, b"x"),
+    "trim": lambda ledger, job: ledger.trim(job.run, [0, 1]),
+    "reopen": lambda ledger, job: ledger.reopen(job.run, [(0, 10, 0)]),
+    "close": lambda ledger, job: ledger.close(job.run, "cancelled"),
+    "look": lambda ledger, job: ledger.look(job.run, attending=True),
+    "create": lambda ledger, job: ledger.create(job.header, 9),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_no_step_of_another_changes_anything(stage: Stage, step: str) -> None:
+    """Each step of a driver, taken by another process while the first lives, is refused; no key changes."""
+    (job,) = _jobs(stage, "one")
+    found = []
+
+    def meanwhile(look: int) -> None:
+        if look == 3:
+            before = _dump(stage, job.run)
+            with pytest.raises(Driven, match="host-a 11 aa"):
+                STEPS[step](Ledger(stage.server.client, stage.settings, "host-b 22 bb"), job)
+            assert _dump(stage, job.run) == before
+            found.append(look)
+
+    stage.driver(job, "host-a 11 aa").drive(meanwhile)
+    assert found
+
+
+def _dump(stage: Stage, run: str) -> dict[bytes, bytes]:
+    client = stage.server.client
+    return {key: client.dump(key) for key in sorted(client.keys(f"evalq:run:{{{run}}}:*"))}
+
+
+def test_the_run_s_wishes_come_from_anywhere(stage: Stage) -> None:
+    """`evalq cancel` does not drive; its wish is carried out, and the driver notices."""
+    (job,) = _jobs(stage, "one")
+
+    def meanwhile(look: int) -> None:
+        if look == 3:
+            assert stage.ledger.close(job.run, "cancelled", "by evalq cancel") == "cancelled"
+
+    with pytest.raises(Incomplete, match="cancelled by evalq cancel"):
+        stage.driver(job, "host-a 11 aa").drive(meanwhile)
+
+
+@pytest.mark.parametrize("how", ["pause", "detach", "hand over"])
+def test_handing_over_makes_room_at_once(stage: Stage, how: str) -> None:
+    """Who pauses, detaches or ends in good order is not waited for."""
+    one, two = _jobs(stage, "one", "two")
+    first = stage.driver(one, "host-a 11 aa")
+    if how == "detach":
+        first.driver.launch()
+        first.driver.detach()
+    else:
+        first.ledger.create(one.header, 1)
+    if how == "pause":
+        assert first.ledger.close(one.run, "paused") == "paused"
+    if how == "hand over":
+        first.ledger.hand_over(one.run)
+    assert stage.driver(two, "host-b 22 bb").drive() == stage.inline("inline", chunk_size=10)
+
+
+def test_the_workers_publish_for_who_is_silent(stage: Stage) -> None:
+    """With its driver killed, a run's chunks are computed on; nobody has to take it over for that."""
+    (job,) = _jobs(stage, "one")
+    with pytest.raises(StopDriving):
+        stage.driver(job, "host-a 11 aa").drive(killed_at(3))
+    broker = Broker(stage.settings)
+    reconciler = Reconciler(stage.ledger, broker)
+
+    def computed() -> bool:
+        reconciler.tend_all()
+        stage.work(9)
+        progress = stage.ledger.look(job.run).progress
+        return progress.committed == progress.chunks > 0
+
+    wait_until(computed, "what was planned is committed")
+    assert stage.ledger.look(job.run).driver == "host-a 11 aa"
+    broker.close()
+
+
+def test_a_server_that_came_back_older_has_its_driver_back(stage: Stage) -> None:
+    """A snapshot from before this driver had the run, with the one before it: what the folder has wins, the epoch is
+    never lowered, and the driver that lives goes on at once.
+    """
+    client = stage.server.client
+    one, two = _jobs(stage, "one", "two")
+    with pytest.raises(StopDriving):
+        stage.driver(one, "host-a 11 aa").drive(killed_at(4))
+    old = _dump(stage, one.run)
+    client.hdel(stage.key(one.run, "meta"), "driver")
+    second = stage.driver(two, "host-b 22 bb")
+    epochs: list[int] = []
+
+    def meanwhile(look: int) -> None:
+        epochs.append(second.driver.registration.epoch)
+        if look == 2:
+            client.delete(*client.keys(f"evalq:run:{{{one.run}}}:*"))
+            for key, value in old.items():
+                client.restore(key, 60_000, value)
+
+    assert second.drive(meanwhile) == stage.inline("inline", chunk_size=10)
+    assert epochs == sorted(epochs)
+    assert epochs[-1] > epochs[0]
+
+
+def test_a_finished_run_s_report_is_there_for_who_joined_it(stage: Stage) -> None:
+    """The driver leaves report.json in the ledger and hands over; the same again changes nothing, another is told."""
+    (job,) = _jobs(stage, "one")
+    reports = Reports(stage.ledger, stage.settings)
+    report = stage.driver(job, "host-a 11 aa").drive()
+    assert stage.ledger.look(job.run).driver == "host-a 11 aa", "until its report is there"
+    for _ in range(2):
+        assert share(job.run, report, stage.settings) == ""
+    assert reports.report(job.run) == canonical_json(report) + b"\n"
+    with pytest.raises(Divergent, match="another report"):
+        share(job.run, {**report, "evaluator": "another"}, stage.settings)
+    assert reports.report(job.run) == canonical_json(report) + b"\n"
+    assert abs(stage.ledger.created(job.run) - stage.server.client.time()[0]) < 60
+
+
+def test_a_clock_that_is_set_back_keeps_no_dead_driver(server: Server, tmp_path: Path) -> None:
+    """A last step in the future counts as now: silence is waited out from there, not from the hour that comes."""
+    brief = Stage(server, tmp_path, driver_seconds=0.2)
+    one, two = _jobs(brief, "one", "two")
+    Ledger(server.client, brief.settings, "host-a 11 aa").create(one.header, 1)
+    ahead = server.client.time()[0] * 1000 + 3_600_000
+    server.client.hset(brief.key(one.run, "meta"), "driver_at", ahead)
+    second = Ledger(server.client, brief.settings, "host-b 22 bb")
+    with pytest.raises(Driven):
+        second.create(two.header, 1)
+
+    def taken_over() -> bool:
+        try:
+            return second.create(two.header, 1) > 1
+        except Driven:
+            return False
+
+    wait_until(taken_over, "it has been silent for long enough", seconds=20)
+
+
+def test_a_detached_run_whose_plan_is_lost_says_so(stage: Stage) -> None:
+    """Nobody has its folder at hand: the workers' reconciler ends it with a reason instead of tending it for ever."""
+    (job,) = _jobs(stage, "one")
+    first = stage.driver(job, "host-a 11 aa")
+    first.driver.launch()
+    first.driver.detach()
+    stage.server.client.delete(stage.key(job.run, "chunks"))
+    assert not stage.ledger.look(job.run).unreported
+    broker = Broker(stage.settings)
+    assert Reconciler(stage.ledger, broker).tend_all() == []
+    broker.close()
+    progress = stage.ledger.look(job.run).progress
+    assert progress.state == "failed"
+    assert "lost" in progress.reason
+    assert "resume" in progress.reason
+
+
+def test_an_empty_plan_is_never_taken_for_a_complete_one(stage: Stage) -> None:
+    """Sealed, with its chunks lost: not complete, and no report is made of nothing."""
+    (job,) = _jobs(stage, "one")
+    stage.ledger.create(job.header, 1)
+    stage.ledger.append(job.run, [], 0, None)
+    stage.server.client.hset(stage.key(job.run, "meta"), "seal", b'{"chunks":5,"sha256":["s"]}')
+    Reports(stage.ledger, stage.settings).detach(job.run, Detached(0))
+    look = stage.ledger.look(job.run)
+    assert (look.progress.sealed, look.progress.complete, look.unreported) == (True, False, False)
+    assert stage.ledger.close(job.run, "done") == "open"
+    assert Seal(5, ("s",)).chunks == look.progress.planned
+    with pytest.raises(InfrastructureError, match="lost 5 of its 5 chunks"):
+        finalise(job.run, stage.ledger, stage.settings)

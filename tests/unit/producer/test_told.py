@@ -1,0 +1,43 @@
+"""What run.json keeps of the command line that began a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from producer.commands.told import command_line
+from tests.integration.harness import evalq
+
+SECRETS = {
+    "redis://me:pa@ss@h:6379/0": "redis://me:***@h:6379/0",
+    "redis://:hunter2@h/0": "redis://:***@h/0",
+    "--broker=rediss://u:p%2F@h": "--broker=rediss://u:***@h",
+    "amqp://a:one@h1;amqp://b:two@h2": "amqp://a:***@h2",
+    "unix:///run/x.sock?db=1&password=hunter2": "unix:///run/x.sock?db=1&password=***",
+    "https://h/v1?api_key=hunter2&x=1": "https://h/v1?api_key=***&x=1",
+}
+
+
+@pytest.mark.parametrize(("word", "kept"), SECRETS.items())
+def test_passwords_are_left_out(word: str, kept: str) -> None:
+    """Of URLs anywhere in the line, with the user and the host still to be read."""
+    assert command_line(["vs", word]) == ["evalq", "vs", kept]
+
+
+def test_what_is_no_secret_stays_as_it_is() -> None:
+    """Paths, tags, mail addresses, URLs without a password."""
+    words = ["planagent", "a b.csv", "--tag", "by=a@b.c", "--broker", "redis://h:6379/0", "-o", "x.csv", "--workers=2"]
+    assert command_line(words) == ["evalq", *words]
+
+
+def test_a_run_keeps_its_command_line_and_no_environment(tmp_path: Path) -> None:
+    """In run.json, as it was given."""
+    (tmp_path / "t.jsonl").write_text('{"actual_output": "ok"}\n')
+    words = ["verification", "t.jsonl", "--inline", "--out", "run", "--tag", "by=ci", "--format", "none"]
+    done = evalq(*words, cwd=tmp_path, EVALQ_SUITE="nightly-from-environment")
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert kept["command"] == ["evalq", *words]
+    assert not [word for word in kept["command"] if "environment" in word]

@@ -1,0 +1,100 @@
+"""What a run costs its server: bytes that go with a claim, and how long one step keeps it from everybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from evalcore.plan import Chunk, Header, PlannedInput, Seal, to_wire
+from tests.integration.harness import Server, running_server
+from workers.driver import STEP
+from workers.ledger import TAKE_LOOKS, Ledger
+from workers.settings import Settings
+
+INPUTS = 4_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for this module."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+@pytest.fixture
+def ledger(server: Server) -> Ledger:
+    """An empty ledger, seen by a driver."""
+    server.client.flushall()
+    return Ledger(server.client, Settings(), "host 1 a")
+
+
+def _header() -> Header:
+    names = [f"folder/a-rather-long-name-of-an-input-{number}.csv" for number in range(INPUTS)]
+    return Header("r", "planagent", "1", "code", {}, tuple(PlannedInput(name, name, name) for name in names))
+
+
+def _chunks(count: int) -> list[Chunk]:
+    return [Chunk(seq, seq % INPUTS, 0, 10, 1, 1, f"{seq:064}") for seq in range(count)]
+
+
+def _sent(server: Server) -> int:
+    return int(server.client.info("stats")["total_net_output_bytes"])
+
+
+def _scripts(server: Server) -> int:
+    return int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"])
+
+
+def test_a_header_goes_to_a_worker_once(ledger: Ledger, server: Server) -> None:
+    """Of a run of 4,000 inputs the first claim brings the header, and each later one less than 1 KB; as for looks."""
+    header = _header()
+    ledger.create(header, 1)
+    ledger.append("r", _chunks(INPUTS), 0, Seal(INPUTS, ("s",) * INPUTS))
+    worker = Ledger(server.client, Settings())
+    before = _sent(server)
+    assert worker.claim("r", 0, 1, "w", 1).header == header
+    assert worker.header("r") == header
+    first = _sent(server) - before
+    assert len(to_wire(header)) < first < 1.1 * len(to_wire(header)) + 20_000
+    before = _sent(server)
+    for seq in range(1, 101):
+        lease = worker.claim("r", seq, 1, "w", 1)
+        assert lease.header == header
+    assert _sent(server) - before < 200_000
+    before = _sent(server)
+    for _ in range(20):
+        assert worker.header("r") == header
+        assert worker.look("r").progress.planned == INPUTS
+    assert _sent(server) - before < 200_000
+
+
+def test_another_header_of_the_same_id_is_noticed(ledger: Ledger) -> None:
+    """A run that was removed and begun anew as another one: no claim goes by the header of the one before."""
+    header = _header()
+    ledger.create(header, 1)
+    ledger.append("r", _chunks(2), 0)
+    assert ledger.claim("r", 0, 1, "w", 1).header == header
+    ledger.forget("r")
+    other = Header("r", "planagent", "1", "code", {"x": 1}, header.inputs[:1])
+    ledger.create(other, 1)
+    ledger.append("r", _chunks(2), 0)
+    assert ledger.header("r") == other
+    assert ledger.claim("r", 0, 1, "w", 1).header == other
+
+
+def test_many_chunks_are_told_in_many_steps(ledger: Ledger, server: Server) -> None:
+    """A plan and the answers of a folder go in slices, and finding what is left to publish stops in between."""
+    count = 2 * TAKE_LOOKS + 1
+    ledger.create(_header(), 1)
+    before = _scripts(server)
+    assert ledger.append("r", _chunks(count), 0, Seal(count, ("s",))) == count
+    assert _scripts(server) - before >= count // STEP
+    before = _scripts(server)
+    assert ledger.restore("r", ((seq, "d" * 64, 1) for seq in range(count - 1))) == count - 1
+    assert _scripts(server) - before >= (count - 1) // STEP
+    before = _scripts(server)
+    assert ledger.take("r") == [count - 1]
+    assert _scripts(server) - before >= 3
+    progress = ledger.look("r").progress
+    assert (progress.committed, progress.records, progress.chunks) == (count - 1, count - 1, count)
