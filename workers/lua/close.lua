@@ -10,6 +10,11 @@ local legal = false
 for i = 5, #ARGV do legal = legal or state == ARGV[i] end
 if legal then
   if ARGV[3] == 'done' then
+    local chunks = sealed()
+    if not chunks or redis.call('HLEN', KEYS[3]) < chunks then return state end
+  end
+  end_run(ARGV[3], ARGV[4])
+  state = ARGV[3]
 end
 if ARGV[2] ~= '' and state ~= 'done' then hand_over() end
 return state
