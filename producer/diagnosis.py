@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from evalcore.version import code_parts, differences
+from producer.fleet import LONG_SECONDS
 
 if TYPE_CHECKING:
     from workers.snapshot import ServerFacts, Snapshot
@@ -116,6 +117,10 @@ def _queues(snapshot: Snapshot, code: str) -> Iterator[Finding]:
 def _sweeps(snapshot: Snapshot) -> Iterator[Finding]:
     if snapshot.sweeps or snapshot.callers:
         yield "ok", f"{len(snapshot.callers)} process(es) that call, {len(snapshot.sweeps)} sweep(s) with calls to make"
+    for trouble in snapshot.troubles:
+        yield "wrong", trouble
+    for slow in snapshot.slow(LONG_SECONDS):
+        yield "note", slow
     for sweep in snapshot.uncalled:
         how = "start one: evalq worker --calls N --targets FILE"
         yield "wrong", f"sweep {sweep.run} waits: no process of code {sweep.code} calls {sweep.target!r}: {how}"

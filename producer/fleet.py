@@ -13,7 +13,10 @@ from evalcore.version import code_parts, code_version, differences
 if TYPE_CHECKING:
     from workers.snapshot import Snapshot
 
-__all__ = ["Fleet", "fleet_of", "rows"]
+__all__ = ["LONG_SECONDS", "Fleet", "fleet_of", "rows"]
+
+LONG_SECONDS = 45.0
+"""A live call in flight for so long is named."""
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -71,6 +74,10 @@ def rows(
         )
     for sweep in snapshot.uncalled:
         yield "waiting", f"{sweep.run}: no process of code {sweep.code} calls {sweep.target!r}"
+    for trouble in snapshot.troubles:
+        yield "trouble", trouble
+    for slow in snapshot.slow(LONG_SECONDS):
+        yield "slow", slow
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(snapshot.runs.items()))
     yield "runs", states or "none"
     counts = ("records", "committed"), ("dead", "dead"), ("duplicates", "duplicates"), ("divergent", "divergent")

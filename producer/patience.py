@@ -11,9 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import redis
+
 from evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
 from producer.standing import AGAIN_SECONDS, Told
-from workers.connect import probe, redacted
+from workers.connect import connect, probe, redacted
 from workers.server_errors import SERVER_ERRORS, explained
 from workers.settings import Settings
 
@@ -67,6 +69,13 @@ class Patience:
             time.sleep(pause)
             pause = min(2 * pause, longest)
             self._stand_by()
+
+    def client(self) -> redis.Redis:
+        """The ledger, for steps that are taken here: whatever fails is tried again here, and nowhere else.
+
+        Raises BrokerUnreachable where nothing answers from the start, and ServerRefused.
+        """
+        return connect(self._settings.ledger_url, self._settings, self._settings.answer_seconds, again=False)
 
     def held(self, error: BaseException) -> None:
         """A step goes on in part only, for ``error`` that passes: told and limited as if all of it stood still."""

@@ -299,15 +299,14 @@ def _driver(job: Job, collector: Collector, place: Place, reporter: Reporter) ->
         from producer.drive import Driver
         from producer.patience import Patience
         from workers.broker import Broker
-        from workers.connect import connect
         from workers.driver import driver_token
         from workers.ledger import Ledger
 
         settings = shared.settings
-        ledger = Ledger(connect(settings.ledger_url, settings, again=False), settings, driver_token())
+        patience = Patience(settings, reporter, shared.check)
+        ledger = Ledger(patience.client(), settings, driver_token())
         broker = Broker(settings)
         stack.callback(broker.close)
-        patience = Patience(settings, reporter, shared.check)
         stack.enter_context(patience.telling())
         try:
             yield Driver(job, collector, ledger, broker, settings, patience)

@@ -65,7 +65,7 @@ def _configuration(settings: Settings) -> dict[str, Any]:
 
 def _transport(settings: Settings) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "socket_timeout": 30,
+        "socket_timeout": settings.answer_seconds,
         "socket_connect_timeout": settings.connect_seconds,
         "health_check_interval": 10,
         "visibility_timeout": 300,

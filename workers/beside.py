@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 
 from workers.child import child
@@ -16,7 +17,9 @@ __all__ = ["calling_beside", "environment"]
 
 log = logging.getLogger("evalq.worker")
 
-_RESTART_SECONDS = 1.0
+_RESTART_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
+_STEADY_SECONDS = 5.0
+"""A process that ran for so long is started again after the shorter pause."""
 
 
 def environment(settings: Settings, *without: str) -> dict[str, str]:
@@ -50,17 +53,24 @@ class _Keeper:
         self._child: subprocess.Popen[bytes] | None = None
 
     def keep(self) -> None:
-        """Start the process, and again whenever it ends."""
+        """Start the process, and again whenever it ends; what ends at once time and again, ever more seldom."""
+        pause = _RESTART_SECONDS
         while True:
             with self._lock:
                 if self._ending.is_set():
                     return
                 command = child("workers.calling")
                 self._child = subprocess.Popen(command, env=self._environment)  # noqa: S603 - this project's own module
+            began = time.monotonic()
             code = self._child.wait()
-            if self._ending.wait(_RESTART_SECONDS):
+            if time.monotonic() - began > _STEADY_SECONDS:
+                pause = _RESTART_SECONDS
+            if self._ending.is_set():
                 return
-            log.warning("the process that calls ended with %s; it is started again", code)
+            log.warning("the process that calls ended with exit code %s; it is started again in %g s", code, pause)
+            if self._ending.wait(pause):
+                return
+            pause = min(2 * pause, _LONGEST_SECONDS)
 
     def end(self, seconds: float) -> None:
         """Let it end in good order, and make it end."""

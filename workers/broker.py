@@ -28,7 +28,7 @@ class Broker:
         self._app = make_app(settings)
         self._redis: Any = None
         if is_redis(settings.broker):
-            self._redis = connect(settings.broker, settings)
+            self._redis = connect(settings.broker, settings, settings.answer_seconds)
 
     def publish(self, queue: str, run: str, epoch: int, seqs: Sequence[int]) -> None:
         """Send a message for each chunk, in one batch; after an error what was sent is uncertain.

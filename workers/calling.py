@@ -17,10 +17,13 @@ import time
 
 import redis
 
-from evalcore.errors import BrokerUnreachable, ConfigError, WireError
+from evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, WireError
 from evalcore.version import code_version
 from workers.calls import Calls
-from workers.connect import connect
+from workers.complaint import Complaint, until_reached
+from workers.connect import connect, redacted
+from workers.hopeless import Hopeless, unable
+from workers.ready import say_ready
 from workers.register import CallerFacts, Register
 from workers.settings import Settings
 from workers.stations import Station, Stations
@@ -45,13 +48,20 @@ _PAUSE_SECONDS = 0.01
 def run_calls(settings: Settings, loglevel: str = "WARNING", *, parent: int | None = None, quiet: bool = False) -> int:
     """Make calls for every sweep of this code version until SIGTERM; returns an exit code.
 
-    ``parent``: end when this process is no longer the child of that one. Raises ConfigError for a missing targets file.
+    ``parent``: end when this process is no longer the child of that one, and wait for a ledger that is away. Unless
+    ``quiet``, a process of its own says when it is ready. Raises ConfigError for a missing targets file, and where
+    there is no parent BrokerUnreachable.
     """
     logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if not settings.targets:
         raise ConfigError("calling needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
-    asyncio.run(_Process(settings).serve(parent))
+    if parent is not None and not until_reached(settings, log, lambda: os.getppid() == parent):
+        return 0
+    process = _Process(settings)
+    if parent is None and not quiet:
+        say_ready(settings, process.name, tuple(sorted(load_targets(settings.targets))))
+    asyncio.run(process.serve(parent))
     return 0
 
 
@@ -64,11 +74,18 @@ class _Process:
         self._calls = Calls(connect(settings.ledger_url, settings), settings)
         self._register = Register(self._calls.client)
         self._stations = Stations(load_targets(settings.targets), self._calls.client)
+        self._hopeless = Hopeless(settings.down_seconds)
+        self._complaint = Complaint(log, f"the ledger at {redacted(settings.ledger_url)}")
         self._lanes = asyncio.Semaphore(settings.calls)
         self._units: dict[str, Units] = {}
         self._named: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        """What the register calls it."""
+        return self._name
 
     async def serve(self, parent: int | None) -> None:
         """Until told to stop; then the calls in flight may end within ``soft_shutdown_seconds``."""
@@ -104,32 +121,50 @@ class _Process:
                 await self._withdraw(run, state)
             self._named = {run: at for run, at in self._named.items() if run in self._units or run in known}
             full = True
+            self._hopeless.keep(header.run for header in mine)
             for header in mine:
                 full = await self._claim(header, max(1, self._settings.calls // len(mine))) and full
         except (redis.RedisError, OSError) as error:
-            log.warning("the ledger is not reachable: %s", error)
+            self._complaint.about(error)
             return 1.0
+        self._complaint.over()
         # Where all that was asked for came, there is likely more: as soon as a call ends.
         return _BEAT_SECONDS if full and mine else _POLL_SECONDS
 
     async def _claim(self, header: SweepHeader, share: int) -> bool:
         """Whether all of the share is in use."""
         units = self._units.get(header.run)
+        station = self._stations.ready(header.target)
+        if station is None:
+            return False
+        due = self._hopeless.due(header.run, station)
+        if due:
+            await self._give_up(header)
+        if station.fault and units is None and not due:
+            return False
         most, refusals = share, 0
         if units is not None:
             # A fatal failure that is not yet recorded has stopped the sweep: the ledger just does not know it.
             most, refusals = 0 if units.refused else max(0, share - units.active), units.refusals
+        most = station.room(most)
         state, calls = await self._claimed(header.run, most)
         if units is None and not calls:
             return False
         if units is None:
-            station = await self._stations.open(header.target)
             units = self._units[header.run] = self._made(header, station)
         if state != "open":
             await self._withdraw(header.run, state)
         elif calls:
             await self._start(units, header, calls, refusals)
-        return state == "open" and len(calls) == most
+        return state == "open" and len(calls) == most and not station.trouble
+
+    async def _give_up(self, header: SweepHeader) -> None:
+        """End a sweep whose target nobody can call, and no other."""
+        callers = await asyncio.to_thread(self._register.callers)
+        reasons = unable(callers.values(), header.code, header.target)
+        if reasons:
+            reason = f"{header.target}: no process can call it: {reasons}"
+            await asyncio.to_thread(self._calls.close, header.run, "failed", reason[:1000])
 
     async def _claimed(self, run: str, most: int) -> tuple[str, list[int]]:
         """(state of a sweep, calls to make). Every now and then the ledger is told which calls this process has; what
@@ -183,6 +218,7 @@ class _Process:
                 calls=self._settings.calls,
                 busy=sum(units.active for units in self._units.values()),
                 targets=self._stations.facts(),
+                oldest={run: units.oldest for run, units in self._units.items() if units.oldest},
             )
             with contextlib.suppress(redis.RedisError, OSError):
                 await asyncio.to_thread(self._register.beat_caller, self._name, facts, LIFE_SECONDS)
@@ -224,7 +260,7 @@ def main() -> int:
     settings = load_settings()
     try:
         return run_calls(settings, os.environ.get("EVALQ_LOGLEVEL", "WARNING"), parent=os.getppid())
-    except ConfigError as error:
+    except EvalqError as error:
         log.error("%s", error)
         return error.exit_code
 

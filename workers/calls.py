@@ -289,9 +289,9 @@ class Calls:
             ]
         return int(self._run("record", run, holder, TOTALS, target, *flat))
 
-    def give_back(self, run: str, holder: str, unmade: Mapping[int, bool], *, leave: bool = False) -> None:
-        """Give back calls that are not made, {call: no attempt was made}; with ``leave``, all that the holder has."""
-        flat = [value for call, untried in unmade.items() for value in (call, int(untried))]
+    def give_back(self, run: str, holder: str, unmade: Mapping[int, int], *, leave: bool = False) -> None:
+        """Give back calls, {call: how many attempts that were counted were not made}; with ``leave``, all it has."""
+        flat = [value for call, attempts in unmade.items() for value in (call, int(attempts))]
         self._run("back", run, holder, int(leave), *flat)
 
 

@@ -78,6 +78,10 @@ class Failures:
         args = (seq, epoch, worker, host, kind, said, int(grace * 1000), int(driver * 1000), _MOST)
         return bool(self._ledger.script("fail", run, *args))
 
+    def unreported(self, run: str, worker: str, host: str, reason: str) -> None:
+        """Count that a worker could not make a run's report."""
+        self._ledger.script("unreported", run, worker, host, reason[:REASON_CHARACTERS], _MOST)
+
     def told(self, run: str) -> Told:
         """The failures of a run. Entries that evalq did not write are left out."""
         client: Any = self._ledger.client
@@ -95,7 +99,7 @@ class Failures:
             elif what == "chunk" and value.isdigit():
                 seq, _, worker = rest.partition(" ")
                 chunks.setdefault(int(seq), {})[worker] = int(value)
-            elif what in ("worker", "report") and (failed := _failed(value)) is not None:
+            elif what == "worker" and (failed := _failed(value)) is not None:
                 workers[rest] = failed
         seqs = sorted(chunks)
         done = client.hmget(keys[2], seqs) if seqs else []

@@ -7,13 +7,17 @@ settling needs an input that it may not read) is left to `evalq watch`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import msgspec
 import redis
@@ -31,19 +35,21 @@ from workers.calls import Calls
 from workers.child import child
 from workers.connect import connect
 from workers.driver import driver_token
+from workers.failures import Failures
 from workers.history import History, Place, entry_of
 from workers.leaving import LeftSweeps
 from workers.ledger import Ledger
 from workers.reading import find
+from workers.register import Register
 from workers.reports import Reports
 from workers.settings import Settings
-from workers.standing import TRIES
 
 __all__ = ["Finalisers", "finalise"]
 
 log = logging.getLogger("evalq.worker")
 
 _STEP = 8
+_SAID_BYTES = 8000
 
 
 def finalise(run: str, ledger: Ledger, settings: Settings) -> bool:
@@ -58,8 +64,6 @@ def finalise(run: str, ledger: Ledger, settings: Settings) -> bool:
         return False
     if len(chunks) != seal.chunks:
         raise InfrastructureError(f"the ledger has lost {seal.chunks - len(chunks)} of its {seal.chunks} chunks")
-    if reports.begin(run) > TRIES:
-        return False
     report = _fold(header, chunks, seal, ledger, [Path(root) for root in settings.roots] or [Path.cwd()])
     seconds, micros = ledger.client.time()
     took = max(0.0, round(seconds + micros / 1_000_000 - facts.began, 3))
@@ -103,31 +107,100 @@ def _fold(
 
 
 class Finalisers:
-    """At most one process at a time that finalises, for a worker's attendant to start and to end."""
+    """At most one process at a time that finalises, for a worker's attendant to start and to end.
 
-    def __init__(self, settings: Settings) -> None:
+    A run that could not be finalised is left to the other workers, as long as there is one that has not tried:
+    ``yields`` says that somebody else should tend for a while.
+    """
+
+    def __init__(self, settings: Settings, ledger: Ledger, name: str, host: str = "") -> None:
         self._settings = settings
+        self._ledger = ledger
+        self._name = name
+        self._host = host or socket.gethostname()
+        self._failures = Failures(ledger)
         self._process: subprocess.Popen[bytes] | None = None
+        self._run = ""
+        self._said: IO[bytes] | None = None
+        self._tried: set[str] = set()
+        self.yields = False
 
-    def start(self, runs: Sequence[str]) -> None:
-        """Begin with the first of ``runs``, unless one is at it."""
-        if not runs or (self._process is not None and self._process.poll() is None):
+    def start(self, sweeps: Sequence[str], runs: Sequence[str]) -> None:
+        """Begin with the first of ``sweeps`` that were left, or of complete ``runs``, unless one is at it."""
+        if not self.idle():
             return
-        command = child("workers.finaliser", runs[0])
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - this program's own module
-        assert self._process.stdin is not None
-        self._process.stdin.write(self._settings.model_dump_json().encode())
-        self._process.stdin.close()
+        others = self._others()
+        mine = [run for run in runs if run not in self._tried or not others - self._failed(run)]
+        self.yields = len(mine) < len(runs)
+        for run in mine[:1] if not sweeps else sweeps[:1]:
+            if not sweeps:
+                self._tried.add(run)
+                Reports(self._ledger, self._settings).begin(run)
+            self._begin(run)
+
+    def idle(self) -> bool:
+        """Whether no process is at it; one that has failed is told of in the ledger."""
+        if self._process is None:
+            return True
+        code = self._process.poll()
+        if code is None:
+            return False
+        self._process, said = None, self._told()
+        if code:
+            died = f"its process was ended by {signal.Signals(-code).name}; is there enough memory?" if code < 0 else ""
+            lines = [line for line in said.splitlines() if line.strip()]
+            self._fail(died or (lines[-1] if lines else f"its process ended with exit code {code}"), said)
+        return True
 
     def close(self) -> None:
         """End what is at it; the run stays as it was, for another worker."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
+        self._told()
+
+    def _begin(self, run: str) -> None:
+        self._run = run
+        try:
+            self._said = tempfile.TemporaryFile(prefix="evalq-")  # noqa: SIM115 - read when the process has ended
+            self._process = subprocess.Popen(  # noqa: S603 - this program's own module
+                child("workers.finaliser", run), stdin=subprocess.PIPE, stdout=self._said, stderr=self._said
+            )
+        except OSError as error:
+            self._fail(f"its process cannot be started: {error}")
+            return
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended already, and is asked why
+            self._process.stdin.write(self._settings.model_dump_json().encode())
+            self._process.stdin.close()
+
+    def _told(self) -> str:
+        """The end of what the process wrote, once."""
+        if self._said is None:
+            return ""
+        with self._said as said:
+            self._said = None
+            said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_BYTES))
+            return said.read().decode(errors="replace")
+
+    def _fail(self, reason: str, said: str = "") -> None:
+        log.warning("run %s is not finished here: %s", self._run, said.strip() or reason)
+        self._failures.unreported(self._run, self._name, self._host, f"cannot make the report: {reason}")
+
+    def _failed(self, run: str) -> set[str]:
+        """The workers that could not make a run's report."""
+        return {name for name, failed in self._failures.told(run).workers.items() if failed.kind == "report"}
+
+    def _others(self) -> set[str]:
+        """The other living workers of this code."""
+        return Register(self._ledger.client).living(code_version()).keys() - {self._name}
 
 
 def main(run: str, settings: Any) -> int:
-    """Finalise ``run``, or begin the evaluation of a sweep that was left; returns an exit code."""
+    """Finalise ``run``, or begin the evaluation of a sweep that was left; returns an exit code.
+
+    The last line that is written is the reason of a failure.
+    """
     chosen = Settings.model_construct(**settings)
     logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
@@ -137,12 +210,9 @@ def main(run: str, settings: Any) -> int:
             left.evaluate(run, Ledger(ledger.client, chosen, driver_token()))
         else:
             finalise(run, ledger, chosen)
-    except EvalqError as error:
-        log.warning("run %s is left to `evalq watch`: %s", run, error)
-        return error.exit_code
-    except (redis.RedisError, OSError) as error:
-        log.warning("run %s is not finished yet: %s", run, error)
-        return 1
+    except (EvalqError, redis.RedisError, OSError) as error:
+        sys.stderr.write(" ".join(str(error).split()) + "\n")
+        return error.exit_code if isinstance(error, EvalqError) else 1
     return 0
 
 

@@ -51,7 +51,7 @@ def judge(evaluator: str, told: Told, look: Look, living: Mapping[str, Mapping[s
     others = [failed for failed in told.workers.values() if failed.worker not in living or failed.worker in able]
     return Judgement(
         fails=_hopeless(told, able) or _barren(told, look, able),
-        unserved=bool(living) and not able - told.unread,
+        unserved=bool(living) and not look.progress.complete and not able - told.unread,
         trouble=_lines([*sick, *others]),
     )
 

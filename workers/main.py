@@ -17,26 +17,28 @@ from typing import Any
 import msgspec
 import redis
 from billiard.exceptions import WorkerLostError
-from celery.exceptions import SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.signals import worker_process_shutdown, worker_ready
 
 from evalcore import registry
-from evalcore.errors import EvalqError
+from evalcore.errors import BrokerUnreachable, EvalqError
 from evalcore.version import code_version
 from workers import tracing
 from workers.app import make_app
 from workers.beside import calling_beside
 from workers.broker import Broker
 from workers.calls import Calls
-from workers.connect import connect
+from workers.complaint import Complaint
+from workers.connect import connect, redacted
 from workers.finaliser import Finalisers
 from workers.hints import TASK, Hint
 from workers.isolation import Limits
 from workers.leaving import LeftSweeps
 from workers.ledger import Ledger
 from workers.ready import say_ready
-from workers.reconciler import Reconciler, may_tend
+from workers.reconciler import Reconciler, may_tend, stop_tending
 from workers.register import LIFE_SECONDS, Register
+from workers.server_errors import SERVER_ERRORS, explained
 from workers.settings import Settings
 from workers.tasks import Worker
 
@@ -45,6 +47,7 @@ __all__ = ["run_worker"]
 log = logging.getLogger("evalq.worker")
 
 BEAT_SECONDS = 2.0
+_YIELD_BEATS = 4
 
 
 def run_worker(
@@ -58,9 +61,12 @@ def run_worker(
     """
     # Celery warns of root because of pickled messages; this application takes JSON only.
     warnings.simplefilter("ignore", SecurityWarning)
+    # And of a default to come, whenever it loses its server; `workers.app` sets it.
+    warnings.simplefilter("ignore", CPendingDeprecationWarning)
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("celery.worker.request").addFilter(_without_traceback)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_without_traceback)
     for library in ("OPENBLAS", "OMP", "MKL"):  # the pool has the cores; threads of their own only cost memory
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     for evaluator in preload:
@@ -95,9 +101,12 @@ def _flush(**_: Any) -> None:
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """A lost pool process has no traceback worth showing: billiard says in a line of its own how it ended."""
-    if record.exc_info and isinstance(record.exc_info[1], WorkerLostError):
-        record.exc_info = None
+    """A lost pool process or server has no traceback worth showing: a line says what happened."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, SERVER_ERRORS):
+        record.msg, record.args = f"{record.getMessage()} ({explained(error, 'the server')})", ()
+    if isinstance(error, (WorkerLostError, *SERVER_ERRORS)):
+        record.exc_info = record.exc_text = None
     return True
 
 
@@ -135,6 +144,7 @@ class _Attendant:
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings = settings
         self._name = name
+        self._complaint = Complaint(log, f"the ledger at {redacted(settings.ledger_url)}")
         self._stop = threading.Event()
         self._telling = threading.Lock()
         self._since, self._clock_ahead = 0, 0.0
@@ -145,14 +155,30 @@ class _Attendant:
             try:
                 self._serve()
             except (redis.RedisError, EvalqError, OSError) as error:
-                log.warning("the ledger is not reachable: %s", error)
+                self._complaint.about(error)
                 self._stop.wait(BEAT_SECONDS)
             except Exception:  # a bug in tending must not end the signs of life
                 log.exception("tending runs failed; going on")
                 self._stop.wait(BEAT_SECONDS)
 
     def arrive(self) -> None:
-        """Say that this worker lives, before it takes its first chunk."""
+        """Say that this worker lives, before it takes its first chunk; a server that can do nothing yet is waited for.
+
+        Raises BrokerUnreachable where none answers, ServerRefused.
+        """
+        while True:
+            try:
+                self._arrive()
+            except redis.RedisError as error:
+                if not isinstance(explained(error, "the ledger"), BrokerUnreachable):
+                    raise
+                self._complaint.about(error)
+                self._stop.wait(BEAT_SECONDS)
+            else:
+                self._complaint.over()
+                return
+
+    def _arrive(self) -> None:
         client: Any = connect(self._settings.ledger_url, self._settings)
         seconds, micros = client.time()
         self._since = seconds * 1000 + micros // 1000
@@ -173,13 +199,21 @@ class _Attendant:
         client = connect(self._settings.ledger_url, self._settings)
         ledger, register = Ledger(client, self._settings), Register(client)
         broker = Broker(self._settings)
-        reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings)
+        reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings, ledger, self._name)
         left = LeftSweeps(Calls(client, self._settings), self._settings)
+        resting = 0
         try:
             while not self._stop.wait(BEAT_SECONDS):
                 self._beat(register)
-                if may_tend(client, self._name, 2 * BEAT_SECONDS):
-                    finalisers.start([*left.over(), *reconciler.tend_all()])
+                self._complaint.over()
+                finalisers.idle()
+                resting -= 1
+                if resting > 0 or not may_tend(client, self._name, 2 * BEAT_SECONDS):
+                    continue
+                finalisers.start(left.over(), reconciler.tend_all())
+                if finalisers.yields:  # another worker may be able to finish what this one could not
+                    stop_tending(client, self._name)
+                    resting = _YIELD_BEATS
         finally:
             finalisers.close()
             broker.close()

@@ -32,4 +32,5 @@ def ready_line(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> 
 
 def say_ready(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> None:
     """The line, on standard error."""
-    print(ready_line(settings, name, targets), file=sys.stderr, flush=True)  # noqa: T201 - for whoever started it
+    # Celery takes sys.stderr for its log.
+    print(ready_line(settings, name, targets), file=sys.__stderr__, flush=True)

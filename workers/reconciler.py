@@ -24,7 +24,7 @@ from workers.ledger import Ledger
 from workers.register import Register
 from workers.standing import Look
 
-__all__ = ["Reconciler", "may_tend"]
+__all__ = ["Reconciler", "may_tend", "stop_tending"]
 
 log = logging.getLogger("evalq.worker")
 
@@ -43,6 +43,12 @@ def may_tend(client: Any, worker: str, seconds: float) -> bool:
         return False
     client.set(LOCK, worker, px=keep)
     return True
+
+
+def stop_tending(client: Any, worker: str) -> None:
+    """Leave it to another worker, where there is one."""
+    if client.get(LOCK) == worker.encode():
+        client.delete(LOCK)
 
 
 class Reconciler:

@@ -36,10 +36,15 @@ class TargetFacts(msgspec.Struct, frozen=True):
     max_concurrency: int = 0
     tokens_per_call: int = 0
     timeout_seconds: float = 0.0
+    trouble: str = ""
+    """Why this process does not call it for now: its key or a file is missing here, or it does not answer."""
 
 
 class CallerFacts(msgspec.Struct, frozen=True):
-    """What a process that calls says of itself; ``busy`` of at most ``calls`` calls are in flight."""
+    """What a process that calls says of itself; ``busy`` of at most ``calls`` calls are in flight.
+
+    ``oldest``, by run: the case of the call that was begun first of those in flight, and the seconds since.
+    """
 
     host: str
     pid: int
@@ -47,6 +52,7 @@ class CallerFacts(msgspec.Struct, frozen=True):
     calls: int
     busy: int
     targets: dict[str, TargetFacts]
+    oldest: dict[str, tuple[str, float]] = {}
 
 
 class Register:

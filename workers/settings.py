@@ -73,6 +73,9 @@ class Settings(BaseSettings):
         default=60.0, gt=0, le=86_400, description="A worker idle so long beside work is stuck"
     )
     targets: str = Field(default="", description="Targets file: the agents that live calls may go to")
+    down_seconds: float = Field(
+        default=300.0, gt=0, le=604_800, description="How long a sweep waits for a target that does not answer"
+    )
     patience_seconds: float = Field(
         default=120.0, gt=0, le=86_400, description="How long a command waits for a server that is away, full or busy"
     )
@@ -88,6 +91,11 @@ class Settings(BaseSettings):
     def processes(self) -> int:
         """Pool processes of a worker on this machine."""
         return (os.cpu_count() or 1) if self.concurrency is None else self.concurrency
+
+    @property
+    def answer_seconds(self) -> float:
+        """How long a single answer of a server may take."""
+        return min(30.0, self.patience_seconds)
 
     @property
     def ledger_url(self) -> str:

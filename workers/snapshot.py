@@ -128,9 +128,33 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def uncalled(self) -> list[SweepHeader]:
-        """Sweeps with calls to make, and no living process of their version that calls their target."""
-        called = {(caller.code, target) for caller in self.callers for target in caller.targets}
+        """Sweeps with calls to make, and no living process of their version that can call their target."""
+        called = {
+            (caller.code, target)
+            for caller in self.callers
+            for target, facts in caller.targets.items()
+            if not facts.trouble
+        }
         return [sweep for sweep in self.sweeps if (sweep.code, sweep.target) not in called]
+
+    @property
+    def troubles(self) -> list[str]:
+        """Which processes do not call a target for now, and why."""
+        return sorted(
+            f"{caller.host} (pid {caller.pid}) does not call {target!r}: {facts.trouble}"
+            for caller in self.callers
+            for target, facts in caller.targets.items()
+            if facts.trouble
+        )
+
+    def slow(self, seconds: float) -> list[str]:
+        """Calls that have been in flight for so long, the oldest of each process and run."""
+        return [
+            f"{run}: case {case} has been in flight for {age:.0f} s on {caller.host} (pid {caller.pid})"
+            for caller in self.callers
+            for run, (case, age) in sorted(caller.oldest.items())
+            if age >= seconds
+        ]
 
 
 def read_snapshot(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import glob
 import hashlib
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -15,13 +17,15 @@ import redis
 
 from evalcore.canonical import canonical_json
 from evalcore.errors import ConfigError
+from workers.breaker import Breaker
 from workers.pacing import Pacer
 from workers.register import TargetFacts
 from workers.targets import Caller, NamedTarget, limits_of
 
 __all__ = ["Station", "Stations", "config_digest", "target_facts"]
 
-
+_AGAIN_SECONDS = 10.0
+_REASON_CHARACTERS = 300
 _NO_PART_OF_ANSWERS = (
     *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
     *("max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
@@ -36,6 +40,17 @@ class Station(msgspec.Struct, frozen=True):
     caller: Caller | None = None
     pacer: Pacer | None = None
     fault: str = ""
+    breaker: Breaker = msgspec.field(default_factory=Breaker)
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not called for now, "" while it is."""
+        held = f"{self.breaker.reason} (for {self.breaker.seconds:.0f} s)" if self.breaker.is_open else ""
+        return self.fault or held
+
+    def room(self, wanted: int) -> int:
+        """How many of ``wanted`` calls it may be asked for now."""
+        return 0 if self.fault else self.breaker.room(wanted)
 
 
 class Stations:
@@ -45,6 +60,8 @@ class Stations:
         self._targets = targets
         self._client = client
         self._open: dict[str, Station] = {}
+        self._tried: dict[str, float] = {}
+        self._opening: dict[str, asyncio.Task[Station]] = {}
         self._stack = contextlib.AsyncExitStack()
         self._facts = {name: target_facts(named) for name, named in targets.items()}
 
@@ -58,13 +75,31 @@ class Stations:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        for task in self._opening.values():
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
         await self._stack.__aexit__(kind, error, at)
 
     async def open(self, name: str) -> Station:
-        """The target of that name, opened once."""
-        if name not in self._open:
+        """The target of that name, opened once; one with a fault is tried again after a while."""
+        if self._wanting(name):
             self._open[name] = await self._opened(self._targets[name])
+            self._tried[name] = time.monotonic()
         return self._open[name]
+
+    def ready(self, name: str) -> Station | None:
+        """The same for who cannot wait: None until it is open, which may take the imports of a user's module."""
+        task = self._opening.get(name)
+        if task is not None and task.done():
+            del self._opening[name]
+            task.result()
+        elif task is None and self._wanting(name):
+            self._opening[name] = asyncio.create_task(self.open(name), name="evalq-open")
+        return self._open.get(name)
+
+    def _wanting(self, name: str) -> bool:
+        known = self._open.get(name)
+        return known is None or (bool(known.fault) and time.monotonic() - self._tried[name] > _AGAIN_SECONDS)
 
     async def _opened(self, named: NamedTarget) -> Station:
         config = config_digest(named)
@@ -72,12 +107,15 @@ class Stations:
             caller = await self._stack.enter_async_context(Caller(named))
         except ConfigError as error:
             return Station(named, config, fault=str(error))
+        except OSError as error:
+            return Station(named, config, fault=f"target {named.name}: cannot be opened: {error.strerror or error}")
         pacer = await self._stack.enter_async_context(Pacer(self._client, named.name, limits_of(named)))
         return Station(named, config, caller, pacer)
 
     def facts(self) -> dict[str, TargetFacts]:
         """What producers may know of each target."""
-        return self._facts
+        told = {name: station.trouble[:_REASON_CHARACTERS] for name, station in self._open.items()}
+        return {name: msgspec.structs.replace(facts, trouble=told.get(name, "")) for name, facts in self._facts.items()}
 
 
 def target_facts(named: NamedTarget) -> TargetFacts:

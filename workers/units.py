@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import Counter
 
 import msgspec
 import redis
@@ -48,12 +50,14 @@ class Units:
         self._lanes = lanes
         self._wake = wake
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._begun: dict[int, float] = {}
+        self._counted: Counter[int] = Counter()
         self._queued: set[asyncio.Task[None] | None] = set()
         self._resting = 0
         self._withdrawn = asyncio.Event()
         self._refusals = 0
         self._results: list[Result] = []
-        self._returned: dict[int, bool] = {}
+        self._returned: dict[int, int] = {}
         self._told = Told()
         self._due = asyncio.Event()
         self._recorder = asyncio.create_task(self._recording(), name="evalq-record")
@@ -63,6 +67,15 @@ class Units:
     def active(self) -> int:
         """Calls that are being made or wait for their turn; those that rest before a retry are not counted."""
         return len(self._tasks) - self._resting
+
+    @property
+    def oldest(self) -> tuple[str, float] | None:
+        """The case of the call that was begun first of those in flight, and the seconds since; None without one."""
+        if not self._begun:
+            return None
+        call, at = min(self._begun.items(), key=lambda item: item[1])
+        prompt = self.prompts.get(call % self._header.cases)
+        return prompt.case if prompt else "", time.monotonic() - at
 
     @property
     def idle(self) -> bool:
@@ -96,7 +109,7 @@ class Units:
 
     def decline(self, calls: list[int]) -> None:
         """Give these calls back, unmade."""
-        self._returned.update(dict.fromkeys(calls, True))
+        self._returned.update(dict.fromkeys(calls, 1))
         self._due.set()
 
     def start(self, calls: list[int]) -> None:
@@ -134,14 +147,17 @@ class Units:
 
     async def _one(self, call: int) -> None:
         attempts: list[Answer | Failure] = []
+        self._begun[call], self._counted[call] = time.monotonic(), 1
         try:
             done = await self._made(call, attempts)
             if done is None:
-                self._returned[call] = not attempts
+                # Attempts that the ledger counts, and that were not made or reached nobody.
+                self._returned[call] = self._counted[call] - sum(not _reached_nobody(result) for result in attempts)
             else:
                 self._results.append(done)
         finally:
             self._tasks.pop(call, None)
+            del self._begun[call], self._counted[call]
             self._due.set()
             self._wake.set()
 
@@ -152,8 +168,7 @@ class Units:
             return None
         repeat = call // self._header.cases
         if station.caller is None or station.pacer is None:
-            failure = Failure(kind="auth", reason=station.fault)
-            return self._result(call, prompt, [failure])
+            return None
         asked = Call(prompt.text, prompt.agent, prompt.case, repeat)
         tries = Tries(station.named.target)
         while True:
@@ -165,12 +180,17 @@ class Units:
             if result is None:
                 return None
             attempts.append(result)
+            station.breaker.told(result)
+            if station.breaker.holds(result):
+                self.withdraw()  # until this process claims again: one call, to see whether the target is back
+                return None
             wait = tries.wait(result)
             allowed = await self._again() if wait is not None else 0
             if allowed < 0:
                 return None
             if wait is None or allowed == 0:
                 return self._result(call, prompt, attempts)
+            self._counted[call] += 1
             await self._rest(wait)
 
     async def _attempt(self, caller: Caller, pacer: Pacer, asked: Call) -> Answer | Failure | None:
@@ -265,6 +285,11 @@ class Units:
             await asyncio.to_thread(self._calls.give_back, run, holder, returned)
             for call in returned:
                 self._returned.pop(call, None)
+
+
+def _reached_nobody(result: Answer | Failure) -> bool:
+    """Whether nobody can have been paid for it; what was given up in time may have been answered all the same."""
+    return isinstance(result, Failure) and result.down and result.kind != "timeout"
 
 
 def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:

@@ -123,13 +123,20 @@ def launch_sweep(given: Sweep | RunFolder, place: Place, reporter: Reporter) -> 
 
 def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
     """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
+    from producer.live.health import Health
+    from workers.connect import connect
+    from workers.register import Register
+
     state: RunState = "stopped"
     here = bool(place.settings.calls or not place.settings.broker)
     try:
+        health = Health(Register(connect(shared.settings.ledger_url, shared.settings, again=False)), sweep.header)
         with reporter.watching() as watch, _driver(sweep, shared, reporter) as (driver, patience):
 
             def seen(standing: object) -> None:
                 _warn(driver, reporter, sweep, here)
+                for line in health.news():
+                    reporter.warn(line)
                 watch(standing)  # type: ignore[arg-type]
 
             try:
@@ -207,7 +214,6 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
     from producer.live.drive import SweepDriver
     from producer.patience import Patience
     from workers.calls import Calls
-    from workers.connect import connect
 
     settings = place.settings
     with contextlib.ExitStack() as stack:
@@ -216,8 +222,7 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
             stack.callback(cache.close)
         patience = Patience(settings, reporter, place.check)
         stack.enter_context(patience.telling())
-        calls = Calls(connect(settings.ledger_url, settings, again=False), settings)
-        driver = SweepDriver(sweep, calls, settings, patience, cache)
+        driver = SweepDriver(sweep, Calls(patience.client(), settings), settings, patience, cache)
         try:
             yield driver, patience
         finally:

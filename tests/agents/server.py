@@ -27,7 +27,7 @@ class Agent:
     """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are.
 
     After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order. While ``ready`` is false,
-    calls are taken and none is answered.
+    calls are taken and none is answered; while it is ``dead``, each request's connection is cut: ``cut`` counts them.
     """
 
     def __init__(self) -> None:
@@ -35,6 +35,8 @@ class Agent:
         self.per_second = 0
         self.quota = 0
         self.ready: Callable[[], bool] = lambda: True
+        self.dead: Callable[[], bool] = lambda: False
+        self.cut = 0
         self.answer: Callable[[str], str] | None = None
         self.retry_after = ""
         self.requests: list[dict[str, Any]] = []
@@ -69,6 +71,9 @@ class Agent:
 
     async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; whether the connection stays open."""
+        if self.dead():
+            self.cut += 1
+            return False
         data = json.loads(body or b"null")
         if path == "/control":
             for name, value in (data or {}).items():

@@ -18,6 +18,8 @@ from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
 from tests.integration.harness import EVALQ, PATIENCE, Server, clean_environment, evalq, info, same_answer, wait_until
 from tests.integration.scraping import running_exporter
+from workers.calls import keys_of as sweep_keys
+from workers.ledger import keys_of as run_keys
 from workers.pacing import Pacer
 from workers.pool import Limits
 
@@ -173,6 +175,25 @@ def test_the_exporters_scripts_only_read(guarded: GuardedServer) -> None:
         with pytest.raises(redis.exceptions.ResponseError, match=r"permission|can't (run|access)|not allowed"):
             client.eval_ro(body, 0)
     assert guarded.client.get("evalq:x") is None
+
+
+READABLE = {"meta", "flight", "leases", "sent", "held", "again"}
+
+
+def test_the_exporter_reads_no_content(guarded: GuardedServer) -> None:
+    """Chunks' inputs and answers, reports, prompts and outputs are refused, as commands and from a script."""
+    client = guarded.as_user("exporter")
+    keys = [*run_keys("x"), *sweep_keys("x")]
+    hidden = [key for key in keys if key.rpartition(":")[2] not in READABLE]
+    assert len(hidden) > len(READABLE)
+    for key in [*hidden, "evalq:anything", "evalq:code:x"]:
+        for command in (("HGETALL", key), ("LRANGE", key, 0, -1), ("GET", key)):
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                client.execute_command(*command)
+        with pytest.raises(redis.exceptions.ResponseError, match=r"permission|can't (run|access)"):
+            client.eval_ro(f"return redis.call('HGETALL', '{key}')", 0)
+    for key in set(keys) - set(hidden):
+        client.eval_ro(f"return redis.call('EXISTS', '{key}')", 0)
 
 
 def test_nobody_comes_in_without_a_name(guarded: GuardedServer, data: Path, tmp_path: Path) -> None:

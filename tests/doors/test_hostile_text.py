@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
@@ -21,9 +22,13 @@ from tests.integration.harness import evalq
 from workers.settings import Settings
 
 HOSTILE = (
+    "@everyone &#64;all https://evil.example/x HTTP://evil.example www.evil.example me@evil.example ftp://evil.example "
+    "\u200f\u061c\U000e0041"
     "=HYPERLINK(1)|<script>alert(1)</script><img src=x onerror=y>[x](javascript:a)`\x1b[31m\x9b2J\x07\u202e\r\nend|"
 )
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+LIVE = re.compile(r"@(everyone|all|evil)|://evil|www\.evil", re.IGNORECASE)
+"""A mention or a link, once a page is shown: backslashes before signs are gone by then."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
@@ -68,6 +73,8 @@ def test_hostile_text_is_shown_and_not_obeyed(
     assert not CONTROL.search(text)
     assert not re.search(r"(?<!\\)<(script|img)", text), "escaped one way or the other"
     assert not re.search(r"(?<!\\)\]\(javascript", text)
+    page = html.unescape(text.replace("\\&", "&amp;")).replace("\\", "")
+    assert not LIVE.search(page), "nobody is called, and nothing leads away"
     _check_tables(text)
     write_output(tmp_path / "rows.csv", job.folder, evaluator, request.options)
     cells = [cell for row in csv.reader((tmp_path / "rows.csv").open(encoding="utf-8", newline="")) for cell in row]

@@ -91,10 +91,11 @@ class Fleet:
         self._environment = clean_environment(**(environment or {}))
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def add(self, concurrency: int = 2, *options: str) -> subprocess.Popen[bytes]:
+    def add(self, concurrency: int = 2, *options: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start a worker; it serves when it serves."""
         command = [*EVALQ, "worker", "--broker", self._broker, "--concurrency", str(concurrency), *options]
-        process = subprocess.Popen(command, cwd=self._cwd, env=self._environment, start_new_session=True)
+        variables = {**self._environment, **environment}
+        process = subprocess.Popen(command, cwd=self._cwd, env=variables, start_new_session=True)
         self.processes.append(process)
         return process
 

@@ -9,8 +9,6 @@ local unread = kind == 'input'
 if unread and not left_alone(now, tonumber(ARGV[9])) then return 0 end
 local lease = lease_of(seq)
 if lease and lease.worker == worker then redis.call('HDEL', KEYS[6], seq) end
-redis.call('HINCRBY', KEYS[1], 'failures', 1)
-count('failures', 1, kind)
 -- Where the list is full, what is said of chunks that have their answer by now makes room.
 local function full() return redis.call('HLEN', KEYS[13]) >= tonumber(ARGV[10]) end
 if full() then
@@ -35,13 +33,7 @@ end
 local committed = tonumber(redis.call('HGET', KEYS[1], 'committed') or '0')
 local at = string.match(redis.call('HGET', KEYS[13], 'barren') or '', '^(%d+) ')
 if tonumber(at) ~= committed then redis.call('HSET', KEYS[13], 'barren', committed .. ' ' .. now) end
-local field = 'worker ' .. worker
-if full() and redis.call('HEXISTS', KEYS[13], field) == 0 then field = 'worker other' end
-local known, told = pcall(cjson.decode, redis.call('HGET', KEYS[13], field) or '')
-local before = known and type(told) == 'table' and tonumber(told.count) or 0
-redis.call('HSET', KEYS[13], field, cjson.encode({
-  worker = worker, host = ARGV[5], kind = kind, reason = ARGV[7], count = before + 1, at = now, committed = committed,
-}))
+tell_failure(worker, ARGV[5], kind, ARGV[7], tonumber(ARGV[10]))
 if not unread then
   redis.call('HDEL', KEYS[7], 'tries ' .. seq)
   local wait = tries > 4 and 1000 * math.min(2 ^ (tries - 5), 32) or 0

@@ -65,3 +65,16 @@ local function left_alone(now, driver_ms)
   local at = tonumber(redis.call('HGET', KEYS[1], 'driver_at') or '')
   return at ~= nil and now - at > driver_ms
 end
+-- A worker's last failure, and how many it had; workers beyond the most that are listed share one entry.
+local function tell_failure(worker, host, kind, reason, most)
+  redis.call('HINCRBY', KEYS[1], 'failures', 1)
+  count('failures', 1, kind)
+  local field = 'worker ' .. worker
+  if redis.call('HLEN', KEYS[13]) >= most and redis.call('HEXISTS', KEYS[13], field) == 0 then field = 'worker other' end
+  local known, told = pcall(cjson.decode, redis.call('HGET', KEYS[13], field) or '')
+  local before = known and type(told) == 'table' and tonumber(told.count) or 0
+  redis.call('HSET', KEYS[13], field, cjson.encode({
+    worker = worker, host = host, kind = kind, reason = reason, count = before + 1, at = now_ms(),
+    committed = tonumber(redis.call('HGET', KEYS[1], 'committed') or '0'),
+  }))
+end

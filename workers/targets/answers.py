@@ -79,7 +79,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """No answer, for a ``reason`` that a user can act on; ``text`` is what came all the same, such as bad output.
 
-    ``retry_after_seconds`` is what the server asked to wait. Tokens are there when a bad output was paid for.
+    ``retry_after_seconds`` is what the server asked to wait. Tokens are there when a bad output was paid for. ``down``:
+    by this failure the target itself does not answer, whatever it is asked.
     """
 
     kind: FailureKind
@@ -87,6 +88,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     status: int | None = None
     retry_after_seconds: float | None = None
+    down: bool = False
     latency_seconds: float = 0.0
     prompt_tokens: int | None = None
     completion_tokens: int | None = None

@@ -77,9 +77,9 @@ class Caller:
                 result = await self._way.call(call)
         except TimeoutError:
             reason = f"no answer within {target.timeout_seconds:g} s (timeout_seconds)"
-            result = Failure(kind="timeout", reason=reason, latency_seconds=time.monotonic() - began)
+            result = Failure(kind="timeout", reason=reason, down=True, latency_seconds=time.monotonic() - began)
         except OSError as error:
-            result = Failure(kind="server", reason=f"cannot be started: {error.strerror or error}")
+            result = Failure(kind="server", reason=f"cannot be started: {error.strerror or error}", down=True)
         except Exception as error:  # one call's trouble is not to end the process that makes all of them
             reason = f"the call failed: {type(error).__name__}: {error}"
             result = Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)

@@ -192,7 +192,7 @@ class Function:
                 if not process.retired:
                     self._idle.append(process)
         except ConfigError as error:
-            return Failure(kind="server", reason=str(error))
+            return Failure(kind="server", reason=str(error), down=True)
         if not (isinstance(result, Failure) and result.kind == "crashed"):
             self._suspects.pop(call, None)
         return result
@@ -216,6 +216,7 @@ class Function:
         wait = failure.retry_after_seconds
         return msgspec.structs.replace(
             failure,
+            down=False,
             prompt_tokens=self._tokens(failure.prompt_tokens),
             completion_tokens=self._tokens(failure.completion_tokens),
             retry_after_seconds=None if wait is None else max(0.0, wait),

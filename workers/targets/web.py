@@ -30,6 +30,8 @@ _KEEP_SECONDS = 4.0
 """An idle connection is not used again after so long: servers close theirs after five seconds, or later."""
 _HEADERS = {"user-agent": "evalq", "content-type": "application/json", "accept-encoding": "identity"}
 _QUOTA_WORDS = ("insufficient_quota", "billing", "quota_exceeded", "exceeded your current quota")
+_DOWN = (502, 503, 504)
+"""What proxies answer in place of a server that does not."""
 _BY_STATUS: dict[int, tuple[FailureKind, str]] = {
     401: ("auth", "the server does not accept the key: see api_key_env"),
     402: ("quota", "the account is spent"),
@@ -106,11 +108,11 @@ class Web:
                 async with client.stream("POST", self._url, content=content) as response:
                     body = await read_body(response, self._max_bytes)
         except httpx.TimeoutException:
-            return Failure(kind="timeout", reason="no answer in time")
+            return Failure(kind="timeout", reason="no answer in time", down=True)
         except httpx.ConnectError as error:
-            return Failure(kind="server", reason=f"cannot connect: {_cause(error)}")
+            return Failure(kind="server", reason=f"cannot connect: {_cause(error)}", down=True)
         except (httpx.HTTPError, httpx.StreamError) as error:
-            return Failure(kind="server", reason=f"the connection was cut: {type(error).__name__}")
+            return Failure(kind="server", reason=f"the connection was cut: {type(error).__name__}", down=True)
         except httpx.InvalidURL:
             return Failure(kind="refused", reason="the URL is not one")
         seconds = time.monotonic() - began
@@ -122,7 +124,7 @@ class Web:
             reason += "" if wait is None else f" (Retry-After: {wait:g} s)"
             return Failure(
                 kind=kind, reason=reason, text=text, status=status, retry_after_seconds=wait,
-                latency_seconds=seconds, limits=limits,
+                down=status in _DOWN, latency_seconds=seconds, limits=limits,
             )  # fmt: skip
         fault, value = body.fault, None
         if fault:

@@ -7,16 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from evalcore.canonical import Json
 from evalcore.evaluators.planagent.texts import Texts
+from evalcore.report.markdown import inert
 
 __all__ = ["escaped", "notes"]
 
-_SPECIAL = re.compile(r"([\\`*<\[\]|~])")
+_SPECIAL = re.compile(r"([\\`*<&\[\]|~])")
 _UNPRINTED = re.compile(r"[\s\x00-\x1f\x7f]+")
 
 
 def escaped(text: str, blank: str = "") -> str:
     """``text`` from the data so that it stays one line and one cell, and means nothing to Markdown or HTML."""
-    line = _SPECIAL.sub(r"\\\1", _UNPRINTED.sub(" ", text).strip())
+    line = _SPECIAL.sub(r"\\\1", inert(_UNPRINTED.sub(" ", text).strip()))
     return line or blank
 
 

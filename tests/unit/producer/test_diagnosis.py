@@ -118,6 +118,20 @@ def test_a_sweep_that_nobody_calls_for_is_found() -> None:
         assert ("waiting", "vs-1: no process of code mine calls 'chat'") in list(rows(waiting))
 
 
+def test_a_target_that_is_not_called_and_a_call_that_takes_long_are_named() -> None:
+    """With host and reason; a sweep that only such a process could call is one that nobody calls."""
+    sweep = SweepHeader("vs-1", "chat", "mine", 1, 1)
+    sick = CallerFacts("h", 7, "mine", 8, 0, {"chat": TargetFacts("c", trouble="no key")}, {"vs-1": ("C3", 50.0)})
+    well = _but(sick, host="i", targets={"chat": TargetFacts("c")}, oldest={"vs-1": ("C4", 44.0)})
+    trouble, slow = "h (pid 7) does not call 'chat': no key", "vs-1: case C3 has been in flight for 50 s on h (pid 7)"
+    for callers, waits in (([sick], True), ([sick, well], False)):
+        found = _but(HEALTHY, sweeps=[sweep], callers=callers)
+        assert _findings(found)[:2] == [("wrong", trouble), ("note", slow)]
+        assert ("trouble", trouble) in list(rows(found))
+        assert ("slow", slow) in list(rows(found))
+        assert bool(found.uncalled) == waits
+
+
 def test_a_sick_worker_and_a_run_without_one_that_can_are_named() -> None:
     """By doctor and status, with host and reason; in a line of progress without the reason."""
     sick = _but(WORKER, host="h", sick={"vs": "no module named x"})

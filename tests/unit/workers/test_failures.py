@@ -13,9 +13,11 @@ import redis
 
 from evalcore import registry
 from evalcore.errors import ConfigError
-from tests.integration.harness import Server, running_server
+from evalcore.partial import Partial
+from tests.integration.harness import Server, running_server, wait_until
 from tests.unit.workers.hosts import CHUNKS, HEADER, Hosts
 from workers.failures import REASON_CHARACTERS, Failures, server_is_away
+from workers.finaliser import Finalisers
 from workers.judge import HOPELESS, TRIES
 from workers.ledger import TOTALS, keys_of
 from workers.register import sick_of
@@ -318,3 +320,53 @@ def test_refusals_of_an_attended_run_are_no_failures(hosts: Hosts, tmp_path: Pat
     assert (look.trouble, look.unserved, look.progress.failures) == ((), False, 0)
     assert len(hosts.turn().refused) == CHUNKS
     assert hosts.workers["blind"].rest == 0
+
+
+# -- reports that cannot be made ------------------------------------------------------------------------------
+
+
+def _complete_run(hosts: Hosts) -> None:
+    hosts.begin(left=True)
+    for chunk in hosts.chunks:
+        hosts.ledger.commit(HEADER, chunk, 1, Partial(f"{chunk.seq:064}", b"part"))
+
+
+def test_a_report_that_cannot_be_made_is_tried_elsewhere_and_then_told(hosts: Hosts) -> None:
+    """Counted with host and reason; who failed leaves it to the others, as long as there is one."""
+    for name in ("a", "b"):
+        hosts.add(name)
+    _complete_run(hosts)
+    makers = {name: Finalisers(hosts.settings, hosts.ledger, name, f"host-{name}") for name in ("a", "b")}
+    assert hosts.ledger.look("r").unreported
+    try:
+        for name in ("a", "b"):
+            makers[name].start([], ["r"])
+            wait_until(makers[name].idle, "the process has ended")
+            told = Failures(hosts.ledger).told("r").workers[name]
+            assert (told.kind, told.host) == ("report", f"host-{name}")
+            assert "no evaluator 'summing'" in told.reason, "the process that finalises does not know it"
+            makers["a"].start([], ["r"])
+            assert makers["a"].yields == (name == "a")
+        wait_until(makers["a"].idle, "all have tried: it may try again")
+    finally:
+        for maker in makers.values():
+            maker.close()
+    look = hosts.turn()
+    assert not look.unreported, "three tries are enough"
+    assert (look.progress.state, look.progress.finals) == ("open", 3)
+    assert [line.partition(":")[0] for line in look.trouble] == ["host-a", "host-b"]
+
+
+def test_a_finaliser_that_is_killed_or_cannot_start_is_told(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the worker that started it, since nobody else can."""
+    hosts.add("a")
+    _complete_run(hosts)
+    maker = Finalisers(hosts.settings, hosts.ledger, "a")
+    monkeypatch.setattr("workers.finaliser.child", lambda *_: ["/bin/sh", "-c", "kill -9 $$"])
+    maker.start([], ["r"])
+    wait_until(maker.idle, "the process has ended")
+    assert "was ended by SIGKILL" in Failures(hosts.ledger).told("r").workers["a"].reason
+    monkeypatch.setattr("workers.finaliser.child", lambda *_: ["/no/such/program"])
+    maker.start([], ["r"])
+    assert "cannot be started" in Failures(hosts.ledger).told("r").workers["a"].reason
+    maker.close()

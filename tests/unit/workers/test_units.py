@@ -11,8 +11,8 @@ import pytest
 
 from evalcore.calls import Prompt
 from evalcore.version import code_version
-from tests.agents.server import running_agent
-from tests.integration.harness import Server, running_server
+from tests.agents.server import Agent, running_agent
+from tests.integration.harness import PATIENCE, Server, running_server, wait_until
 from workers.calls import Calls
 from workers.settings import Settings
 from workers.stations import Stations
@@ -54,3 +54,32 @@ def test_a_call_that_is_being_made_is_not_made_twice(server: Server, tmp_path: P
     look = calls.look("r")
     assert look is not None
     assert (look.recorded, look.repaid, look.busy) == (1, 0, 0)
+
+
+def test_the_call_that_was_begun_first_is_known(server: Server, tmp_path: Path) -> None:
+    """By its case and the seconds since, while it is in flight and no longer."""
+    calls = Calls(server.client, Settings(broker=server.url))
+    header = SweepHeader("r", "t", code_version(), 2, 1)
+
+    async def seen(agent: Agent, file: Path) -> None:
+        async with Stations(load_targets(file), server.client) as stations:
+            units = Units(header, "p", await stations.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
+            assert units.oldest is None
+            units.prompts.update({0: Prompt("first", "a", "q"), 1: Prompt("second", "a", "q")})
+            for call in (0, 1):
+                units.start([call])
+                await asyncio.sleep(0)
+            await asyncio.to_thread(wait_until, lambda: agent.busiest == 2, "both are in flight")
+            assert units.oldest is not None
+            case, seconds = units.oldest
+            assert (case, 0 < seconds < PATIENCE) == ("first", True)
+            agent.ready = lambda: True
+            await units.ended()
+            assert units.oldest is None
+            await units.close()
+
+    with running_agent() as (agent, url):
+        agent.ready = lambda: False
+        file = tmp_path / "targets.yaml"
+        file.write_text(json.dumps({"targets": {"t": {"kind": "openai", "base_url": url, "model": "m"}}}))
+        asyncio.run(seen(agent, file))

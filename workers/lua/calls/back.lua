@@ -1,5 +1,5 @@
 -- A process gives back calls that it does not make; one that leaves gives back all it has.
--- ARGV: ttl, token, holder, 1 when it leaves, (call, 1 when no attempt was made)...
+-- ARGV: ttl, token, holder, 1 when it leaves, (call, attempts that were counted and not made)...
 local given = 0
 for i = 5, #ARGV, 2 do
   if redis.call('HGET', KEYS[5], ARGV[i]) == ARGV[3] then

@@ -1,0 +1,49 @@
+"""What a producer tells of the processes that call: who cannot and why, and which call takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producer.live import health
+from producer.live.health import Health
+from tests.integration.harness import Server, running_server
+from workers.register import CallerFacts, Register, TargetFacts
+from workers.sweeps import SweepHeader
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of this test's own."""
+    with running_server(tmp_path) as started:
+        yield started
+
+
+def test_troubles_and_long_calls_are_told_and_told_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that cannot call: the sweep waits; some: a warning each; well again: said, too; a lost server: nothing."""
+    monkeypatch.setattr(health, "_LOOK_SECONDS", 0.0)
+    register = Register(server.client)
+
+    def beat(host: str, trouble: str, age: float = 0.0) -> None:
+        facts = CallerFacts(host, 1, "v", 8, 1, {"t": TargetFacts("c", trouble=trouble)}, {"r": ("C3", age)})
+        register.beat_caller(host, facts, 60)
+
+    told = Health(register, SweepHeader("r", "t", "v", 1, 1))
+    assert told.news() == []
+    beat("a", "no key")
+    beat("b", "refused")
+    waiting = "waiting: no process can call 't' now: a: no key; b: refused; calls are held, none is lost"
+    assert told.news() == [waiting]
+    assert told.news() == []
+    beat("b", "", 50.0)
+    assert told.news() == [
+        "'t' is called again",
+        "warning: a does not call 't' now: no key",
+        "oldest call in flight: case C3, for 50 s, on b",
+    ]
+    assert told.news() == []
+    server.kill()
+    assert told.news() == []
+    server.start()
