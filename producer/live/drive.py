@@ -17,6 +17,7 @@ from evalcore.errors import Cancelled, Driven, Incomplete, Paused, WireError
 from producer.live.cache import Cache
 from producer.live.identity import prompts_digest
 from producer.live.served import Served
+from producer.live.stops import Stops
 from producer.live.sweep import Sweep
 from producer.patience import Patience
 from producer.standing import Standing, Watcher
@@ -60,10 +61,7 @@ class SweepDriver:
         self._calls = Calls(calls.client, settings, self._token)
         self._settings = settings
         self._cache = cache
-        self._stopping = sweep.evaluator.stopping(sweep.request) if sweep.live.stop else None
-        self._note = sweep.stop_note
-        self._cases: dict[str, int] = {}
-        self._halted: set[int] = set()
+        self._stops = Stops(sweep, self._calls)
         self._offered = False
         self._looked = 0.0
         self._served = Served(Register(self._calls.client), sweep.header, priced=bool(sweep.live.max_cost))
@@ -81,7 +79,7 @@ class SweepDriver:
         BrokerUnreachable when the server stays away.
         """
         self._patiently(self._establish)
-        self._recall()
+        self._mine(self._stops.recall)
         while not self._over:
             if not self._mine(self._collect):
                 time.sleep(IDLE_SECONDS)
@@ -153,22 +151,10 @@ class SweepDriver:
         sweep.driven_by(self._token)
         LeftSweeps(self._calls, self._settings).take_back(sweep.run)
         self._calls.restore(sweep.run, recorded.calls())
-        if self._halted:
-            self._calls.halt(sweep.run, self._halted)
+        self._stops.tell()
         self._offered = False
         sweep.folder.note(state="calling")
         return True
-
-    def _recall(self) -> None:
-        """What the folder has decides cases, too."""
-        if self._stopping is None:
-            return
-        self._cases = {prompt.case: number for number, prompt in enumerate(self._sweep.prompts())}
-        for call in self._sweep.recorded.calls():
-            output = self._sweep.recorded.get(call)
-            if output is not None:
-                self._stopping.add(output.line(self._note))
-        self._patiently(self._halt_decided)
 
     def _offer(self) -> bool:
         run, number = self._sweep.run, 0
@@ -184,7 +170,7 @@ class SweepDriver:
     def _step(self) -> bool:
         """One look, and what it asks for."""
         look, recorded = self._calls.look(self._sweep.run, attending=True), self._sweep.recorded
-        if look is None or look.known - look.waiting < recorded.count or look.halted < len(self._halted):
+        if look is None or look.known - look.waiting < recorded.count or look.halted < len(self._stops.halted):
             self._establish("keep")  # the server lost the sweep or a part of it, or came back with an older state
             return True
         self.look = look
@@ -250,7 +236,7 @@ class SweepDriver:
     def _missing(self) -> list[int]:
         """Wanted calls that the folder does not have."""
         recorded, header = self._sweep.recorded, self._sweep.header
-        wanted = (call for call in range(header.total) if call % header.cases not in self._halted)
+        wanted = (call for call in range(header.total) if call % header.cases not in self._stops.halted)
         return [call for call in wanted if not recorded.has(call)]
 
     def _elsewhere(self, missing: list[int]) -> bool:
@@ -295,27 +281,8 @@ class SweepDriver:
             if o.call < header.total and (o.repeat, o.target) == (o.call // header.cases, header.target)
         ]
         fresh = self._sweep.recorded.add(mine, cached=cached)
-        if self._stopping is not None:
-            for output in fresh:
-                self._stopping.add(output.line(self._note))
-            self._halt_decided({output.case for output in fresh})
+        self._stops.add(fresh)
         return fresh
-
-    def _halt_decided(self, cases: set[str] | None = None) -> bool:
-        """Halt cases that are decided, and go on with those that calls in flight have opened again."""
-        if self._stopping is None:
-            return True
-        numbers = {
-            self._cases[case]: case for case in (cases if cases is not None else self._cases) if case in self._cases
-        }
-        decided = {number for number, case in numbers.items() if self._stopping.decided(case)}
-        halt, go = decided - self._halted, (numbers.keys() - decided) & self._halted
-        if halt:
-            self._calls.halt(self._sweep.run, halt)
-        if go:
-            self._calls.halt(self._sweep.run, go, go=True)
-        self._halted = (self._halted | halt) - go
-        return True
 
     def _conclude(self) -> bool:
         self._calls.close(self._sweep.run, "done")
@@ -325,7 +292,7 @@ class SweepDriver:
         recorded, total = self._sweep.recorded, self._sweep.header.total
         notes = [f"{self.look.busy} in flight"]
         notes += [f"{recorded.errors} errors"] if recorded.errors else []
-        notes += [f"{len(self._halted)} of {self._sweep.header.cases} cases decided"] if self._stopping else []
+        notes += [f"{len(self._stops.halted)} of {self._sweep.header.cases} cases decided"] if self._stops.there else []
         notes += [f"cost {self.look.spent:.4g}"] if self.look.spent else []
         return Standing(recorded.count, recorded.count, total, note=", ".join(notes), unit="calls")
 

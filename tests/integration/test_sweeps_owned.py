@@ -1,0 +1,79 @@
+"""Live sweeps that two producers want, and what a killed one had begun: real processes, counted by their target."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents.server import Agent, running_agent, write_golden
+from tests.integration.harness import Server, evalq, info, running_fleet, start_evalq, wait_until
+from tests.integration.test_sweeps import CASES, outputs, replays, write_targets
+
+SWEEP = ("vs", "golden.json", "--target", "chat", "--format", "none")
+
+
+@pytest.fixture
+def service() -> Iterator[tuple[Agent, str]]:
+    """A server that obeys."""
+    with running_agent() as started:
+        yield started
+
+
+def test_twin_commands_pay_once_and_both_end(tmp_path: Path, server: Server, service: tuple[Agent, str]) -> None:
+    """The same --once from two folders at one moment, over one fleet: no call is made twice, and both end."""
+    agent, url = service
+    agent.latency = 0.05
+    write_targets(tmp_path, url)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_golden(tmp_path / name / "golden.json", CASES)
+    with running_fleet(server.url, tmp_path) as fleet:
+        fleet.add(1, "--calls", "8", "--targets", "targets.yaml")
+        command = (*SWEEP, "--repeat", "30", "--once", "k", "--out", "run", "--broker", server.url)
+        twins = [start_evalq(*command, cwd=tmp_path / name) for name in ("a", "b")]
+        codes = {name: twin.wait(150) for name, twin in zip(("a", "b"), twins, strict=True)}
+    assert 0 in codes.values()
+    assert agent.calls.total() == 30 * len(CASES)
+    (driver,) = (run for name in codes if (run := tmp_path / name / "run").exists() and "calls" in info(run))
+    told = info(driver)["calls"]
+    assert (told["attempts"], told["repaid"], told["lost"]) == (agent.calls.total(), 0, 0)
+    assert len(outputs(driver)) == agent.calls.total()
+    replays(driver.parent, driver)
+
+
+def _begun(run: Path) -> int:
+    """How many calls the folder knows to have been begun."""
+    path = run / "calls.jsonl"
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    known = [int(json.loads(line)["begun"]) for line in lines if line.startswith(b'{"begun"')]
+    return known[-1] if known else 0
+
+
+def test_what_a_killed_command_had_in_flight_counts_against_its_budget(
+    tmp_path: Path, service: tuple[Agent, str]
+) -> None:
+    """SIGKILL with its own server and its own calls in flight: they may have been paid, so they were."""
+    agent, url = service
+    agent.ready = lambda: agent.calls.total() <= 12
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    here = ("--targets", "targets.yaml", "--calls", "4")
+    producer = start_evalq(*SWEEP, "--repeat", "20", "--max-calls", "24", "--out", "run", *here, cwd=tmp_path)
+    wait_until(lambda: agent.at_once == 4 and _begun(tmp_path / "run") == agent.calls.total() > 12, "all is noted")
+    os.kill(producer.pid, signal.SIGKILL)
+    producer.wait()
+    paid = agent.calls.total()
+    agent.ready = lambda: True
+    done = evalq("resume", "run", "--format", "none", *here, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert agent.calls.total() == 24
+    told = info(tmp_path / "run")["calls"]
+    assert (told["attempts"], told["lost"], told["recorded"]) == (24, 4, 20)
+    assert paid < 24
+    assert Counter(line["case"] for line in outputs(tmp_path / "run")).total() == 20
