@@ -200,7 +200,7 @@ def test_done_needs_every_chunk_and_happens_once(ledger: Ledger) -> None:
 
 
 def test_a_closed_run_gives_no_work(ledger: Ledger) -> None:
-    """After a pause nothing is published, claimed or committed; a higher epoch opens it again, but not after a cancel."""
+    """After a pause nothing is published, claimed or committed; a higher epoch opens it again, but no cancelled one."""
     chunk = _begin(ledger)[0]
     ledger.close("r", "paused", "by hand")
     assert ledger.take("r") == []
