@@ -123,11 +123,15 @@ class Driver:
 
     def detach(self) -> None:
         """Leave the run to the workers, with what finalising it needs."""
+        self._patiently(self._detach)
+
+    def _detach(self) -> bool:
         seconds, micros = self._ledger.client.time()
         target, tags = target_of(self._job.folder), tags_of(self._job.folder)
         facts = Detached(seconds + micros / 1_000_000, target, tags)
         Reports(self._ledger, self._settings).detach(self._job.run, facts)
         self._ledger.hand_over(self._job.run)
+        return True
 
     def _conclude(self) -> bool:
         """Close the run; where the server has meanwhile lost some of it, tell it again first."""

@@ -48,11 +48,13 @@ class RunExistsError(Exception):
 class Asked(msgspec.Struct, frozen=True):
     """What a command was asked for, apart from the evaluator's own request.
 
-    ``out`` is the run folder itself, ``under`` a folder in which it gets the first free name.
+    ``out`` is the run folder itself, ``under`` a folder in which it gets the first free name like ``name``, or like its
+    evaluator's.
     """
 
     out: Path | None = None
     under: Path | None = None
+    name: str = ""
     chunk_size: int | None = None
     limit: int | None = None
     suite: str = "default"
@@ -186,14 +188,14 @@ def new_path(asked: Asked, evaluator: str, run: str) -> Path:
     """Where the run's folder goes. Raises RunExistsError where this very run has one already."""
     path, number = asked.out or Path("evalq-runs") / run, 1
     if asked.under is not None:
-        path = asked.under / evaluator
+        path = asked.under / (asked.name or evaluator)
     while True:
         if (path / "run.json").is_file() and _is_run(path, run):
             raise RunExistsError(path)
         if asked.under is None or not path.exists():
             return path
         number += 1
-        path = asked.under / f"{evaluator}-{number}"
+        path = asked.under / f"{asked.name or evaluator}-{number}"
 
 
 def begun(asked: Asked, evaluator: str, run: str, fill: Callable[[RunFolder], T], *, again: bool = True) -> T:

@@ -55,6 +55,7 @@ __all__ = [
     "launch",
     "left",
     "refuse_over",
+    "resumable",
     "resume",
     "shared_place",
 ]
@@ -236,6 +237,15 @@ def shared_place(
         )
 
 
+@contextlib.contextmanager
+def resumable(folder: RunFolder, place: Place) -> Iterator[None]:
+    """An error of a server, or of the command's own processes, says how the run is resumed."""
+    try:
+        yield
+    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+        raise type(error)(f"{error}; resume with: {place.resume(folder)}") from error
+
+
 def launch(given: Job | RunFolder, place: Place, reporter: Reporter) -> None:
     """Plan and publish a job (or the one begun in a folder) on a given server, and leave it to the workers.
 
@@ -247,7 +257,7 @@ def launch(given: Job | RunFolder, place: Place, reporter: Reporter) -> None:
         job = given if isinstance(given, Job) else Job.load(given)
         collector = Collector(job)
         try:
-            with _driver(job, collector, place, reporter) as driver:
+            with resumable(job.folder, place), _driver(job, collector, place, reporter) as driver:
                 driver.launch()
                 driver.detach()
             job.folder.note(state="detached")

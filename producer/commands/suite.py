@@ -43,16 +43,23 @@ def _suite(config: str, **given: Any) -> int:
     with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in runs)) as common:
         for run in runs:
             try:
-                reports.append(_one(run, name, common, reporter, given))
+                reports.append(_named(run, _one(run, name, common, reporter, given)))
             except Interrupted:
                 raise
             except EvalqError as error:
                 reporter.event("error", message=str(error), exit_code=error.exit_code, evaluator=run.evaluator.name)
                 click.echo(visible(f"evalq: {run.evaluator.name}: {error}"), err=True)
+                failed: dict[str, Json] = {"evaluator": run.evaluator.name, "error": str(error)}
+                reports.append(_named(run, failed | {"exit_code": error.exit_code}))
                 worst = max(worst, error.exit_code, key=_SEVERITY.index)
     if given["fmt"] == "json" and not given["detach"] and not given["json_lines"]:
         click.echo(canonical_json({"suite": name, "runs": reports}))
     return worst
+
+
+def _named(run: PlannedRun, report: Json) -> Json:
+    """A run's part of the JSON, under its name where it has one; of one that failed, what went wrong."""
+    return {**report, "name": run.name} if run.name and isinstance(report, dict) else report
 
 
 def _place(given: dict[str, Any]) -> Any:
@@ -68,6 +75,7 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
 
     asked = Asked(
         under=given["out"],
+        name=run.name,
         chunk_size=run.chunk_size,
         limit=run.limit,
         suite=suite,

@@ -28,7 +28,7 @@ from producer.job import Job
 from producer.live.asked import Live
 from producer.live.sweep import Sweep
 from producer.progress import Reporter
-from producer.session import Place, carry_out_here, driving, left, refuse_over, shared_place
+from producer.session import Place, carry_out_here, driving, left, refuse_over, resumable, shared_place
 
 if TYPE_CHECKING:
     from producer.live.drive import SweepDriver
@@ -81,7 +81,7 @@ def _carry_out_here(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job
             raise UsageError("--inline calls nobody: live calls are paced by way of a server; omit --inline")
         with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
             _call(sweep, shared, place, reporter)
-            _forget_evaluation(sweep, shared)
+            _forget_evaluation(sweep, shared, place, reporter)
             job = sweep.job()
             report = carry_out_here(job, shared, reporter, place)
             sweep.drop_working_files()
@@ -105,7 +105,7 @@ def launch_sweep(given: Sweep | RunFolder, place: Place, reporter: Reporter) -> 
             _refuse_over(given)
         sweep = given if isinstance(given, Sweep) else Sweep.load(given)
         try:
-            with _driver(sweep, place, reporter) as (driver, patience):
+            with resumable(sweep.folder, place), _driver(sweep, place, reporter) as (driver, patience):
                 try:
                     driver.launch()
                 except KeyboardInterrupt:
@@ -179,31 +179,36 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
             left(sweep.folder, state)
 
 
-def _forget_evaluation(sweep: Sweep, shared: Place) -> None:
+def _forget_evaluation(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
     """Of other outputs than there are now: the ledger shall not take its answers for those of the new ones."""
-    from workers.connect import connect
+    from producer.patience import Patience
     from workers.ledger import Ledger
     from workers.reports import Reports
 
-    client = connect(shared.settings.ledger_url, shared.settings, again=False)
-    ledger = Ledger(client, shared.settings)
-    _, seal = Reports(ledger, shared.settings).plan(sweep.run)
-    with sweep.outputs.open("rb") as stream:
-        if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
-            ledger.forget(sweep.run)
-    client.close()
+    patience = Patience(shared.settings, reporter, shared.check)
+    with resumable(sweep.folder, place), patience.telling(), contextlib.closing(patience.client()) as client:
+        ledger = Ledger(client, shared.settings)
+
+        def forget() -> bool:
+            _, seal = Reports(ledger, shared.settings).plan(sweep.run)
+            with sweep.outputs.open("rb") as stream:
+                if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
+                    ledger.forget(sweep.run)
+            return True
+
+        patience(forget)
 
 
 def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> None:
     """Tell once what a user has to know while the calls go; who calls from ``here`` need not start anything."""
     target = sweep.header.target
     texts = {
-        "nobody": f"waiting: no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
+        "nobody": f"no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
         "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
         "elsewhere": "warning: another producer drove this sweep; outputs that only its folder has are called again",
     }
     for name in sorted(driver.warned & texts.keys() - ({"nobody"} if here else set())):
-        reporter.say(texts[name])
+        (reporter.waiting if name == "nobody" else reporter.warn)(texts[name])
         driver.warned.discard(name)
         driver.told.add(name)
 
