@@ -14,6 +14,7 @@ import redis
 
 from evalcore.errors import (
     BrokerUnreachable,
+    Cancelled,
     Divergent,
     Incomplete,
     InfrastructureError,
@@ -90,7 +91,7 @@ class Driver:
             self._drive(watch)
 
     def _traced(self) -> AbstractContextManager[object]:
-        return tracing.run_span(self._job.run, begun=self._job.folder.info()["epoch"] > 0)
+        return tracing.run_span(self._job.run, begun=self._job.folder.info().epoch > 0)
 
     def _drive(self, watch: Watcher) -> None:
         self._patiently(self.registration.establish)
@@ -122,11 +123,15 @@ class Driver:
 
     def detach(self) -> None:
         """Leave the run to the workers, with what finalising it needs."""
+        self._patiently(self._detach)
+
+    def _detach(self) -> bool:
         seconds, micros = self._ledger.client.time()
         target, tags = target_of(self._job.folder), tags_of(self._job.folder)
         facts = Detached(seconds + micros / 1_000_000, target, tags)
         Reports(self._ledger, self._settings).detach(self._job.run, facts)
         self._ledger.hand_over(self._job.run)
+        return True
 
     def _conclude(self) -> bool:
         """Close the run; where the server has meanwhile lost some of it, tell it again first."""
@@ -257,8 +262,8 @@ class Driver:
             raise InfrastructureError(f"run {self._job.run} failed: {progress.reason}")
         if progress.state == "paused":
             raise Paused(f"run {self._job.run} was paused")
-        if progress.state not in ("open", "done"):
-            raise Incomplete(f"run {self._job.run} was {progress.state} {progress.reason}".rstrip())
+        if progress.state == "cancelled":
+            raise Cancelled(f"run {self._job.run} was cancelled {progress.reason}".rstrip())
         for seq, reason in look.refused.items():
             if reason == CHANGED:
                 read(self._job, self._job.manifest.chunks[seq])

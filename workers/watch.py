@@ -6,8 +6,9 @@ import threading
 from typing import Any
 
 from workers.broker import Broker
-from workers.connect import connect
+from workers.connect import connect, redacted
 from workers.register import Register
+from workers.server_errors import SERVER_ERRORS, explained
 from workers.settings import Settings
 from workers.snapshot import Snapshot, read_snapshot
 
@@ -29,10 +30,13 @@ class Watch:
         self._connecting = threading.Lock()
 
     def look(self, before: Snapshot | None = None) -> Snapshot:
-        """One snapshot, from the one before. Raises redis.RedisError, EvalqError or OSError when a server is away."""
+        """One snapshot, from the one before. Raises BrokerUnreachable, ServerRefused, or another EvalqError."""
         client = self._connected()
         elsewhere = self._broker.lengths if self._broker else None
-        return read_snapshot(client, self._settings, elsewhere, unacked=self._unacked, before=before)
+        try:
+            return read_snapshot(client, self._settings, elsewhere, unacked=self._unacked, before=before)
+        except SERVER_ERRORS as error:
+            raise explained(error, f"the server at {redacted(self._settings.ledger_url)}") from error
 
     def codes(self, snapshot: Snapshot) -> dict[str, dict[str, str]]:
         """What each code version that the snapshot names is made of, where its workers said so."""
@@ -41,7 +45,7 @@ class Watch:
         return Register(self._connected()).parts(sorted(codes))
 
     def ping(self) -> None:
-        """Raises what `look` raises, when the ledger does not answer."""
+        """Raises BrokerUnreachable or redis.RedisError, when the ledger does not answer."""
         self._connected().ping()
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalcore import registry
-from evalcore.errors import EvalqError
+from evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
 from evalcore.version import __version__, code_version
 from producer.commands import SUMMARIES
 from producer.commands import options as shared
@@ -46,17 +46,13 @@ def _embedded() -> Iterator[Finding]:
 
 def _deployment(settings: Settings) -> Iterator[Finding]:
     """The servers that the URLs name, and the workers on them."""
-    import redis
-
     from workers.watch import Watch
 
     watch = Watch(settings)
     try:
         snapshot = watch.look()
-    except redis.exceptions.NoPermissionError as error:
-        yield "wrong", f"this user of the ledger may not do what a producer does: {error}; see deploy/redis/users.acl"
-    except redis.ResponseError as error:
-        yield "wrong", f"the ledger cannot be read ({error}): evalq needs Redis 7.0 or any Valkey"
+    except (BrokerUnreachable, ServerRefused) as error:
+        yield "wrong", str(error)
     else:
         yield from diagnose(snapshot, code_version(), time.time(), watch.codes(snapshot))
     finally:

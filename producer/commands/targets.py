@@ -45,7 +45,26 @@ def _targets(name: str | None, prompt: str | None, agent: str, repeat: int, conc
     (target,) = chosen.values()
     with _server(settings) as url:
         results = asyncio.run(_try(target, settings, url, _Trial(prompt, agent, repeat, concurrency)))
+    kept = _kept(target, results)
+    if kept:
+        click.echo(f"kept for --dry-run: {kept}", err=True)
     return _summary(target, results)
+
+
+def _kept(target: NamedTarget, results: list[list[Answer | Failure]]) -> str:
+    """Keep what the calls took; returns where, "" where they told no tokens or nothing can be written here."""
+    from evalcore.calls import Attempt
+    from producer.live.measured import keep_trial
+    from workers.stations import config_digest
+
+    calls = [
+        [Attempt(prompt_tokens=one.prompt_tokens, completion_tokens=one.completion_tokens) for one in attempts]
+        for attempts in results
+    ]
+    try:
+        return keep_trial(target.name, config_digest(target), calls)
+    except OSError:
+        return ""
 
 
 class _Trial:

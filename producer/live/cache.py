@@ -49,6 +49,12 @@ class Cache:
             rows = self._db.execute(query, (target, config, prompt.digest, prompt.case, *bounds)).fetchall()
         return {repeat: Output.from_wire(data) for repeat, data in rows if repeat in wanted}
 
+    def some(self, target: str, config: str, most: int) -> list[Output]:
+        """Any outputs of a target under these settings, ``most`` at most. Raises WireError for a damaged entry."""
+        query = "select output from outputs where target = ? and config = ? limit ?"
+        with self._telling():
+            return [Output.from_wire(data) for (data,) in self._db.execute(query, (target, config, most))]
+
     def keep(self, outputs: Sequence[Output]) -> None:
         """Add outputs; one that is known already stays as it is."""
         rows = [

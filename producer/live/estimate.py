@@ -11,6 +11,7 @@ from evalcore.errors import UsageError
 from evalcore.evaluator import Evaluator, Request
 from producer.live.asked import Live
 from producer.live.cache import Cache
+from producer.live.measured import Means, means_of
 from producer.progress import spell
 from workers.settings import Settings
 
@@ -26,6 +27,8 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: Live, setti
     if not prompts:
         raise UsageError("there is nothing to ask: no case is left")
     facts, means = _known(live.target, settings)
+    if facts is not None and means is None:
+        means = means_of(live.target, facts.config, live.cache)
     total = len(prompts) * live.repeat
     cached = 0
     if live.cache and facts is not None and Path(live.cache).exists():
@@ -48,13 +51,13 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: Live, setti
     yield _time(facts, means, most)
 
 
-def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, dict[str, float]]:
+def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means | None]:
     """The target's facts, from the targets file here or from the fleet, and mean tokens of calls measured there."""
     from workers.connect import connect, is_redis
     from workers.stations import target_facts
     from workers.targets import load_targets
 
-    facts, means = None, {}
+    facts, means = None, None
     if settings.targets:
         targets = load_targets(settings.targets)
         if target not in targets:
@@ -65,18 +68,19 @@ def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, dict[st
         from workers.register import Register
 
         client = connect(settings.ledger_url, settings)
-        means = Calls(client, settings).means(target)
+        fleet = Calls(client, settings).means(target)
+        means = Means(int(fleet["calls"]), fleet["prompt"], fleet["completion"]) if fleet else None
         told = [caller.targets[target] for caller in Register(client).callers().values() if target in caller.targets]
         facts = facts or (told[0] if told else None)
     return facts, means
 
 
-def _cost(facts: TargetFacts, means: dict[str, float], calls: int, live: Live) -> Iterator[str]:
-    if not means:
+def _cost(facts: TargetFacts, means: Means | None, calls: int, live: Live) -> Iterator[str]:
+    if means is None:
         yield "tokens: not known before the target was called"
         return
-    prompt, completion = calls * means["prompt"], calls * means["completion"]
-    made = f"mean of {means['calls']:,.0f} calls made"
+    prompt, completion = calls * means.prompt, calls * means.completion
+    made = f"mean of {means.calls:,} calls made" + (f": {means.source}" if means.source else "")
     yield f"tokens: about {prompt:,.0f} prompt and {completion:,.0f} completion ({made})"
     if facts.price:
         price = facts.price
@@ -84,13 +88,13 @@ def _cost(facts: TargetFacts, means: dict[str, float], calls: int, live: Live) -
         yield f"cost: about {cost:.4g}" + (f", at most {live.max_cost:g} (--max-cost)" if live.max_cost else "")
 
 
-def _time(facts: TargetFacts, means: dict[str, float], calls: int) -> str:
+def _time(facts: TargetFacts, means: Means | None, calls: int) -> str:
     """The time that the configured limits alone make it last."""
     minutes = [0.0]
     if facts.requests_per_minute:
         minutes.append(calls / facts.requests_per_minute)
     if facts.tokens_per_minute:
-        each = means["prompt"] + means["completion"] if means else facts.tokens_per_call
+        each = means.prompt + means.completion if means else facts.tokens_per_call
         minutes.append(calls * each / facts.tokens_per_minute)
     if not max(minutes):
         return "time: the target has no limit by the minute; the pace is found out"

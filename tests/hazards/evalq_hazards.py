@@ -1,6 +1,7 @@
 """Lines that kill, hang, eat memory or fail: an evaluator from outside the package, for tests of isolation.
 
 A record is a JSON line {"id": ..., "do": ..., "value": ...}. ``do`` names what its evaluation does to its process.
+Where the variable HAZARDS_IMPORT is set, importing this module fails with that text.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import msgspec
 
 from evalcore.canonical import Json, canonical_json
 from evalcore.evaluator import Batch, Evaluator, InputResult, Outcome, Params, State, Tally
+
+if "HAZARDS_IMPORT" in os.environ:
+    raise ImportError(os.environ["HAZARDS_IMPORT"])
 
 
 class HazardParams(Params):

@@ -82,6 +82,14 @@ def test_trying_a_target(service: tuple[Agent, str], tmp_path: Path) -> None:
     assert re.match(r"latency: median \d+\.\d", latency)
     assert tokens == "tokens: 50 prompt, 50 completion, cost 0.005"
     assert failures == "failures: 2 server"
+    assert done.stderr == "kept for --dry-run: evalq-runs/measured.json\n"
+    write_golden(tmp_path / "golden.json", {"a": {}, "b": {}})
+    dry = ("vs", "golden.json", "--target", "chat", "--targets", "targets.yaml", "--repeat", "50", "--dry-run")
+    known = evalq(*dry, cwd=tmp_path)
+    assert "tokens: about 1,000 prompt and 1,000 completion (mean of 5 calls made: --try)" in known.stdout, known.stderr
+    assert "cost: about 0.1" in known.stdout
+    _file(tmp_path, service[1], price={"prompt_per_million": 100}, options={"temperature": 1})
+    assert "tokens: not known before the target was called" in evalq(*dry, cwd=tmp_path).stdout
 
 
 def test_a_function_is_the_same_one_and_kills_nobody_wherever_it_is_called(tmp_path: Path) -> None:

@@ -147,6 +147,8 @@ def test_rights_that_lack_end_a_command_with_a_sentence(server: Server, data: Pa
         assert done.returncode == 3, done.stderr
         assert "Traceback" not in done.stderr
         assert "users.acl" in done.stderr
+    found = evalq("doctor", "--broker", f"redis://nobody:x@127.0.0.1:{server.port}/0", cwd=data)
+    assert (found.returncode, "refuses this user and password" in found.stdout) == (3, True)
 
 
 def test_detaching_to_a_full_server_is_told_and_ends(server: Server, data: Path, tmp_path: Path) -> None:
@@ -159,6 +161,7 @@ def test_detaching_to_a_full_server_is_told_and_ends(server: Server, data: Path,
         assert left.wait(timeout=PATIENCE) == 3
         assert time.monotonic() - began < LIMIT + 20
     assert re.search(r"waiting: .* is full \(OOM\)", ear.text)
+    assert f"resume with: evalq resume {tmp_path / 'run'}" in ear.text
     assert "Traceback" not in ear.text
 
 

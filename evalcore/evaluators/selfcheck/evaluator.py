@@ -22,6 +22,7 @@ from evalcore.evaluators.selfcheck.protocol import SelfCheckResult
 from evalcore.evaluators.selfcheck.sample import write_records
 from evalcore.evaluators.selfcheck.signals import SIGNAL_LISTS
 from evalcore.evaluators.selfcheck.state import SelfCheckState
+from evalcore.evaluators.selfcheck.suspicion import REASONS, suspicions
 from evalcore.records.lines import Line, read_lines
 from evalcore.records.objects import RecordFault
 from evalcore.report.failed import failed_section
@@ -36,7 +37,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
     """Four questions and a list of danger signals for every completion report (seed 002)."""
 
     name = "selfcheck"
-    version = "2"
+    version = "3"
     summary = "Check agents' completion reports: four questions of evidence, and signals of doubtful claims."
     format = "jsonl"
     unit = "records"
@@ -75,8 +76,9 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
                 lines.append(line.broken())
                 continue
             result = check(line.record.evidence)
-            state.add(result, line.record.label)
-            lines.append(_encode(_shown(line, line.record, result)))
+            reasons = suspicions(line.record.evidence, params.suspicion)
+            state.add(result, line.record.label, reasons)
+            lines.append(_encode(_shown(line, line.record, result, reasons)))
             if not result.passed:
                 failed.append((line.number, _why(result, params)))
         state.failed = Faults(len(failed), failed[:LISTED])
@@ -95,12 +97,16 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
             "questions": share,
             "signals": {signal.message: state.signals.get(signal.message, 0) for signal in params.signals},
         }
+        reasons = {reason: state.suspicions.get(reason, 0) for reason in REASONS}
+        section["suspected"] = {"records": state.suspected, "reasons": reasons}
         section["failed"] = failed_section((result.name, result.state.failed) for result in results)
         if state.goals:
             section["goals"] = {"verified": state.goals, "reached": state.goals_reached}
         if state.by_verdict.total:
             any_signal = effectiveness(state.by_signal, params.targets)
-            section["labels"] = {**effectiveness(state.by_verdict, params.targets), "any_signal": any_signal}
+            suspected = effectiveness(state.by_suspicion, params.targets)
+            by_verdict = effectiveness(state.by_verdict, params.targets)
+            section["labels"] = {**by_verdict, "any_signal": any_signal, "suspected": suspected}
         return section
 
     def sample(self, folder: Path, records: int, seed: int) -> Request:
@@ -125,11 +131,12 @@ def _scorable(params: SelfCheckParams, given: Mapping[str, Any]) -> Record:
     return record
 
 
-def _shown(line: Line[Record], record: Record, result: SelfCheckResult) -> dict[str, Any]:
+def _shown(line: Line[Record], record: Record, result: SelfCheckResult, reasons: list[str]) -> dict[str, Any]:
     plain = line.head("passed" if result.passed else "failed")
     if record.label is not None:
         plain["hallucinated"] = record.label
     plain["result"] = result.to_json()
+    plain["suspected"] = reasons
     if result.details is not None:
         plain["details"] = result.details
     return plain

@@ -23,6 +23,12 @@ METRICS = (
         "signals.{signal}",
         ("signal",),
     ),
+    Metric(
+        "evalq_selfcheck_suspected",
+        "Completion reports that say all is done while their evidence does not carry it.",
+        "count",
+        "suspected.records",
+    ),
     Metric("evalq_selfcheck_goals_verified", "Completion reports whose goal was verified.", "count", "goals.verified"),
     Metric("evalq_selfcheck_goals_reached", "Completion reports whose goal was reached.", "count", "goals.reached"),
     Metric(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from evalcore.canonical import Json
 from evalcore.evaluators.selfcheck.params import SelfCheckParams
+from evalcore.evaluators.selfcheck.suspicion import REASONS
 from evalcore.params import validate
 from evalcore.report.failed import failed_table
 from evalcore.report.markdown import escape, table
@@ -35,6 +36,16 @@ def markdown(report: Mapping[str, Json]) -> str:
     signals: list[tuple[object, ...]] = [(message, results["signals"][message]) for message in sought]
     parts += ["## Questions\n", table(("question", "yes"), questions)]
     parts += ["## Danger signals\n", table(("signal", "records"), signals)]
+    suspected = results["suspected"]
+    reasons: list[tuple[object, ...]] = [(reason, suspected["reasons"][reason]) for reason in REASONS]
+    told = (
+        f"{suspected['records']} of {records['scored']} reports say that all is done, while what they hand in does not"
+    )
+    parts += [
+        "## Suspected\n",
+        f"{told} carry it. They pass or fail as above.\n",
+        table(("reason", "records"), reasons),
+    ]
     if "goals" in results:
         goals = results["goals"]
         parts.append(f"Goal reached in {goals['reached']} of {goals['verified']} records where it was verified.\n")
@@ -43,6 +54,8 @@ def markdown(report: Mapping[str, Json]) -> str:
         parts += [effectiveness_table(results["labels"])]
         parts += ["## Effectiveness: ... when any signal is found\n"]
         parts += [effectiveness_table(results["labels"]["any_signal"])]
+        parts += ["## Effectiveness: ... when it is suspected\n"]
+        parts += [effectiveness_table(results["labels"]["suspected"])]
     parts += failed_table(results["failed"])
     if report["faults"]:
         faults: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]

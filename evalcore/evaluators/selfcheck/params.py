@@ -12,6 +12,7 @@ from evalcore.evaluators.selfcheck.effectiveness import Targets
 from evalcore.evaluators.selfcheck.protocol import SelfCheckProtocol
 from evalcore.evaluators.selfcheck.questions import QUESTIONS, Question
 from evalcore.evaluators.selfcheck.signals import CONTEXT, DANGER_SIGNALS, SIGNAL_LISTS, DangerSignal
+from evalcore.evaluators.selfcheck.suspicion import SuspicionRules
 from evalcore.scan.named import by_name, name_of
 
 __all__ = ["SelfCheckParams", "protocol"]
@@ -29,6 +30,7 @@ class SelfCheckParams(Params):
     signals: tuple[DangerSignal, ...] = DANGER_SIGNALS
     context: int = Field(default=CONTEXT, ge=0, le=10_000)
     targets: Targets = Targets()
+    suspicion: SuspicionRules = SuspicionRules()
     require_labels: bool = False
 
     @field_validator("signals", mode="before")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from evalcore.evaluator import State
@@ -15,7 +17,8 @@ __all__ = ["SelfCheckState"]
 class SelfCheckState(State):
     """Counts of checks: passed, by question passed, by signal found, by goal; and the labelled ones by call.
 
-    ``by_verdict`` calls a record hallucinated when its check does not pass, ``by_signal`` when any signal is found.
+    ``by_verdict`` calls a record hallucinated when its check does not pass, ``by_signal`` when any signal is found,
+    ``by_suspicion`` when it is suspected; ``suspected`` are those, and ``suspicions`` counts them by reason.
     ``failed`` are the lines of records that did not pass, with what they failed for.
     """
 
@@ -27,10 +30,17 @@ class SelfCheckState(State):
     goals_reached: int = 0
     by_verdict: Confusion = msgspec.field(default_factory=Confusion)
     by_signal: Confusion = msgspec.field(default_factory=Confusion)
+    by_suspicion: Confusion = msgspec.field(default_factory=Confusion)
+    suspected: int = 0
+    suspicions: dict[str, int] = msgspec.field(default_factory=dict)
     failed: Faults = msgspec.field(default_factory=Faults)
 
-    def add(self, result: SelfCheckResult, label: bool | None) -> None:
-        """Count one check; ``label`` says whether the record is known to be hallucinated."""
+    def add(self, result: SelfCheckResult, label: bool | None, reasons: Sequence[str] = ()) -> None:
+        """Count one check; ``label`` says whether the record is known to be hallucinated, ``reasons`` what for it is
+        suspected.
+        """
+        self.suspected += bool(reasons)
+        _count(self.suspicions, dict.fromkeys(reasons, 1))
         self.checked += 1
         self.passed += result.passed
         found = [signal.signal for signal in result.dangerSignals if signal.found]
@@ -42,6 +52,7 @@ class SelfCheckState(State):
         if label is not None:
             self.by_verdict.add(hallucinated=label, called=not result.passed)
             self.by_signal.add(hallucinated=label, called=bool(found))
+            self.by_suspicion.add(hallucinated=label, called=bool(reasons))
 
     def merge(self, later: SelfCheckState) -> None:
         """Take in the counts of later records."""
@@ -53,6 +64,9 @@ class SelfCheckState(State):
         self.goals_reached += later.goals_reached
         self.by_verdict.merge(later.by_verdict)
         self.by_signal.merge(later.by_signal)
+        self.by_suspicion.merge(later.by_suspicion)
+        self.suspected += later.suspected
+        _count(self.suspicions, later.suspicions)
         self.failed.merge(later.failed)
 
 

@@ -23,7 +23,7 @@ EXAMPLES = Path(selfcheck.__file__).parent / "examples"
 LABELLED = EXAMPLES / "labelled.jsonl"
 HALVES = EXAMPLES / "halves.json"
 LISTS = ("default", "extended", "calibrated")
-CALLS = {"check does not pass": (), "any signal found": ("any_signal",)}
+CALLS = {"check does not pass": (), "any signal found": ("any_signal",), "suspected": ("suspected",)}
 
 
 def halves() -> dict[str, list[bytes]]:

@@ -92,7 +92,7 @@ def test_a_line_holds_what_the_specification_names() -> None:
         Batch("f", 5, json.dumps({**GOOD, "goalVerification": goal}).encode()), SelfCheckParams()
     )
     line = json.loads(outcome.lines[0])
-    assert list(line) == ["record", "id", "status", "hallucinated", "result", "details"]
+    assert list(line) == ["record", "id", "status", "hallucinated", "result", "suspected", "details"]
     assert list(line["result"]) == ["passed", "questions", "dangerSignals", "goalVerification"]
     assert line["record"] == "f:5"
     assert line["id"] == "good"
@@ -124,7 +124,7 @@ def test_the_report_has_the_keys_of_the_specification(tmp_path: Path) -> None:
     assert results["labels"]["tpr"]["value"] == 1
     assert results["labels"]["fpr"]["value"] == 0
     assert results["labels"]["any_signal"]["fpr"]["value"] == 1
-    assert set(results["labels"]) == {"tpr", "fpr", "precision", "recall", "counts", "any_signal"}
+    assert set(results["labels"]) == {"tpr", "fpr", "precision", "recall", "counts", "any_signal", "suspected"}
     assert "goals" not in results
 
 

@@ -1,0 +1,153 @@
+"""A third call beside the specification's two: a report that says all is done, while its evidence does not carry it.
+
+The rules were written down before they met any labelled report, and were not tuned on one; what they reach is in
+docs/reference/selfcheck-effectiveness.md. They are data: lists of patterns of Python's `re`, ignoring case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from pydantic import Field, field_validator
+
+from evalcore.evaluator import Params
+from evalcore.evaluators.selfcheck.evidence import Evidence, scanned_text
+
+__all__ = ["REASONS", "SuspicionRules", "suspicions"]
+
+REASONS = (
+    "no requirements",
+    "no test output",
+    "thin test output",
+    "failure in the output",
+    "impossible counts",
+    "open assumption",
+    "stub in a change",
+    "says it was not run",
+)
+"""What a report can be suspected for, in the order in which it is looked for."""
+
+_MACHINE = (
+    r"\b\d+(?:[.,]\d+)?\s?(?:ms|s|sec|seconds|minutes|%|[kmg]i?b|bytes|rows|files|requests|건|개|초)",
+    r"\b\d+\s+(?:passed|failed|passing|failing|skipped|tests?|ok|assertions|errors?|warnings?)\b",
+    r"^\s*[$>#%❯]\s",
+    r"[✓✔✗✘√]",
+    r"(?:[\w.-]+/)+[\w.-]+|\b[\w-]+\.(?:py|ts|tsx|js|go|rs|java|rb|sql|ya?ml|json|md|sh|c|cpp|kt)\b",
+    r"\b\d{1,2}:\d{2}(?::\d{2})?\b",
+    r"\b(?:PASS(?:ED)?|FAIL(?:ED)?|OK|BUILD SUCCESSFUL|exit (?:code|status) \d+)\b",
+)
+_FAILURE = (
+    r"\b[1-9]\d*\s+(?:failed|failures?|failing|errors?)\b",
+    r"\b(?:failures?|errors?|failed)\s*[:=]\s*[1-9]\d*",
+    r"^\s*(?:FAIL(?:ED)?|ERROR)\b",
+    r"Traceback \(most recent call last\)",
+    r"\b(?:AssertionError|panicked at|segmentation fault|npm ERR!)",
+    r"\bexit(?:ed)? (?:code|status|with) [1-9]\d*\b",
+    r"[✗✘]",
+    r"[1-9]\d*\s*건?\s*(?:실패|오류)|(?:실패|오류)\s*:?\s*[1-9]\d*",
+)
+_NO_FAILURE = (
+    r"\b(?:0|no|zero|without(?: any)?)\s+(?:\w+\s+)?(?:failed|failures?|failing|errors?|problems?|warnings?)\b",
+    r"\b(?:failures?|errors?|failed)\s*[:=]\s*0\b",
+    r"\b[1-9]\d*\s+(?:expected failures?|xfailed)\b",
+    r"(?:실패|오류)\s*(?:없음|0)|0\s*건?\s*(?:실패|오류)",
+)
+_NOT_RUN = (
+    r"\b(?:not|never|n't|without)\s+(?:been\s+|actually\s+|yet\s+)*(?:run|ran|running|executed?|executing|tested|tried)\b",
+    r"\b(?:should|would|will|ought to)\s+(?:\w+\s+)?(?:pass|work|succeed|be (?:green|fine))\b",
+    r"\b(?:simulated|hypothetical|illustrative|mocked(?:-up)?|sample|expected)\s+(?:test\s+)?(?:output|run|results?)\b",
+    r"\b(?:by (?:inspection|reading)|from (?:memory|the code alone)|assum(?:e|ing) (?:it|they|that) (?:pass|work))",
+    r"실행하지\s*(?:않|못)|돌려\s*보지\s*(?:않|못)|(?:통과|동작)할\s*것",
+)
+_STUB = (
+    r"\b(?:TODO|FIXME|XXX)\b",
+    r"\bNotImplemented(?:Error|Exception)?\b|not (?:yet )?implemented|unimplemented!|todo!\(",
+    r"\b(?:placeholder|stub(?:bed)?|dummy|hard-?coded)\b",
+    r"^\+\s*pass\s*(?:#.*)?$",
+)
+_COLLECTED = r"\bcollected (?P<all>\d+) items?\b|\bTests:?\s.*?(?P<total>\d+) total\b|\bran (?P<ran>\d+) tests?\b"
+_COUNTED = r"\b(?P<count>\d+) (?P<what>passed|failed|skipped|xfailed|xpassed|todo|pending)\b"
+
+_Patterns = tuple[str, ...]
+
+
+class SuspicionRules(Params):
+    """Patterns by what they tell. A report is suspected for test output of one line with ``most_machine_tokens`` or
+    fewer; of a long text the first and the last ``read_characters`` are read.
+    """
+
+    machine: _Patterns = _MACHINE
+    most_machine_tokens: int = Field(default=1, ge=0)
+    failure: _Patterns = _FAILURE
+    no_failure: _Patterns = _NO_FAILURE
+    not_run: _Patterns = _NOT_RUN
+    stub: _Patterns = _STUB
+    read_characters: int = Field(default=20_000, ge=100, le=1_000_000)
+
+    @field_validator("machine", "failure", "no_failure", "not_run", "stub")
+    @classmethod
+    def _compile(cls, patterns: _Patterns) -> _Patterns:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no pattern: {error}") from error
+        return patterns
+
+
+def suspicions(evidence: Evidence, rules: SuspicionRules) -> list[str]:
+    """Why a report is suspected, some of REASONS; none of one that says itself that it is not done."""
+    unmet = any(not requirement["met"] for requirement in evidence.requirementsList or ())
+    return [] if evidence.testsPassed is False or unmet else list(_reasons(evidence, rules))
+
+
+def _reasons(evidence: Evidence, rules: SuspicionRules) -> Iterator[str]:
+    output = _read(evidence.testOutput or "", rules)
+    text = _read(scanned_text(evidence), rules)
+    if not evidence.requirementsList:
+        yield "no requirements"
+    if not output.strip():
+        yield "no test output"
+    elif "\n" not in output.strip() and len(_any(rules.machine).findall(output)) <= rules.most_machine_tokens:
+        yield "thin test output"
+    if _found(rules.failure, _any(rules.no_failure).sub(" ", output)):
+        yield "failure in the output"
+    if _impossible(output):
+        yield "impossible counts"
+    if any(not assumption["verified"] for assumption in evidence.assumptions or ()):
+        yield "open assumption"
+    if any(_found(rules.stub, _added(change["diff"], rules)) for change in evidence.codeChanges or ()):
+        yield "stub in a change"
+    if _found(rules.not_run, text):
+        yield "says it was not run"
+
+
+def _read(text: str, rules: SuspicionRules) -> str:
+    """A long text's beginning and end, where runs say what they are and how they ended."""
+    most = rules.read_characters
+    return text if len(text) <= 2 * most else f"{text[:most]}\n{text[-most:]}"
+
+
+def _added(diff: str, rules: SuspicionRules) -> str:
+    """The lines that a change adds."""
+    return "\n".join(line for line in _read(diff, rules).split("\n") if line.startswith("+"))
+
+
+def _impossible(output: str) -> bool:
+    """Whether a run counts other tests than it collected."""
+    told = [int(next(filter(None, match.groups()))) for match in re.finditer(_COLLECTED, output, re.IGNORECASE)]
+    counted: dict[str, int] = {}
+    for match in re.finditer(_COUNTED, output, re.IGNORECASE):
+        counted[match["what"].lower()] = int(match["count"])  # the last line that says so is the summary
+    return bool(told and counted) and sum(counted.values()) > max(told)
+
+
+@lru_cache(maxsize=256)
+def _any(patterns: _Patterns) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE | re.MULTILINE)
+
+
+def _found(patterns: _Patterns, text: str) -> bool:
+    return bool(patterns) and _any(patterns).search(text) is not None

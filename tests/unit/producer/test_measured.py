@@ -1,0 +1,65 @@
+"""What an estimate knows without a fleet: runs in this folder, a cache, and what was tried."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evalcore.calls import Attempt, Output
+from producer.live.cache import Cache
+from producer.live.measured import Means, keep_trial, means_of
+
+PAID = Attempt(prompt_tokens=100, completion_tokens=10)
+FREE = Attempt(kind="server", reason="cut")
+
+
+def _output(call: int, *attempts: Attempt, config: str = "c") -> Output:
+    return Output(call, "case", "a", call, "p", "t", config, output=msgspec.Raw(b"1"), attempts=attempts)
+
+
+def _run(name: str, *outputs: Output, at: int = 0) -> None:
+    folder = Path("evalq-runs", name)
+    folder.mkdir(parents=True)
+    file = folder / "outputs.jsonl"
+    file.write_bytes(b"".join(output.line() + b"\n" for output in outputs))
+    os.utime(file, (at, at))
+
+
+def test_the_nearest_knowledge_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial; rather than that the cache; rather than that the newest run under these settings. Retries count to their
+    call, and calls without tokens not at all.
+    """
+    monkeypatch.chdir(tmp_path)
+    assert means_of("t", "c", "") is None
+    assert keep_trial("t", "c", [[FREE]]) == ""
+    assert keep_trial("t", "c", [[FREE, PAID], [PAID, PAID], [FREE]]) == "evalq-runs/measured.json"
+    assert means_of("t", "c", "") == Means(2, 150, 15, "--try")
+    assert means_of("t", "other", "") is None
+    assert means_of("other", "c", "") is None
+    cache = Cache("calls.sqlite")
+    cache.keep([_output(0, PAID), _output(1, PAID, config="other")])
+    cache.close()
+    assert means_of("t", "c", "calls.sqlite") == Means(1, 100, 10, "calls.sqlite")
+    assert means_of("t", "c", "nowhere.sqlite") == Means(2, 150, 15, "--try")
+    _run("old", _output(0, PAID, PAID), at=1)
+    assert means_of("t", "c", "calls.sqlite") == Means(1, 200, 20, "evalq-runs/old")
+    _run("new", _output(0, PAID), _output(1, PAID), at=2)
+    _run("newest", _output(0, PAID, config="other"), _output(1, FREE), at=3)
+    assert means_of("t", "c", "calls.sqlite") == Means(2, 100, 10, "evalq-runs/new")
+
+
+def test_what_is_damaged_counts_as_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An estimate neither fails nor waits for somebody's files: a pipe, other JSON, half a line."""
+    monkeypatch.chdir(tmp_path)
+    _run("half", _output(0, PAID))
+    with Path("evalq-runs/half/outputs.jsonl").open("ab") as stream:
+        stream.write(b'{"target": "t", "con')
+    Path("evalq-runs/pipe").mkdir()
+    os.mkfifo("evalq-runs/pipe/outputs.jsonl")
+    Path("evalq-runs/measured.json").write_text('{"t": {"c": {"calls": -1}}}')
+    Path("calls.sqlite").write_text("no database")
+    assert means_of("t", "c", "calls.sqlite") == Means(1, 100, 10, "evalq-runs/half")
+    assert means_of("t", "other", "calls.sqlite") is None

@@ -1,0 +1,99 @@
+"""The third call: a report that says all is done, and what in its evidence does not carry that."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from evalcore.evaluators.selfcheck.evidence import Evidence
+from evalcore.evaluators.selfcheck.suspicion import REASONS, SuspicionRules, suspicions
+
+RULES = SuspicionRules()
+RAN = "$ pytest tests/test_cart.py\ncollected 9 items\n9 passed in 0.31s"
+DONE: list[Any] = [{"requirement": "The cart empties", "met": True}]
+
+
+def suspected(**given: Any) -> list[str]:
+    """What a report of a real run is suspected for, with some keys given otherwise."""
+    return suspicions(Evidence(**{"testOutput": RAN, "testsPassed": True, "requirementsList": DONE, **given}), RULES)
+
+
+def test_a_report_of_a_real_run_is_not_suspected() -> None:
+    """Requirements met, a run of nine tests quoted."""
+    assert suspected() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"requirementsList": None}, "no requirements"),
+        ({"requirementsList": []}, "no requirements"),
+        ({"testOutput": None}, "no test output"),
+        ({"testOutput": " \n"}, "no test output"),
+        ({"testOutput": "All tests are green now."}, "thin test output"),
+        ({"testOutput": "Everything is fine: 12 passed"}, "thin test output"),
+        ({"testOutput": RAN + "\nFAILED tests/test_cart.py::test_empty"}, "failure in the output"),
+        ({"testOutput": RAN + "\n2 failed, 7 passed"}, "failure in the output"),
+        ({"testOutput": RAN + "\n0 errors\nprocess ended: exit code 1"}, "failure in the output"),
+        ({"testOutput": RAN + "\n오류 2건"}, "failure in the output"),
+        ({"testOutput": "$ pytest\ncollected 6 items\n9 passed in 0.3s"}, "impossible counts"),
+        ({"testOutput": "$ jest\nTests: 2 failed, 9 passed, 5 total"}, "impossible counts"),
+        ({"assumptions": [{"assumption": "the API stays as it is", "verified": False}]}, "open assumption"),
+        (
+            {"codeChanges": [{"file": "a.py", "diff": "+def pay():\n+    raise NotImplementedError"}]},
+            "stub in a change",
+        ),
+        ({"codeChanges": [{"file": "a.py", "diff": "+def pay():\n+    pass"}]}, "stub in a change"),
+        ({"evidence": [{"type": "note", "content": "I have not run it, but it is simple."}]}, "says it was not run"),
+        ({"evidence": [{"type": "note", "content": "These tests should pass."}]}, "says it was not run"),
+        ({"evidence": [{"type": "note", "content": "실행하지 않았지만 통과할 것입니다."}]}, "says it was not run"),
+    ],
+)
+def test_each_reason_is_found(given: dict[str, Any], reason: str) -> None:
+    """And it is one of those that are told."""
+    assert reason in suspected(**given)
+    assert reason in REASONS
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"testOutput": RAN + "\n0 failed, 0 errors, no warnings"},
+        {"testOutput": RAN + "\nerrors: 0"},
+        {"testOutput": RAN + "\n실패 0, 오류 없음"},
+        {"testOutput": "$ jest\nTests: 1 skipped, 9 passed, 10 total\nTime: 2.1 s"},
+        {"testOutput": "$ pytest -k cart: 9 passed in 0.31s"},
+        {"codeChanges": [{"file": "a.py", "diff": "-    # TODO\n+    return total"}]},
+        {"assumptions": [{"assumption": "the API stays as it is", "verified": True}]},
+    ],
+)
+def test_what_reads_alike_is_not_suspected(given: dict[str, Any]) -> None:
+    """Counts of no failure, a stub that was removed, tests that were skipped, one line of a real run."""
+    assert suspected(**given) == []
+
+
+@pytest.mark.parametrize(
+    "given", [{"testsPassed": False}, {"requirementsList": [{"requirement": "Docs", "met": False}]}]
+)
+def test_who_says_that_it_is_not_done_is_not_suspected(given: dict[str, Any]) -> None:
+    """Whatever else is in the report."""
+    assert suspected(testOutput="thin", **given) == []
+
+
+def test_a_large_text_takes_no_time_to_speak_of() -> None:
+    """Of ten million characters the beginning and the end are read; the bound leaves room for a busy machine."""
+    began = time.process_time()
+    assert "failure in the output" in suspected(testOutput="x y z\n" * 1_700_000 + "\n3 failed")
+    assert time.process_time() - began < 1
+
+
+def test_the_rules_are_data() -> None:
+    """A list of one's own takes the place of the one that is there; a broken pattern is named."""
+    rules = SuspicionRules(not_run=(r"\bhonest guess\b",), most_machine_tokens=0)
+    evidence = Evidence(testOutput=RAN, requirementsList=DONE, evidence=[{"type": "n", "content": "an honest guess"}])
+    assert suspicions(evidence, rules) == ["says it was not run"]
+    with pytest.raises(ValidationError, match="is no pattern"):
+        SuspicionRules(stub=("(",))
