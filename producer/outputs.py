@@ -17,6 +17,7 @@ from evalcore.canonical import Json, canonical_json
 from evalcore.errors import StorageError, UsageError
 from evalcore.evaluator import Evaluator, Request
 from evalcore.files import replacing, write_atomic
+from evalcore.records.span import BOM
 from evalcore.report.markdown import visible
 from producer.folder import RunFolder
 from producer.job import Job
@@ -25,6 +26,8 @@ __all__ = ["FORMATS", "check_output", "render", "write_final", "write_output", "
 
 FORMATS = ("markdown", "json", "yaml", "none")
 _ROWS_AT_ONCE = 20_000
+_EXCEL = ".excel.csv"
+"""Begins with the mark by which Excel knows UTF-8; other readers take it for a part of the first column's name."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
@@ -71,7 +74,7 @@ def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) ->
 
 def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json]) -> None:
     """The report in all its forms, and the further files that were asked for; report.json is the last."""
-    document = evaluator.document(report, folder.info()["started"])
+    document = evaluator.document(report, folder.info().started)
     folder.write("results.yaml", _plain("yaml", document).encode())
     folder.write("report.md", render("markdown", evaluator, report, request.options).encode())
     for export in evaluator.exports(report, request):
@@ -115,6 +118,8 @@ def _csv(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
 
     columns = _columns(folder)
     with replacing(path) as out:
+        if path.name.endswith(_EXCEL):
+            out.write(BOM)
         for number, rows in enumerate(_flat_rows(folder)):
             frame = pd.DataFrame(rows, columns=columns).map(_unformula)
             heads = [_unformula(name) for name in columns] if number == 0 else False

@@ -15,13 +15,15 @@
 
 Beside ``evaluator`` a run has its inputs (under the name its evaluator gives them), ``params``, ``chunk_size``,
 ``limit``, ``output`` (files as with -o) and any of the evaluator's options by name; where the evaluator can ask a
-target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``max_cost`` and ``cache``. Paths are
-relative to the file.
+target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``max_cost`` and ``cache``. Its ``name`` is
+that of its folder and of its report in the JSON, whatever runs stand before it; without one its folder has the
+evaluator's, numbered. Paths are relative to the file.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,14 +39,15 @@ from producer.live.asked import Live
 
 __all__ = ["PlannedRun", "load_suite"]
 
-_COMMON = ("evaluator", "params", "chunk_size", "limit", "output")
+_COMMON = ("evaluator", "name", "params", "chunk_size", "limit", "output")
 _LIVE: dict[str, tuple[type, ...]] = {"max_calls": (int,), "max_cost": (int, float), "cache": (str,)}
 _REPEATED: dict[str, tuple[type, ...]] = {"repeat": (int,), "stop": (str,)}
 
 
 class PlannedRun(msgspec.Struct):
-    """One run of a suite: ``request`` is what its evaluator was asked for, ``options`` the raw option values."""
+    """One run of a suite: ``request`` is what its evaluator was asked for; ``name`` is empty where it has none."""
 
+    name: str
     evaluator: Evaluator[Any, Any]
     request: Request
     chunk_size: int | None
@@ -65,7 +68,13 @@ def load_suite(path: str | Path) -> tuple[str, list[PlannedRun]]:
     name = data.get("suite", Path(path).stem)
     if not isinstance(name, str):
         raise ConfigError(f"{path}: suite: a name is needed, got {name!r}")
-    return name, [_run(path, f"runs.{number}", run) for number, run in enumerate(runs)]
+    planned = [_run(path, f"runs.{number}", run) for number, run in enumerate(runs)]
+    taken = {run.evaluator.name for run in planned if not run.name}
+    for number, run in enumerate(planned):
+        if run.name and run.name in taken:
+            raise ConfigError(f"{path}: runs.{number}.name: {run.name} is another run's name, or that of its evaluator")
+        taken.add(run.name)
+    return name, planned
 
 
 def _run(path: str | Path, key: str, run: Any) -> PlannedRun:
@@ -95,6 +104,7 @@ def _run(path: str | Path, key: str, run: Any) -> PlannedRun:
     else:
         next(iter(evaluator.prompts(request)), None)
     return PlannedRun(
+        _name(path, key, run.get("name", "")),
         evaluator,
         request,
         _count(path, f"{key}.chunk_size", run.get("chunk_size")),
@@ -102,6 +112,12 @@ def _run(path: str | Path, key: str, run: Any) -> PlannedRun:
         [base / name for name in _strings(path, f"{key}.output", run.get("output", []))],
         asked,
     )
+
+
+def _name(path: str | Path, key: str, value: Any) -> str:
+    if value != "" and (not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", value)):
+        raise ConfigError(f"{path}: {key}.name: letters, digits, '.', '_' and '-' are needed, got {value!r}")
+    return str(value)
 
 
 def _live(

@@ -171,8 +171,12 @@ class Ledger(Driving):
     def header(self, run: str) -> Header | None:
         """A run's header, or None when the ledger does not know it. Raises WireError."""
         meta = keys_of(run)[0]
-        found = self.client.hget(meta, "header_id")
+        pipe = self.client.pipeline(transaction=False)
+        pipe.hget(meta, "header_id")
+        pipe.hstrlen(meta, "header")
+        found, length = pipe.execute()
         known = found.decode("ascii", "replace") if found else ""
+        known = known if known.endswith(f" {length}") else ""  # otherwise somebody else wrote it
         if known and known == self._headers.id_of(run):
             return self._headers.read(run, known, b"")
         data = self.client.hget(meta, "header")

@@ -89,7 +89,8 @@ def output_options() -> list[click.Option]:
         _option("--format", "fmt", type=click.Choice(["markdown", "json", "yaml", "none"]), default="markdown",
                 show_default=True, help="What standard output shows."),
         _option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-                help="Also write FILE: .json .yaml .md the report; .jsonl .csv .parquet the records. Repeatable."),
+                help="Also write FILE: .json .yaml .md the report; .jsonl .csv .parquet the records "
+                "(.excel.csv for Excel). Repeatable."),
         _option("--json", "json_lines", is_flag=True, help="Standard output carries JSON lines only."),
         _option("--no-progress", is_flag=True, help="No progress bar."),
         _option("--allow-dead", type=click.IntRange(0), default=0, metavar="N",

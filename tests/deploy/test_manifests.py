@@ -83,6 +83,25 @@ def test_workers_of_the_version_before_are_all_that_an_upgrade_adds(example: lis
     assert new["metadata"]["labels"].items() < old["metadata"]["labels"].items()
 
 
+def test_a_command_of_a_runbook_has_a_pod(example: list[Manifest], tmp_path: Path) -> None:
+    """A Job in which `resume` and its like find the suite's run folders, inputs and settings; it passes every check."""
+    folder = copied(tmp_path)
+    shutil.copytree(folder / "example" / "secrets", folder / "resume" / "secrets")
+    once = built(folder / "resume")
+    assert sorted(each["kind"] for each in once) == ["Job", "Secret"]
+    assert refused(once, "1.31", tmp_path) == ""
+    assert faults([*once, *example]) == []
+    suite = next(pod for owner, pod in pods(example) if owner["kind"] == "CronJob")["spec"]
+    pod = next(pod for owner, pod in pods(once))["spec"]
+    mounts = [
+        {each["name"]: each["mountPath"] for each in spec["containers"][0]["volumeMounts"]} for spec in (suite, pod)
+    ]
+    assert mounts[1] == {name: path for name, path in mounts[0].items() if name != "suite"}
+    claims = [{v["persistentVolumeClaim"]["claimName"] for v in s["volumes"] if "persistentVolumeClaim" in v}
+              for s in (suite, pod)]  # fmt: skip
+    assert claims[0] == claims[1]
+
+
 def test_work_that_is_not_known_is_not_none(example: list[Manifest]) -> None:
     """An exporter or a ledger that is away gives no number: KEDA is to fall back then, and not to take it for 0."""
     spec = next(each for each in example if each["kind"] == "ScaledObject")["spec"]

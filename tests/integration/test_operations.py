@@ -322,7 +322,7 @@ def test_an_interactive_run_passes_a_sweep(server: Server, fleet: Fleet, data: P
 def _commits(server: Server, out: Path) -> list[int]:
     """When commits of a run were done, as numbers of the server's log of commands."""
     digest = hashlib.sha1(scripts._script("commit").encode(), usedforsecurity=False).hexdigest()
-    start = f"EVALSHA {digest} 12 evalq:run:{{{info(out)['run']}}}".encode()
+    start = f"EVALSHA {digest} 13 evalq:run:{{{info(out)['run']}}}".encode()
     return sorted(entry["id"] for entry in server.client.slowlog_get(1_000_000) if entry["command"].startswith(start))
 
 

@@ -76,6 +76,21 @@ def test_the_worst_run_decides(suite: Path) -> None:
     assert (suite / "results" / "vs" / "report.json").exists()
 
 
+def test_a_failed_run_is_in_the_json_and_names_stay(suite: Path) -> None:
+    """Five entries: four reports, and what went wrong of the fifth; a named run's folder and entry have its name."""
+    planned = yaml.safe_load((suite / "evalq.yaml").read_text())
+    planned["runs"][4]["name"] = "golden.daily"
+    (suite / "evalq.yaml").write_text(yaml.safe_dump(planned, allow_unicode=True))
+    next((suite / "planagent").glob("*.csv")).write_text("nothing,of,use\n")
+    done = evalq("run", "evalq.yaml", "--inline", "--out", "results", "--format", "json", cwd=suite)
+    assert done.returncode == 2
+    runs = json.loads(done.stdout)["runs"]
+    assert [run["evaluator"] for run in runs] == ["cooperation", "planagent", "selfcheck", "verification", "vs"]
+    assert (runs[1]["exit_code"], "missing columns" in runs[1]["error"]) == (2, True)
+    assert [run.get("name") for run in runs] == [None] * 4 + ["golden.daily"]
+    assert (suite / "results" / "golden.daily" / "report.json").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -85,6 +100,11 @@ def test_the_worst_run_decides(suite: Path) -> None:
         ("runs: [{evaluator: planagent, inputs: [x.csv], params: {rules: {sped: 1}}}]\n", "rules.sped"),
         ("runs: [{evaluator: planagent, inputs: [x.csv], lang: fr}]\n", "runs.0.lang: ko or en"),
         ("runs: [{evaluator: planagent, inputs: [x.csv], limit: many}]\n", "runs.0.limit"),
+        ("runs: [{evaluator: planagent, inputs: [x.csv], name: a/b}]\n", "runs.0.name: letters"),
+        (
+            "runs: [{evaluator: planagent, inputs: [], name: a}, {evaluator: planagent, inputs: [], name: a}]\n",
+            "runs.1.name",
+        ),
         ("runz: []\n", "runz: unknown key"),
         ("runs: [\n", "evalq.yaml:"),
     ],

@@ -93,3 +93,10 @@ def test_status_speaks_plainly(server: Server, rows: Path) -> None:
     words = {line.partition("  ")[0].split(" ")[0] for line in shown.stdout.splitlines()}
     assert not words & {"sealed", "epoch", "stale", "reconciled", "suspect", "leases", "divergent"}
     assert "all cut   yes" in shown.stdout
+
+
+def test_a_table_for_excel_is_marked(rows: Path) -> None:
+    """-o rows.excel.csv is -o rows.csv behind a mark of UTF-8."""
+    done = evalq("planagent", "rows.csv", "--inline", "-o", "a.csv", "-o", "a.excel.csv", cwd=rows)
+    assert done.returncode == 0, done.stderr
+    assert (rows / "a.excel.csv").read_bytes() == b"\xef\xbb\xbf" + (rows / "a.csv").read_bytes()

@@ -22,7 +22,8 @@ end
 if not stored then
   -- What may be left of a run whose first key is lost fits nothing any more: its folder knows more.
   redis.call('DEL', unpack(KEYS))
-  redis.call('HSET', meta, 'header', ARGV[3], 'header_id', redis.sha1hex(ARGV[3]), 'code', ARGV[10], 'queue', ARGV[11])
+  redis.call('HSET', meta, 'header', ARGV[3], 'header_id', redis.sha1hex(ARGV[3]) .. ' ' .. #ARGV[3])
+  redis.call('HSET', meta, 'code', ARGV[10], 'queue', ARGV[11])
   redis.call('HSET', meta, 'state', 'open', 'chunks', 0, 'cursor', 0, 'created', now_ms())
   if epoch >= 0 then redis.call('HSET', meta, 'epoch', epoch) end
   local suite = ARGV[6]
@@ -43,7 +44,7 @@ if wanted > epoch then
   redis.call('HDEL', meta, 'detached', 'failures', 'unserved')
   redis.call('DEL', KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[11], KEYS[13])
   local state = redis.call('HGET', meta, 'state')
-  if state ~= 'done' then redis.call('HSET', meta, 'state', 'open', 'reason', '') end
+  if state ~= 'done' and state ~= 'cancelled' then redis.call('HSET', meta, 'state', 'open', 'reason', '') end
 end
 recount()
 return {'open', epoch}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from evalcore.errors import WireError
 from evalcore.plan import Chunk, Header, PlannedInput, Seal, to_wire
 from tests.integration.harness import Server, running_server
 from workers.driver import STEP
@@ -98,3 +99,16 @@ def test_many_chunks_are_told_in_many_steps(ledger: Ledger, server: Server) -> N
     assert _scripts(server) - before >= 3
     progress = ledger.look("r").progress
     assert (progress.committed, progress.records, progress.chunks) == (count - 1, count - 1, count)
+
+
+@pytest.mark.parametrize("bad", [b"", b"\xff", b"{}"])
+def test_a_header_that_somebody_else_wrote_is_noticed(ledger: Ledger, server: Server, bad: bytes) -> None:
+    """Also by a worker that has the right one: what is not as long as its id says is read, and refused."""
+    ledger.create(_header(), 1)
+    ledger.append("r", _chunks(2), 0)
+    assert ledger.claim("r", 0, 1, "w", 1).status == "leased"
+    server.client.hset("evalq:run:{r}:meta", "header", bad)
+    with pytest.raises(WireError):
+        ledger.claim("r", 1, 1, "w", 1)
+    with pytest.raises(WireError):
+        ledger.header("r")
