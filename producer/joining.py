@@ -53,8 +53,8 @@ def watch_driver(folder: RunFolder, reporter: Reporter) -> bool:
     by = folder.driver()
     if not by:
         return False
-    reporter.say(f"{folder.path}: driven by {by}; waiting for its report")
     with _only_watching(folder.path), reporter.watching() as seen:
+        reporter.say(f"{folder.path}: driven by {by}; waiting for its report")
         while folder.driver():
             with contextlib.suppress(EvalqError):  # it may go at any moment
                 seen(_standing(folder))
@@ -139,8 +139,8 @@ def _elsewhere(folder: RunFolder, driven: Driven, settings: Settings, reporter: 
 
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
     ledger, calls = _ledgers(settings)
-    reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
     with _only_watching(run):
+        reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while time.monotonic() < until:
             state = _ledger_state(run, ledger, calls)
             if state == "done" and fetch(run, folder.path, ledger, settings) is not None:

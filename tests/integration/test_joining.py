@@ -145,14 +145,18 @@ def test_the_broker_of_the_settings_is_asked(server: Server, data: Path, tmp_pat
         assert left.returncode == 0, left.stderr
         run = left.stdout.strip()
         wait_until(lambda: server.client.hget(f"evalq:run:{{{run}}}:final", "report"), "it is finalised")
+
+    def asked(name: str, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        if name == "settings":
+            return evalq(*args, "--settings", settings, cwd=cwd)
+        return evalq(*args, cwd=cwd, EVALQ_BROKER=server.url)
+
     for name in ("settings", "variable"):
         folder = tmp_path / name
         folder.mkdir()
-        flags = ("--settings", settings) if name == "settings" else ()
-        broker = "" if name == "settings" else server.url
-        listed = evalq("list", *flags, cwd=folder, EVALQ_BROKER=broker)
+        listed = asked(name, "list", cwd=folder)
         assert f"{run} " in listed.stdout, listed.stderr
-        shown = evalq("report", run, "--format", "json", *flags, cwd=folder, EVALQ_BROKER=broker)
+        shown = asked(name, "report", run, "--format", "json", cwd=folder)
         assert shown.returncode == 0, shown.stderr
         assert shown.stdout.encode() == server.client.hget(f"evalq:run:{{{run}}}:final", "report")
 
