@@ -1,4 +1,4 @@
-"""Pages made from the code and from recorded results: settings, targets, metrics, evaluators, reliability's table.
+"""Pages made from the code and recorded results: settings, life, targets, metrics, evaluators, reliability's table.
 
 With --check, exits 1 when one is out of date.
 """
@@ -15,6 +15,7 @@ from evaluator_pages import FOLDER, NAMES, evaluator_page
 
 from evalcore import registry
 from evalcore.evaluator import Evaluator, Params
+from evalcore.life import LEDGER_STATES, MEANING, MOVES, next_step
 from evalcore.metrics import LABELS
 from evalcore.report.markdown import table
 from workers.exporter.catalogue import FAMILIES, SECONDS, Family, quality
@@ -68,6 +69,30 @@ def _keys(model: type[Params], but: Container[str] = ()) -> str:
             plain = "" if field.is_required() else default if default not in (None, (), {}, "") else "-"
             rows.append((name, "required" if field.is_required() else plain, field.description))
     return table(("key", "default", "meaning"), rows)
+
+
+def life_page() -> str:
+    """Each state of a run: what it says, what may follow, and what its user can do."""
+    rows: list[tuple[object, ...]] = []
+    for state, meaning in MEANING.items():
+        following = ", ".join(sorted(MOVES[state])) or "nothing"
+        where = "folder and ledger" if state in LEDGER_STATES else "folder"
+        rows.append((state, where, meaning, following, next_step(state, "RUN")))
+    heads = ("state", "stands in", "meaning", "may be followed by", "where no process drives it")
+    return (
+        "# The life of a run\n\n"
+        "The states that `run.json`, `evalq list` and `evalq status` show, for evaluations and live sweeps alike. The\n"
+        "ledger knows some of them; the others are the business of whoever drives the run, and stand in its folder.\n"
+        "Both refuse a move that is not in this table. `RUN` is a run's folder, or its id under `./evalq-runs`; a run\n"
+        "on a server takes `--broker URL` (or `EVALQ_BROKER`), an inline one `--inline`.\n\n"
+        f"{table(heads, rows)}\n"
+        "One process drives a run: the one that holds the lock on `run.lock` in its folder. A second command is told\n"
+        "who that is (exit 3), or waits: `evalq watch RUN`, and a command whose `--once` key has a run already. They\n"
+        "show its progress, end with its report and exit code, and change nothing; Ctrl-C ends the watching alone.\n"
+        "A command that waits with the run's own `--once` key takes over when the driver was killed or interrupted.\n\n"
+        "`evalq cancel RUN` is for good: `resume`, `retry` and the same `--once` key refuse the run from then on,\n"
+        "here and from every folder on its server, until `evalq prune RUN` removes it.\n"
+    )
 
 
 GROUPS = {
@@ -125,6 +150,7 @@ def pages() -> dict[Path, str]:
 
     return {
         DOCS / "reference" / "settings.md": settings_page(),
+        DOCS / "reference" / "life.md": life_page(),
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
         **{FOLDER / f"{name}.md": evaluator_page(name) for name in NAMES},

@@ -6,9 +6,10 @@ Nothing writes a state any other way: what the folder notes and what the ledger'
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Literal, get_args
 
-__all__ = ["LEDGER_STATES", "MOVES", "RunState", "may_follow"]
+__all__ = ["LEDGER_STATES", "MEANING", "MOVES", "NEXT", "RunState", "leading_to", "may_follow", "next_step"]
 
 RunState = Literal[
     "open",  # its chunks are being computed
@@ -21,6 +22,7 @@ RunState = Literal[
     "spent",  # its budget of calls is used up
     "failed",  # it cannot be computed as it is
     "retrying",  # dead records or failed calls are tried again
+    "following",  # its log is read as it grows
     "done",
     "cancelled",  # for good
 ]
@@ -29,18 +31,20 @@ LEDGER_STATES: frozenset[RunState] = frozenset({"open", "paused", "spent", "fail
 """What a ledger knows of: the rest is the business of whoever drives the run, and stands in its folder."""
 
 _RESUMABLE: frozenset[RunState] = frozenset({"open", "calling", "retrying", "cancelled"})
+_HALTED: frozenset[RunState] = frozenset({"interrupted", "paused", "stopped", "failed", "cancelled"})
 
 MOVES: Mapping[RunState, frozenset[RunState]] = {
-    "open": frozenset({"done", "detached", "interrupted", "paused", "spent", "stopped", "failed", "cancelled"}),
-    "calling": frozenset({"called", "detached", "interrupted", "paused", "spent", "stopped", "failed", "cancelled"}),
-    "called": frozenset({"open", "stopped", "interrupted", "paused", "failed", "cancelled"}),
+    "open": _HALTED | {"done", "detached", "spent"},
+    "calling": _HALTED | {"called", "detached", "spent"},
+    "called": _HALTED | {"open", "calling"},
     "detached": _RESUMABLE | {"called", "paused", "failed", "done"},
     "interrupted": _RESUMABLE,
     "paused": _RESUMABLE,
-    "stopped": _RESUMABLE,
+    "stopped": _RESUMABLE | {"paused", "following"},
     "spent": _RESUMABLE | {"called", "done"},
     "failed": _RESUMABLE,
-    "retrying": frozenset({"open", "calling", "stopped", "interrupted", "paused", "failed", "cancelled"}),
+    "retrying": _HALTED | {"open", "calling"},
+    "following": frozenset({"stopped"}),
     "done": frozenset({"retrying", "open"}),  # in the ledger a retry opens the run again
     "cancelled": frozenset(),
 }
@@ -52,4 +56,51 @@ def may_follow(state: RunState, before: RunState) -> bool:
     return state == before or state in MOVES[before]
 
 
-assert MOVES.keys() == set(get_args(RunState)), "each state has its line in the table"
+def leading_to(state: RunState) -> list[RunState]:
+    """The states of a ledger from which a run may become ``state``, itself left out."""
+    return sorted(before for before in LEDGER_STATES if state in MOVES[before])
+
+
+MEANING: Mapping[RunState, str] = {
+    "open": "its chunks are being computed; where no process drives it, that one was killed",
+    "calling": "its live calls are being made; where no process drives it, that one was killed",
+    "called": "its live calls are over, and their outputs are about to be evaluated",
+    "detached": "left to the fleet by --detach",
+    "interrupted": "ended by Ctrl-C or SIGTERM",
+    "paused": "stopped by evalq pause",
+    "stopped": "its command ended with an error",
+    "spent": "its budget of calls is used up",
+    "failed": "it cannot be computed as it is: an input changed, answers diverged, or a target refused",
+    "retrying": "what has no result is about to be tried again",
+    "following": "its log is read as it grows",
+    "done": "it has its report",
+    "cancelled": "ended for good by evalq cancel",
+}
+"""{state: what it says of a run}."""
+
+_RESUME = "resume it with: evalq resume {run}"
+NEXT: Mapping[RunState, str] = {
+    "open": _RESUME,
+    "calling": _RESUME,
+    "called": _RESUME,
+    "detached": "wait for its report with: evalq watch {run}",
+    "interrupted": _RESUME,
+    "paused": _RESUME,
+    "stopped": _RESUME,
+    "spent": _RESUME,
+    "failed": _RESUME,
+    "retrying": _RESUME,
+    "following": "resume it with the command that began it",
+    "done": "see it with: evalq report {run}",
+    "cancelled": "start another; remove this one, and free its --once key, with: evalq prune {run}",
+}
+"""{state: what its user can do next, where nobody drives the run}; ``{run}`` is its folder or id."""
+
+
+def next_step(state: RunState, run: PurePath | str) -> str:
+    """What the user of ``run`` can do next, as the end of a sentence."""
+    return NEXT[state].format(run=run)
+
+
+for _table in (MOVES, MEANING, NEXT):
+    assert _table.keys() == set(get_args(RunState)), "each state has its line in every table"

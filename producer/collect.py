@@ -36,10 +36,12 @@ class Collector:
         """{seq: digest} of every answer that the folder has."""
         try:
             for partial in self._journal.replay():
-                self._take(job.manifest.chunks[self.next], partial)
-        except (WireError, IndexError) as error:
-            how = "remove that file to have its answers computed again"
-            raise WireError(f"{self._journal.path} is damaged at answer {self.next}: {error}; {how}") from error
+                if self.next == len(job.manifest.chunks):
+                    raise WireError(_shorter(job, self._journal))
+                self._recall(job.manifest.chunks[self.next], partial)
+        except BaseException:
+            self._records.close()
+            raise
 
     def kept(self, seq: int) -> Partial | None:
         """The answer of chunk ``seq`` that a retry keeps."""
@@ -83,6 +85,14 @@ class Collector:
     def _reopen(self, index: int) -> BinaryIO:
         return open_source(self._job.sources[index])
 
+    def _recall(self, chunk: Chunk, partial: Partial) -> None:
+        """An answer from the journal. Raises WireError that says what to do about a damaged one."""
+        try:
+            self._take(chunk, partial)
+        except WireError as error:
+            how = "remove that file to have its answers computed again"
+            raise WireError(f"{self._journal.path} is damaged at answer {self.next}: {error}; {how}") from error
+
     def _take(self, chunk: Chunk, partial: Partial) -> None:
         outcome = decode(partial, self._job.evaluator, chunk)
         self._fold.add(chunk.input, outcome)
@@ -93,3 +103,12 @@ class Collector:
     def _write(self, lines: list[bytes]) -> None:
         if lines:
             self._records.write(b"\n".join(lines) + b"\n")
+
+
+def _shorter(job: Job, journal: Journal) -> str:
+    """What to say of a plan that lost chunks whose answers are there: of the two files it is the damaged one."""
+    manifest = job.manifest
+    return (
+        f"{manifest.path} is damaged: it ends after {len(manifest.chunks)} chunks, and {journal.path.name} has answers "
+        "to more; put the whole file back (from a backup), or start the run anew: the answers are kept in the journal"
+    )

@@ -14,6 +14,7 @@ import redis
 
 from evalcore.errors import (
     BrokerUnreachable,
+    Cancelled,
     Divergent,
     Incomplete,
     InfrastructureError,
@@ -90,7 +91,7 @@ class Driver:
             self._drive(watch)
 
     def _traced(self) -> AbstractContextManager[object]:
-        return tracing.run_span(self._job.run, begun=self._job.folder.info()["epoch"] > 0)
+        return tracing.run_span(self._job.run, begun=self._job.folder.info().epoch > 0)
 
     def _drive(self, watch: Watcher) -> None:
         self._patiently(self.registration.establish)
@@ -261,8 +262,8 @@ class Driver:
             raise InfrastructureError(f"run {self._job.run} failed: {progress.reason}")
         if progress.state == "paused":
             raise Paused(f"run {self._job.run} was paused")
-        if progress.state not in ("open", "done"):
-            raise Incomplete(f"run {self._job.run} was {progress.state} {progress.reason}".rstrip())
+        if progress.state == "cancelled":
+            raise Cancelled(f"run {self._job.run} was cancelled {progress.reason}".rstrip())
         for seq, reason in look.refused.items():
             if reason == CHANGED:
                 read(self._job, self._job.manifest.chunks[seq])

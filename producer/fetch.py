@@ -10,6 +10,7 @@ import yaml
 
 from evalcore import registry
 from evalcore.canonical import Json
+from evalcore.plan import Header
 from producer.folder import RunFolder
 from producer.outputs import render
 
@@ -34,18 +35,28 @@ def fetch(run: str, path: Path, ledger: Ledger, settings: Settings) -> RunFolder
     if data is None or header is None:
         return None
     report: dict[str, Json] = msgspec.json.decode(data)
-    if (path / "run.json").is_file():
-        folder = RunFolder(path)
+    folder = RunFolder(path)
+    if folder.begun:
+        with folder.driving() as mine:
+            if mine:  # whoever drives the run writes its own report
+                _write(folder, header, report, data)
     else:
-        folder, facts = RunFolder.create(path), reports.detached(run)
+        facts = reports.detached(run)
         request = {"inputs": [planned.given for planned in header.inputs], "params": header.params, "options": {}}
         began = datetime.fromtimestamp(facts.began if facts else ledger.created(run), UTC).isoformat(timespec="seconds")
         tags = facts.tags if facts else {}
         common = {"run": run, "evaluator": header.evaluator, "suite": header.suite, "tags": tags, "request": request}
-        folder.note(state="done", started=began, **common)
-    evaluator, info = registry.get(header.evaluator), folder.info()
-    document = evaluator.document(report, info["started"])
-    folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
-    folder.write("report.md", render("markdown", evaluator, report, info["request"]["options"]).encode())
-    folder.write("report.json", data)
+        with RunFolder.begin(path) as folder:
+            folder.note(state="done", started=began, **common)
+            _write(folder, header, report, data)
+        with folder.driving():
+            pass  # nothing is left to do in it: it is let go
     return folder
+
+
+def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: bytes) -> None:
+    evaluator, info = registry.get(header.evaluator), folder.info()
+    document = evaluator.document(report, info.started)
+    folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
+    folder.write("report.md", render("markdown", evaluator, report, info.request.options).encode())
+    folder.write("report.json", data)

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import secrets
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from evalcore import registry
 from evalcore.canonical import canonical_json, digest
-from evalcore.errors import ConfigError, EvalqError, InputError, StorageError, UsageError
+from evalcore.errors import ConfigError, EvalqError, InputError, StorageError, UsageError, WireError
 from evalcore.evaluator import Evaluator, Params, Request
 from evalcore.files import open_input
+from evalcore.life import next_step
 from evalcore.params import validate
 from evalcore.plan import Header, PlannedInput
 from evalcore.records.cut import Cutter
 from evalcore.records.inputs import Source, discover, format_suffixes
 from evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalcore.version import code_version
-from producer.folder import FOLLOWS, Manifest, RunFolder
+from producer.folder import FolderTaken, RunFolder
+from producer.manifest import Manifest
 from producer.sources import total_bytes
 
-__all__ = ["Asked", "Job", "RunExistsError", "new_path", "planned"]
+__all__ = ["Asked", "Job", "RunExistsError", "begun", "planned"]
+
+T = TypeVar("T")
+_TAKEN_SECONDS = 0.02
 
 
 class RunExistsError(Exception):
@@ -83,7 +91,7 @@ class Job:
     @property
     def roots(self) -> list[Path]:
         """Folders a worker needs to be allowed to read, for the planned paths to be found."""
-        return [Path(root) for root in self.folder.info()["roots"]]
+        return [Path(root) for root in self.folder.info().roots]
 
     @classmethod
     def start(
@@ -100,39 +108,52 @@ class Job:
         if not request.inputs:
             raise InputError("no input given: name files, folders, globs or - for standard input")
         sources = discover(request.inputs, format_suffixes(evaluator.format), evaluator.gathers)
-        given = folder
-        if folder is None:
-            run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
-            folder = RunFolder.create(new_path(asked, evaluator.name, run))
-        else:
-            run = folder.info()["run"]
+        if folder is not None:
+            return cls._filled(folder, folder.info().run, evaluator, params, sources, request, asked)
+        run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
+        return begun(
+            asked,
+            evaluator.name,
+            run,
+            lambda made: cls._filled(made, run, evaluator, params, sources, request, asked),
+            again=all(source.path != "-" for source in sources),
+        )
+
+    @classmethod
+    def _filled(
+        cls,
+        folder: RunFolder,
+        run: str,
+        evaluator: Evaluator[Any, Any],
+        params: Params,
+        found: list[Source],
+        request: Request,
+        asked: Asked,
+    ) -> Job:
+        """The run begun in ``folder``, which may have its name only later."""
         try:
-            sources = [
-                _absolute(spool(source, folder.spool, evaluator.gather, asked.unpack_bytes)) for source in sources
-            ]
-            header = _header(run, evaluator, params, sources, asked)
+            plain = [_absolute(spool(source, folder.spool, evaluator.gather, asked.unpack_bytes)) for source in found]
+            columns = [_columns(source, evaluator) for source in plain]
+            sources = [msgspec.structs.replace(source, path=folder.settled(source.path)) for source in plain]
+            header = _header(run, evaluator, params, sources, columns, asked)
+            manifest, begun = Manifest(folder), folder.begun
+            if not begun:  # run.json is the last, and makes it a run; where it is one, the manifest ends its calls
+                manifest.start(header)
             folder.note(
                 run=run,
                 evaluator=evaluator.name,
                 state="open",
-                epoch=0 if given is None else given.info()["epoch"],
-                started=datetime.now(UTC).isoformat(timespec="seconds"),
+                **({} if begun else {"epoch": 0, "started": datetime.now(UTC).isoformat(timespec="seconds")}),
                 tags=asked.tags,
                 suite=asked.suite,
                 sources=msgspec.to_builtins(sources),
                 roots=list(dict.fromkeys(str(_root(source)) for source in sources)),
                 request=msgspec.to_builtins(request),
             )
-            manifest = Manifest(folder)
-            manifest.start(header)
+            if begun:
+                manifest.start(header)
         except OSError as error:
-            if given is None:
-                folder.discard()
-            raise _unusable(error, folder, sources) from error
-        except BaseException:
-            if given is None:
-                folder.discard()
-            raise
+            raise _unusable(error, folder, found) from error
         return cls(header, folder, sources, request, manifest)
 
     @classmethod
@@ -141,8 +162,9 @@ class Job:
 
         Raises ConfigError when this code is not the one it was begun with, UsageError for a run that follows a log.
         """
-        if FOLLOWS in folder.info():
-            raise UsageError(f"{folder.path}: this run follows a log; go on with the command that began it")
+        info = folder.info()
+        if info.follows:
+            raise UsageError(f"{folder.path}: this run follows a log; {next_step('following', folder.path)}")
         manifest = Manifest(folder)
         header = manifest.load()
         if header.code_version != code_version():
@@ -150,9 +172,7 @@ class Job:
                 f"{folder.path}: the run was begun by evalq code {header.code_version}, this is {code_version()}; "
                 "answers of different code are never mixed: resume with that version, or start a new run"
             )
-        info = folder.info()
-        sources = msgspec.convert(info["sources"], list[Source])
-        return cls(header, folder, sources, msgspec.convert(info["request"], Request), manifest)
+        return cls(header, folder, info.sources, info.request, manifest)
 
 
 def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: Asked) -> Header:
@@ -160,7 +180,8 @@ def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: A
     request = evaluator.request(request)
     params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
     sources = discover(request.inputs, format_suffixes(evaluator.format), evaluator.gathers)
-    return _header(run, evaluator, params, [_absolute(source) for source in sources], asked)
+    plain = [_absolute(source) for source in sources]
+    return _header(run, evaluator, params, plain, [_columns(source, evaluator) for source in plain], asked)
 
 
 def new_path(asked: Asked, evaluator: str, run: str) -> Path:
@@ -169,7 +190,7 @@ def new_path(asked: Asked, evaluator: str, run: str) -> Path:
     if asked.under is not None:
         path = asked.under / (asked.name or evaluator)
     while True:
-        if (path / "run.json").is_file() and RunFolder(path).info()["run"] == run:
+        if (path / "run.json").is_file() and _is_run(path, run):
             raise RunExistsError(path)
         if asked.under is None or not path.exists():
             return path
@@ -177,12 +198,41 @@ def new_path(asked: Asked, evaluator: str, run: str) -> Path:
         path = asked.under / f"{asked.name or evaluator}-{number}"
 
 
-def _header(run: str, evaluator: Evaluator[Any, Any], params: Params, sources: list[Source], asked: Asked) -> Header:
+def begun(asked: Asked, evaluator: str, run: str, fill: Callable[[RunFolder], T], *, again: bool = True) -> T:
+    """What ``fill`` makes of a new run folder, which is seen under its name when that is done, and not before.
+
+    Raises what ``fill`` and `RunFolder.begin` raise, and RunExistsError where this very run has a folder already.
+    Without ``again`` it is filled once: its inputs can be read once.
+    """
+    while True:
+        path = new_path(asked, evaluator, run)
+        try:
+            with RunFolder.begin(path) as folder:
+                return fill(folder)
+        except FolderTaken:
+            if not again:
+                raise UsageError(f"{path}: another process began a run there; name another folder with --out") from None
+            time.sleep(_TAKEN_SECONDS)
+
+
+def _is_run(path: Path, run: str) -> bool:
+    with contextlib.suppress(WireError, UsageError):  # unreadable: some other run's, then
+        return RunFolder(path).info().run == run
+    return False
+
+
+def _header(
+    run: str,
+    evaluator: Evaluator[Any, Any],
+    params: Params,
+    sources: list[Source],
+    columns: list[tuple[str, ...]],
+    asked: Asked,
+) -> Header:
     planned = []
-    for source in sources:
-        columns = _columns(source, evaluator)
+    for source, names in zip(sources, columns, strict=True):
         path = os.path.relpath(os.path.realpath(source.path), _root(source))
-        planned.append(PlannedInput(name=source.name, given=source.given, path=path, columns=columns))
+        planned.append(PlannedInput(name=source.name, given=source.given, path=path, columns=names))
     return Header(
         run=run,
         evaluator=evaluator.name,
@@ -199,10 +249,12 @@ def _header(run: str, evaluator: Evaluator[Any, Any], params: Params, sources: l
 
 def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> EvalqError:
     """Why a run cannot begin: an input that cannot be read, or a folder that cannot be written."""
-    given = {source.path: source.given for source in sources}
+    given = {path: source.given for source in sources for path in (source.path, _absolute(source).path)}
     if error.filename in given:
         return InputError("an input cannot be read", [(given[error.filename], error.strerror or str(error))])
-    full = StorageError.of(error, folder.path, "run the command again, or name another folder with --out")
+    if isinstance(error.filename, str):
+        error.filename = folder.settled(error.filename)
+    full = StorageError.of(error, folder.place, "run the command again, or name another folder with --out")
     return full if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else UsageError(str(full))
 
 

@@ -22,30 +22,35 @@ class Journal:
 
     def __init__(self, folder: RunFolder) -> None:
         self.path = folder.path / JOURNAL
-        self._out = io.BufferedWriter(open_appending(self.path))
+        self._out: io.BufferedWriter | None = None
+        self._whole = 0
 
     def replay(self) -> Iterator[Partial]:
-        """The answers so far, in order from chunk 0; a torn last one is cut off."""
-        good = expected = 0
-        for seq, partial, end in _frames(self.path):
+        """The answers so far, in order from chunk 0, but a torn last one; this changes nothing."""
+        expected = 0
+        for seq, partial, end in _frames(self.path) if self.path.exists() else ():
             if seq != expected:
                 break
-            good, expected = end, seq + 1
+            self._whole, expected = end, seq + 1
             yield partial
-        self._out.truncate(good)
 
     def add(self, seq: int, partial: Partial) -> None:
-        """Append the answer of chunk ``seq``; `sync` makes it safe."""
+        """Append the answer of chunk ``seq`` behind those replayed; `sync` makes it safe. For the run's driver."""
+        if self._out is None:
+            self._out = io.BufferedWriter(open_appending(self.path))
+            self._out.truncate(self._whole)
         self._out.write(_frame(seq, partial))
 
     def sync(self) -> None:
         """All that was added is on disk when this returns."""
-        self._out.flush()
-        os.fsync(self._out.fileno())
+        if self._out is not None:
+            self._out.flush()
+            os.fsync(self._out.fileno())
 
     def close(self) -> None:
         """Let go of the file."""
-        self._out.close()
+        if self._out is not None:
+            self._out.close()
 
 
 class Kept:
@@ -81,7 +86,8 @@ class Kept:
 def answers(folder: RunFolder) -> Iterator[tuple[int, Partial]]:
     """(chunk, answer) of all that is in a run's journal, or of what a begun retry keeps of it."""
     journal = folder.path / JOURNAL
-    for seq, partial, _ in _frames(journal if journal.exists() else folder.path / KEPT):
+    path = journal if journal.exists() else folder.path / KEPT
+    for seq, partial, _ in _frames(path) if path.exists() else ():
         yield seq, partial
 
 

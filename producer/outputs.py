@@ -74,7 +74,7 @@ def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) ->
 
 def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json]) -> None:
     """The report in all its forms, and the further files that were asked for; report.json is the last."""
-    document = evaluator.document(report, folder.info()["started"])
+    document = evaluator.document(report, folder.info().started)
     folder.write("results.yaml", _plain("yaml", document).encode())
     folder.write("report.md", render("markdown", evaluator, report, request.options).encode())
     for export in evaluator.exports(report, request):

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from evalcore.errors import Driven, Incomplete
 from producer.collect import Collector
-from producer.folder import RETRYING
 from producer.job import Job
 from workers.driver import is_gone
 from workers.ledger import Ledger
@@ -49,9 +48,9 @@ class Registration:
         Raises ConfigError where it is another run there, Driven while another process drives it.
         """
         job, info = self._job, self._job.folder.info()
-        self.epoch = self._take_over(int(info["epoch"]) + 1, str(info.get("driver", "")))
-        if info["state"] == RETRYING:
-            dead = {int(seq): count for seq, count in info["retry"].items()}
+        self.epoch = self._take_over(info.epoch + 1, info.driver)
+        if info.retry is not None:  # also where an earlier try at it was interrupted
+            dead = {int(seq): count for seq, count in info.retry.items()}
             self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
         self.header = self._ledger.header(job.run) or job.header
         job.folder.note(epoch=self.epoch, state="open", driver=self._ledger.token)

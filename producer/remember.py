@@ -47,15 +47,15 @@ def _entry(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, 
     from workers.history import Place, entry_of
 
     info = folder.info()
-    place = Place(evaluator.name, info["suite"], target_of(folder))
-    return entry_of(evaluator, info["run"], place, report, seconds, tags_of(folder))
+    place = Place(evaluator.name, info.suite, target_of(folder))
+    return entry_of(evaluator, info.run, place, report, seconds, tags_of(folder))
 
 
 def target_of(folder: RunFolder) -> str:
     """The agent that a run's live calls go to; empty for recorded outputs."""
-    return str(folder.info().get("target") or "")
+    return folder.info().target
 
 
 def tags_of(folder: RunFolder) -> dict[str, str]:
     """A run's notes (``--tag``)."""
-    return dict(folder.info().get("tags") or {})
+    return folder.info().tags

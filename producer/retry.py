@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from evalcore.errors import UsageError
+from evalcore.life import next_step
 from evalcore.partial import decode
-from producer.folder import RETRYING, RunFolder
+from producer.folder import RunFolder
 from producer.job import Job
 from producer.journal import Kept, answers
 from producer.live.sweep import Sweep
@@ -19,20 +20,20 @@ def begin_retry(folder: RunFolder) -> None:
     May be repeated after a crash. Raises UsageError for a run that is not done or has neither.
     """
     info = folder.info()
-    if info["state"] not in ("done", RETRYING):
-        raise UsageError(f"{folder.path}: this run is {info['state']}; go on with it: evalq resume {folder.path}")
+    if info.state not in ("done", "retrying"):
+        raise UsageError(f"{folder.path}: this run is {info.state}; {next_step(info.state, folder.path)}")
     if Sweep.is_in(folder):
         sweep = Sweep.load(folder)
         sweep.recorded.drop(sweep.recorded.failed())
-        folder.drop_working_files(but=("run.lock",))
-        folder.note(state="stopped")
+        folder.drop_working_files()
+        folder.note(state="retrying")
         return
     if not folder.report()["records"]["dead"]:
         raise UsageError(f"{folder.path}: every record of this run has its answer; there is nothing to retry")
     job = Job.load(folder)
-    dead = info.get("retry") or {
+    dead = info.retry or {
         str(seq): count for seq, answer in answers(folder) if (count := decode(answer, job.evaluator).tally.dead)
     }
     folder.note(retry=dead)
     Kept.set_aside(folder, {int(seq) for seq in dead})
-    folder.note(state=RETRYING)
+    folder.note(state="retrying")

@@ -16,8 +16,10 @@ import msgspec
 from evalcore.canonical import Json
 from evalcore.errors import (
     BrokerUnreachable,
+    Cancelled,
     ConfigError,
     Driven,
+    EvalqError,
     InputError,
     Interrupted,
     NothingEvaluated,
@@ -27,8 +29,10 @@ from evalcore.errors import (
     UsageError,
     WorkersLost,
 )
+from evalcore.life import RunState, may_follow, next_step
 from evalcore.plan import Seal
 from producer.collect import Collector
+from producer.folder import RunFolder
 from producer.job import Job
 from producer.outputs import write_final
 from producer.progress import Reporter
@@ -41,10 +45,20 @@ from workers.settings import Settings
 if TYPE_CHECKING:
     from producer.children import Children
     from producer.drive import Driver
-    from producer.live.sweep import Sweep
     from workers.ledger import Ledger
 
-__all__ = ["Place", "carry_out", "carry_out_here", "launch", "resumable", "shared_place"]
+__all__ = [
+    "Place",
+    "carry_out",
+    "carry_out_here",
+    "driving",
+    "launch",
+    "left",
+    "refuse_over",
+    "resumable",
+    "resume",
+    "shared_place",
+]
 
 
 CALLS_HERE = 50
@@ -74,34 +88,64 @@ class Place(msgspec.Struct, frozen=True):
     named: Settings | None = None
     """What its user named, where a server or workers were started for it."""
 
-    def resume(self, run: Job | Sweep) -> str:
-        """The command that goes on with ``run`` at the place that a user would name."""
+    def resume(self, folder: RunFolder) -> str:
+        """The command that resumes the run in ``folder`` at the place that a user would name."""
         named = self.named or self.settings
         broker = " --broker URL" if named.broker else ""
         here = named.targets and (named.calls or not named.broker)
         targets = f" --targets {shlex.quote(named.targets)}" if here else ""
-        return f"evalq resume {run.folder.path}{broker}{targets}" + (" --inline" if self.inline else "")
+        return f"evalq resume {folder.path}{broker}{targets}" + (" --inline" if self.inline else "")
 
 
 def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
     """Drive a job to its report and write all of its files. Returns the report.
 
-    Raises what driving raises, and StorageError when the folder cannot be written. Faulty input leaves no folder
-    behind (but that of an earlier report); anything else leaves one that can be resumed.
+    Raises what driving raises, and StorageError when the folder cannot be written. Of a run that this process began
+    faulty input leaves no folder; anything else leaves one that can be resumed.
     """
+    with driving(job.folder, place):
+        return carry_out_here(job, place, reporter, place)
+
+
+def resume(folder: RunFolder, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+    """Drive the run begun in ``folder`` to its report: `carry_out` for one that was left. Returns its job, too.
+
+    It is read only when nobody else can write there any more. Raises Driven, what `Job.load` raises, and UsageError
+    for a run that is over.
+    """
+    with driving(folder, place):
+        refuse_over(folder)
+        job = Job.load(folder)
+        reporter.event("launch", run=job.run, folder=str(folder.path))
+        return job, carry_out_here(job, place, reporter, place)
+
+
+@contextlib.contextmanager
+def driving(folder: RunFolder, place: Place) -> Iterator[None]:
+    """Hold ``folder`` for the length of a block. Raises Driven, and StorageError where it cannot be written."""
     try:
-        with job.folder.driving() as mine:
+        with folder.driving() as mine:
             if not mine:
-                how = "see it with: evalq watch"
-                raise UsageError(f"{job.folder.path}: another evalq process is driving this run; {how}")
-            return carry_out_here(job, place, reporter, place)
+                raise Driven(str(folder.path), folder.driver() or "another process")
+            yield
     except OSError as error:
-        raise StorageError.of(error, job.folder.path, f"go on with: {place.resume(job)}") from error
+        raise StorageError.of(error, folder.path, f"resume with: {place.resume(folder)}") from error
+
+
+def refuse_over(folder: RunFolder) -> None:
+    """Raise for a run that nothing can follow: UsageError for one with its report, Cancelled."""
+    state = folder.info().state
+    if state == "done":
+        raise UsageError(f"{folder.path}: this run is done; {next_step(state, folder.path)}")
+    if state == "cancelled":
+        raise Cancelled(f"{folder.path}: this run was cancelled for good; {next_step(state, folder.path)}")
 
 
 def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> dict[str, Json]:
     """`carry_out` for whoever holds the folder already; ``asked`` is the place a user would name to go on with it."""
     began = time.monotonic()
+    if place.inline:
+        job.folder.note(state="open")  # else noted together with the ledger
     collector = Collector(job)
     reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
     try:
@@ -116,28 +160,39 @@ def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> 
             reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
     except (InputError, NothingEvaluated):
-        _leave(job, collector, "stopped")
-        if not job.folder.reported:  # a retry that fails leaves the report that there is
-            job.folder.discard()
+        _leave(job, collector, "failed")
+        job.folder.discard()  # one that was begun by another command stays, and a report does
         raise
     except (KeyboardInterrupt, Paused) as error:
         _leave(job, collector, "paused" if isinstance(error, Paused) else "interrupted")
-        raise Interrupted(asked.resume(job)) from None
+        raise Interrupted(asked.resume(job.folder)) from None
+    except Cancelled as error:
+        _leave(job, collector, "cancelled")
+        raise Cancelled(f"{error}; what was computed is in {job.folder.path}") from None
+    except Driven:
+        _leave(job, collector, job.folder.info().state)
+        raise
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
         _leave(job, collector, "stopped")
-        raise type(error)(f"{error}; resume with: {asked.resume(job)}") from error
+        raise type(error)(f"{error}; resume with: {asked.resume(job.folder)}") from error
     except BaseException:
         _leave(job, collector, "stopped")
         raise
     return report
 
 
-def _leave(job: Job, collector: Collector, state: str) -> None:
+def _leave(job: Job, collector: Collector, state: RunState) -> None:
     """Close an unfinished run's files and say in run.json how it stands, as far as the disk lets us."""
     with contextlib.suppress(OSError):
         collector.close()
-    with contextlib.suppress(OSError):
-        job.folder.note(state=state)
+    left(job.folder, state)
+
+
+def left(folder: RunFolder, state: RunState) -> None:
+    """Say in run.json how a run was left, as far as the disk lets us; one that was not taken up is as it was."""
+    with contextlib.suppress(OSError, EvalqError):
+        if may_follow(state, folder.info().state):
+            folder.note(state=state)
 
 
 @contextlib.contextmanager
@@ -183,23 +238,40 @@ def shared_place(
 
 
 @contextlib.contextmanager
-def resumable(run: Job | Sweep, place: Place) -> Iterator[None]:
+def resumable(folder: RunFolder, place: Place) -> Iterator[None]:
     """An error of a server, or of the command's own processes, says how the run is resumed."""
     try:
         yield
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
-        raise type(error)(f"{error}; resume with: {place.resume(run)}") from error
+        raise type(error)(f"{error}; resume with: {place.resume(folder)}") from error
 
 
-def launch(job: Job, place: Place, reporter: Reporter) -> None:
-    """Plan and publish a job on a given server, and leave it to the workers."""
-    try:
-        with resumable(job, place), _driver(job, Collector(job), place, reporter) as driver:
-            driver.launch()
-            driver.detach()
-        job.folder.note(state="detached")
-    except OSError as error:
-        raise StorageError.of(error, job.folder.path, f"go on with: {place.resume(job)}") from error
+def launch(given: Job | RunFolder, place: Place, reporter: Reporter) -> None:
+    """Plan and publish a job (or the one begun in a folder) on a given server, and leave it to the workers.
+
+    Raises what driving raises; a run that could not be left is one that can be resumed.
+    """
+    with driving(given.folder if isinstance(given, Job) else given, place):
+        if isinstance(given, RunFolder):
+            refuse_over(given)
+        job = given if isinstance(given, Job) else Job.load(given)
+        collector = Collector(job)
+        try:
+            with resumable(job.folder, place), _driver(job, collector, place, reporter) as driver:
+                driver.launch()
+                driver.detach()
+            job.folder.note(state="detached")
+        except (InputError, NothingEvaluated):
+            _leave(job, collector, "failed")
+            job.folder.discard()
+            raise
+        except KeyboardInterrupt:
+            _leave(job, collector, "interrupted")
+            raise Interrupted(place.resume(job.folder)) from None
+        except BaseException:
+            _leave(job, collector, "stopped")
+            raise
+        collector.close()
 
 
 def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -> Standing:
@@ -263,7 +335,7 @@ def _let_go(ledger: Ledger, run: str, error: BaseException) -> None:
     """Leave a run that this process drove to whoever comes next; what another drives since is left as it is."""
     with contextlib.suppress(Driven):
         if _stops(error):
-            state = "failed" if isinstance(error, InputError) else "paused"
+            state: RunState = "failed" if isinstance(error, InputError) else "paused"
             ledger.close(run, state, str(error).partition("\n")[0])
         ledger.hand_over(run)
 

@@ -19,6 +19,7 @@ import zstandard
 
 from evalcore.calls import Output, Prompt
 from evalcore.errors import Driven, UsageError, WireError
+from evalcore.life import RunState, leading_to
 from evalcore.version import code_version
 from workers.measures import bucket
 from workers.settings import Settings
@@ -189,12 +190,13 @@ class Calls:
         """Let go of a sweep: whoever drives it next need not wait for this driver's silence."""
         self._run("release", run)
 
-    def close(self, run: str, state: str, reason: str = "") -> str:
-        """Move a sweep to done, paused, cancelled or failed; returns the state it is in then ("gone": unknown).
+    def close(self, run: str, state: RunState, reason: str = "") -> str:
+        """Move a sweep on to where the table of `evalcore.life` lets it go; returns the state it is in then.
 
-        Raises Driven for a driver whose sweep is another's by now; who drives nothing may close any.
+        "gone" for a sweep the ledger does not know. Raises Driven for a driver whose sweep is another's by now; who
+        drives nothing may close any.
         """
-        result: bytes = self._run("close", run, state, reason)
+        result: bytes = self._run("close", run, state, reason, *leading_to(state))
         return result.decode()
 
     def erase(self, run: str) -> None:
@@ -228,6 +230,10 @@ class Calls:
             if header.code == code_version():
                 headers.append(header)
         return headers
+
+    def runs(self) -> list[str]:
+        """Sweeps that are open, or that nobody has claimed of since they were closed."""
+        return [name.decode() for name in self.client.hkeys(SWEEPS)]
 
     def claim(
         self,

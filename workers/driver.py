@@ -14,6 +14,7 @@ from functools import cache
 from itertools import islice
 
 from evalcore.errors import ConfigError
+from evalcore.life import RunState, leading_to
 from evalcore.plan import Chunk, Header, Seal, differences, from_wire, same_run, to_wire
 from workers.scripts import OTHER, RUNS, SUITES, Scripts
 
@@ -120,12 +121,13 @@ class Driving(Scripts):
         flat = [value for chunk in chunks for value in chunk]
         return int(self._step("reopen", run, *flat)) == 0
 
-    def close(self, run: str, state: str, reason: str = "") -> str:
-        """Move an open run to done, cancelled or failed, once; returns the state it is in then.
+    def close(self, run: str, state: RunState, reason: str = "") -> str:
+        """Move a run on to where the table of `evalcore.life` lets it go; returns the state it is in then.
 
-        Without a token it is somebody else's wish, which a driver notices.
+        "gone" for a run the ledger does not know; "done" needs every chunk. Without a token it is somebody else's wish,
+        which a driver notices.
         """
-        result: bytes | None = self._step("close", run, state, reason)
+        result: bytes | None = self._step("close", run, state, reason, *leading_to(state))
         return result.decode() if result else "gone"
 
     def hand_over(self, run: str) -> None:

@@ -115,11 +115,13 @@ class Units:
     def start(self, calls: list[int]) -> None:
         """Make these calls. A sweep that was withdrawn and goes on again is called as before.
 
-        A ledger that lost all may hand out what is being made here already: that is not made twice.
+        A ledger that lost some may hand out what is being made here already, or was: that is not made twice.
         """
         self._withdrawn.clear()
+        self.tell(calls)
+        known = self.mine
         for call in calls:
-            if call in self._tasks:
+            if call in known:
                 continue
             task = asyncio.create_task(self._one(call))
             self._tasks[call] = task

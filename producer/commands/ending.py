@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import click
 
-from evalcore.errors import UsageError
+from evalcore.errors import Driven, UsageError
+from evalcore.life import RunState, next_step
 from producer.commands import options as shared
-from producer.commands.find import RUNS, calls_of, command, elsewhere, find, ledger_of, run_argument, server_options
+from producer.commands.find import (
+    RUNS,
+    calls_of,
+    command,
+    elsewhere,
+    find,
+    ledger_of,
+    run_argument,
+    server_options,
+    warn,
+)
+from producer.folder import RunFolder
 
 __all__ = ["COMMANDS"]
 
+_DRIVER_SECONDS = 10.0
+_POLL_SECONDS = 0.1
 
-def _close(given: dict[str, Any], run: str, state: str, reason: str) -> str | None:
-    """Close a run on the servers, in its calls and in its evaluation; the state it is in then, None without servers."""
+
+def _close(given: dict[str, Any], run: str, state: RunState, reason: str) -> str | None:
+    """Close a run on the servers, in its calls and in its evaluation; the state it is in then, None without servers.
+
+    "gone" where the ledger does not know it.
+    """
     ledger = ledger_of(given)
     if ledger is None:
         return None
-    calling = calls_of(ledger, given).close(run, state, reason)
-    found = ledger.close(run, state, reason)
-    return str(calling if found == "gone" else found)
+    found = {calls_of(ledger, given).close(run, state, reason), ledger.close(run, state, reason)} - {"gone"}
+    return str(state if state in found else min(found, default="gone"))
 
 
-def _closed_elsewhere(given: dict[str, Any], run: str | None, state: str) -> bool:
+def _closed_elsewhere(given: dict[str, Any], run: str | None, state: RunState) -> bool:
     """Close a run whose folder is not here; False for one that is to be found here."""
     if run is None or not elsewhere(run, given):
         return False
@@ -38,20 +56,55 @@ def _pause(run: str | None, **given: Any) -> None:
     if _closed_elsewhere(given, run, "paused"):
         return
     folder = find(run)
-    run_id = folder.info()["run"]
-    state = _close(given, run_id, "paused", "by evalq pause")
+    info = folder.info()
+    state = _close(given, info.run, "paused", "by evalq pause")
     if state is None:
         raise UsageError("pausing needs --broker; a run on an embedded server is paused by Ctrl-C")
     if state != "paused":
-        raise UsageError(f"{run_id} cannot be paused: it is {state}")
+        raise UsageError(f"{info.run} cannot be paused: it is {info.state if state == 'gone' else state}")
+    _note(folder, "paused")
+    click.echo(f"{info.run}: paused; resume it with: evalq resume {folder.path} --broker URL", err=True)
+
+
+def _note(folder: RunFolder, state: RunState) -> bool:
+    """Say in the folder how the run ended, unless a process drives it: that one says so at its next look."""
     with folder.driving() as free:
-        if free:  # otherwise its driver says so when it ends
-            folder.note(state="paused")
-    click.echo(f"{run_id}: paused; go on with: evalq resume {folder.path} --broker URL", err=True)
+        if free:
+            folder.note(state=state)
+    return free
 
 
-def _prune(older_than: float, everyone: bool, suites: tuple[str, ...], dry_run: bool, **given: Any) -> None:
-    from producer.prune import forget_suites, prune
+def _cancel(run: str, **given: Any) -> None:
+    if _closed_elsewhere(given, run, "cancelled"):
+        return
+    folder = find(run)
+    info = folder.info()
+    if info.state == "done":
+        raise UsageError(f"{folder.path}: this run is done; {next_step('done', folder.path)}")
+    state = _close(given, info.run, "cancelled", "by evalq cancel")
+    if state not in ("cancelled", "gone", None):
+        raise UsageError(f"{info.run} cannot be cancelled: it is {state}; {next_step('done', folder.path)}")
+    if not _note(folder, "cancelled"):
+        if state != "cancelled":
+            raise Driven(info.run, f"{folder.driver()}: end that one with Ctrl-C, or name its server with --broker URL")
+        _await_driver(folder)
+    click.echo(f"{info.run}: cancelled", err=True)
+
+
+def _await_driver(folder: RunFolder) -> None:
+    """The run's driver sees at its next look that it was cancelled, and says so in the folder."""
+    deadline = time.monotonic() + _DRIVER_SECONDS
+    while folder.driver() and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    with folder.driving() as free:
+        if free and folder.begun and folder.info().state not in ("done", "cancelled"):
+            folder.note(state="cancelled")  # it ended for another reason before it looked
+
+
+def _prune(
+    names: tuple[str, ...], older_than: float, everyone: bool, suites: tuple[str, ...], dry_run: bool, **given: Any
+) -> None:
+    from producer.prune import forget_suites, prune, prune_named
 
     ledger = ledger_of(given)
     if suites:
@@ -67,26 +120,12 @@ def _prune(older_than: float, everyone: bool, suites: tuple[str, ...], dry_run: 
         raise UsageError(
             "--all is about a ledger, which does not know when its runs ended: --all --older-than 0 --broker URL"
         )
-    for line in prune(RUNS, ledger, calls, older_than, everyone=everyone, dry_run=dry_run):
+    if names:
+        lines = prune_named([find(name) for name in names], ledger, calls, dry_run=dry_run)
+    else:
+        lines = prune(RUNS, ledger, calls, older_than, everyone=everyone, dry_run=dry_run, warn=warn)
+    for line in lines:
         click.echo(line)
-
-
-def _cancel(run: str, **given: Any) -> None:
-    if _closed_elsewhere(given, run, "cancelled"):
-        return
-    folder = find(run)
-    info = folder.info()
-    state = _close(given, info["run"], "cancelled", "by evalq cancel")
-    if state is not None:
-        click.echo(f"{info['run']}: {state}", err=True)
-    with folder.driving() as free:
-        if not free:
-            if state is None:
-                raise UsageError(f"{folder.path}: being driven by another process; end that one, or give --broker")
-            return
-        if info["state"] == "done":
-            raise UsageError(f"{folder.path}: this run is done")
-        folder.note(state="cancelled")
 
 
 _older = click.Option(
@@ -116,6 +155,15 @@ COMMANDS = {
     for each in (
         command("pause", _pause, run_argument, *server_options),
         command("cancel", _cancel, click.Argument(["run"]), *server_options),
-        command("prune", _prune, _older, _everyone, _suites, _dry, *server_options),
+        command(
+            "prune",
+            _prune,
+            click.Argument(["names"], nargs=-1, metavar="[RUN]..."),
+            _older,
+            _everyone,
+            _suites,
+            _dry,
+            *server_options,
+        ),
     )
 }

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalcore import registry
 from evalcore.canonical import Json
-from evalcore.errors import EvalqError, Incomplete, NothingEvaluated, UsageError
+from evalcore.errors import Driven, EvalqError, Incomplete, NothingEvaluated, UsageError
 from evalcore.evaluator import Command, Evaluator, Request
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
 from producer.commands.told import command_line
 
-__all__ = ["extra_command", "refuse_dead", "refuse_unscored", "show", "start_command"]
+if TYPE_CHECKING:
+    from producer.folder import RunFolder
+    from producer.live.sweep import Sweep
+    from producer.progress import Reporter
+
+__all__ = [
+    "conclude",
+    "extra_command",
+    "refuse_dead",
+    "refuse_unanswered",
+    "refuse_unscored",
+    "show",
+    "start_command",
+]
 
 
 def start_command(name: str) -> click.Command:
@@ -49,6 +62,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
     from producer.outputs import check_output
     from producer.session import Place, carry_out, launch
 
+    asked_for = dict(given)
     own = {option.name: given.pop(f"own_{option.name}") for option in evaluator.options}
     for path in given["outputs"]:
         check_output(path)
@@ -66,7 +80,8 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
     if given.get("target"):
         from producer.commands.live import start_live  # that module shows runs by this one's means
 
-        start_live(evaluator, request, asked, place, reporter, given)
+        if not start_live(evaluator, request, asked, place, reporter, given):
+            return _start(evaluator, asked_for)
         return 0
     try:
         job = Job.start(evaluator, request, asked)
@@ -79,16 +94,17 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
             launch(job, place, reporter)
             click.echo(job.run)
             return 0
-        report = carry_out(job, place, reporter)
-        show(job.folder, evaluator, report, own, given)
-        reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
+        try:
+            carry_out(job, place, reporter)
+        except Driven:  # by a process with another folder, of the same --once key
+            raise RunExistsError(job.folder.path) from None
         reporter.say(f"run {job.run}: {job.folder.path}")
-        refuse_dead(job.folder, report, given)
-        refuse_unscored(job.folder, report)
+        conclude(job.folder, given, reporter)
     except RunExistsError as earlier:
-        from producer.commands.runs import follow  # that module shows runs by this one's means
+        from producer.commands.runs import join_run  # that module shows runs by this one's means
 
-        follow(earlier.path, given)
+        if not join_run(earlier.path, place, reporter, given):
+            return _start(evaluator, asked_for)  # it ended on faulty input, and was removed
     except EvalqError as error:
         reporter.event("error", message=str(error), exit_code=error.exit_code)
         raise
@@ -140,7 +156,7 @@ def show(folder: Any, evaluator: Any, report: dict[str, Json], options: dict[str
     for path in given["outputs"]:
         write_output(path, folder, evaluator, options)
     if not given["json_lines"]:
-        click.echo(render(given["fmt"], evaluator, report, options, folder.info()["started"]), nl=False)
+        click.echo(render(given["fmt"], evaluator, report, options, folder.info().started), nl=False)
     tell(evaluator, report, given)
     for fault in report["faults"][:20] if not given["quiet"] else []:
         click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
@@ -150,6 +166,34 @@ def tell(evaluator: Evaluator[Any, Any], report: dict[str, Json], given: dict[st
     """The evaluator's notices on standard error."""
     for notice in evaluator.notices(report) if not given["quiet"] else []:
         click.echo(visible(f"note: {notice}"), err=True)
+
+
+def conclude(folder: RunFolder, given: dict[str, Any], reporter: Reporter) -> None:
+    """The end of every command that sees a run to its report: shown, and the exit code that it asks for.
+
+    Raises Incomplete for more records or calls without a result than are allowed.
+    """
+    from producer.live.sweep import Sweep
+
+    info, report = folder.info(), folder.report()
+    show(folder, registry.get(report["evaluator"]), report, info.request.options, given)
+    reporter.event("done", run=info.run, folder=str(folder.path), records=report["records"])
+    refuse_dead(folder, report, given)
+    if Sweep.is_in(folder):
+        refuse_unanswered(Sweep.load(folder), given["allow_dead"])
+    refuse_unscored(folder, report)
+
+
+def refuse_unanswered(sweep: Sweep, allowed: int) -> None:
+    """Raise Incomplete for more calls that nothing came of than are allowed."""
+    unanswered = sweep.recorded.unanswered()
+    count = unanswered.total()
+    if count > allowed:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(unanswered.items()))
+        raise Incomplete(
+            f"{count} call(s) were never answered ({kinds}). Try them again: evalq retry {sweep.folder.path} --errors; "
+            f"or accept them: --allow-dead {count}"
+        )
 
 
 def refuse_dead(folder: Any, report: dict[str, Json], given: dict[str, Any]) -> None:

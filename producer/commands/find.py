@@ -11,9 +11,21 @@ import click
 from evalcore.errors import UsageError
 from producer.commands import SUMMARIES
 from producer.commands import options as shared
-from producer.folder import RunFolder
+from producer.folder import RunFolder, run_folders
+from producer.info import RunInfo
 
-__all__ = ["RUNS", "calls_of", "command", "elsewhere", "find", "folders", "ledger_of", "run_argument", "server_options"]
+__all__ = [
+    "RUNS",
+    "calls_of",
+    "command",
+    "elsewhere",
+    "find",
+    "folders",
+    "ledger_of",
+    "run_argument",
+    "server_options",
+    "warn",
+]
 
 RUNS = Path("evalq-runs")
 
@@ -23,10 +35,14 @@ def command(name: str, call: Callable[..., None], *options: click.Parameter) -> 
     return click.Command(name, callback=call, help=SUMMARIES[name], params=list(options))
 
 
-def folders() -> list[Path]:
-    """Run folders under ./evalq-runs, the latest begun last."""
-    found = [path.parent for path in RUNS.glob("*/run.json")]
-    return sorted(found, key=lambda path: path.stat().st_ctime)
+def folders() -> list[tuple[RunFolder, RunInfo]]:
+    """Runs under ./evalq-runs, the latest begun last; one that cannot be read is told on standard error."""
+    return run_folders(RUNS, warn)
+
+
+def warn(text: str) -> None:
+    """A line on standard error."""
+    click.echo(text, err=True)
 
 
 def find(run: str | None) -> RunFolder:
@@ -35,10 +51,10 @@ def find(run: str | None) -> RunFolder:
         latest = folders()
         if not latest:
             raise UsageError(f"no run in {RUNS}: name a run folder")
-        return RunFolder(latest[-1])
+        return latest[-1][0]
     path = next((path for path in (Path(run), RUNS / run) if path.is_dir()), None)
     if path is None:  # the folder of a run that follows a log is named after the log
-        path = next((path for path in folders() if RunFolder(path).info().get("run") == run), RUNS / run)
+        path = next((folder.path for folder, info in folders() if info.run == run), RUNS / run)
     return RunFolder.existing(path)
 
 
@@ -47,7 +63,7 @@ def elsewhere(run: str | None, given: dict[str, Any]) -> bool:
     ledger = ledger_of(given)
     if run is None or ledger is None or Path(run).is_dir() or (RUNS / run).is_dir():
         return False
-    if any(RunFolder(path).info().get("run") == run for path in folders()):
+    if any(info.run == run for _, info in folders()):
         return False
     return ledger.header(run) is not None or calls_of(ledger, given).look(run) is not None
 

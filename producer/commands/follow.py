@@ -77,7 +77,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, given: dict[str
             if not mine:
                 raise UsageError(f"{folder.path}: another evalq process is following this log")
             run = FollowRun(folder, evaluator, params, request, stop)
-            reporter.event("launch", run=folder.info()["run"], folder=str(folder.path))
+            reporter.event("launch", run=folder.info().run, folder=str(folder.path))
             folder.note(state="following")
             try:
                 last = _follow(run, stop, settings, given, reporter)
@@ -97,8 +97,8 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, given: dict[str
     if last.report is None:
         raise NothingEvaluated(f"nothing was evaluated: no records in {request.inputs[0]}")
     show(folder, evaluator, last.report, request.options, {**given, "outputs": ()})
-    reporter.event("done", run=folder.info()["run"], folder=str(folder.path), records=last.report["records"])
-    reporter.say(f"run {folder.info()['run']}: {folder.path}")
+    reporter.event("done", run=folder.info().run, folder=str(folder.path), records=last.report["records"])
+    reporter.say(f"run {folder.info().run}: {folder.path}")
     return 0
 
 

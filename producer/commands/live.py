@@ -1,4 +1,4 @@
-"""Live sweeps on the command line: starting one, going on with one, and what one would take."""
+"""Live sweeps on the command line: starting one, and what one would take."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalcore.canonical import Json
-from evalcore.errors import EvalqError, Incomplete, UsageError
+from evalcore.errors import Driven, EvalqError
 from evalcore.evaluator import Evaluator, Request
-from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, refuse_unscored, reporter_for, show
+from producer.commands.evaluate import conclude
 from producer.commands.told import command_line
 
 if TYPE_CHECKING:
-    from producer.folder import RunFolder
     from producer.job import Asked
     from producer.live.asked import Live
-    from producer.live.sweep import Sweep
     from producer.session import Place
 
-__all__ = ["go_on_live", "refuse_unanswered", "start_live"]
+__all__ = ["start_live"]
 
 
 def _live_from(given: dict[str, Any]) -> Live:
@@ -39,21 +35,21 @@ def _live_from(given: dict[str, Any]) -> Live:
 
 def start_live(
     evaluator: Evaluator[Any, Any], request: Request, asked: Asked, place: Place, reporter: Any, given: dict[str, Any]
-) -> None:
-    """Start a sweep and, unless detached, see it through."""
+) -> bool:
+    """Start a sweep and, unless detached, see it through; False where another command's of this key is gone."""
     from producer.job import RunExistsError
     from producer.live.cache import Cache
-    from producer.live.session import launch_sweep, refuse_detached
+    from producer.live.session import carry_out_sweep, launch_sweep, refuse_detached
     from producer.live.sweep import Sweep
 
+    live = _live_from(given)
     try:
         if given["dry_run"]:
             from producer.live.estimate import estimate
 
-            for line in estimate(evaluator, request, _live_from(given), place.settings):
+            for line in estimate(evaluator, request, live, place.settings):
                 click.echo(line)
-            return
-        live = _live_from(given)
+            return True
         if given["detach"]:
             refuse_detached(live)
         if live.cache:
@@ -64,54 +60,18 @@ def start_live(
         if given["detach"]:
             launch_sweep(sweep, place, reporter)
             click.echo(sweep.run)
-            return
-        _finish(sweep, place, reporter, given)
+            return True
+        try:
+            carry_out_sweep(sweep, place, reporter)
+        except Driven:  # by a process with another folder, of the same --once key
+            raise RunExistsError(sweep.folder.path) from None
+        reporter.say(f"run {sweep.run}: {sweep.folder.path}")
+        conclude(sweep.folder, given, reporter)
     except RunExistsError as earlier:
-        from producer.commands.runs import follow
+        from producer.commands.runs import join_run
 
-        follow(earlier.path, given)
+        return join_run(earlier.path, place, reporter, given)
     except EvalqError as error:
         reporter.event("error", message=str(error), exit_code=error.exit_code)
         raise
-
-
-def go_on_live(folder: RunFolder, given: dict[str, Any]) -> None:
-    """See a sweep that was begun before to its end."""
-    from producer.live.sweep import Sweep
-    from producer.session import Place
-
-    sweep = Sweep.load(folder)
-    if folder.info()["state"] == "cancelled":
-        kept = f"; what it recorded can be evaluated: --outputs {sweep.outputs}" if sweep.outputs.exists() else ""
-        raise UsageError(f"{folder.path}: this run was cancelled for good: start another{kept}")
-    sweep.budgeted(given.get("max_calls"), given.get("max_cost"))
-    reporter = reporter_for(sweep.evaluator.unit, given)
-    reporter.event("launch", run=sweep.run, folder=str(folder.path))
-    place = Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
-    _finish(sweep, place, reporter, given)
-
-
-def _finish(sweep: Sweep, place: Place, reporter: Any, given: dict[str, Any]) -> dict[str, Json]:
-    """Carry a sweep out and show its report. Raises Incomplete where too many calls were never answered."""
-    from producer.live.session import carry_out_sweep
-
-    job, report = carry_out_sweep(sweep, place, reporter)
-    show(job.folder, job.evaluator, report, job.request.options, given)
-    reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
-    reporter.say(f"run {job.run}: {job.folder.path}")
-    refuse_dead(job.folder, report, given)
-    refuse_unanswered(sweep, given["allow_dead"])
-    refuse_unscored(job.folder, report)
-    return report
-
-
-def refuse_unanswered(sweep: Sweep, allowed: int) -> None:
-    """Raise Incomplete for more calls that nothing came of than are allowed."""
-    unanswered = sweep.recorded.unanswered()
-    count = unanswered.total()
-    if count > allowed:
-        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(unanswered.items()))
-        raise Incomplete(
-            f"{count} call(s) were never answered ({kinds}). Try them again: evalq retry {sweep.folder.path} --errors; "
-            f"or accept them: --allow-dead {count}"
-        )
+    return True

@@ -1,8 +1,8 @@
-"""Commands that show runs and go on with them: list, status, watch, resume, retry, report."""
+"""Commands that show runs and resume them: list, status, watch, resume, retry, report."""
 
 from __future__ import annotations
 
-import time
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,10 @@ import click
 
 from evalcore import registry
 from evalcore.canonical import Json, canonical_json
-from evalcore.errors import UsageError
+from evalcore.errors import Incomplete, UsageError
 from producer import fleet
 from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, refuse_unscored, reporter_for, show
+from producer.commands.evaluate import conclude, reporter_for, show
 from producer.commands.find import (
     RUNS,
     calls_of,
@@ -30,15 +30,14 @@ from producer.unserved import other_code
 
 if TYPE_CHECKING:
     from evalcore.plan import Header
-    from producer.job import Job
+    from producer.info import RunInfo
+    from producer.session import Place
     from workers.ledger import Ledger
     from workers.standing import Look
     from workers.watch import Watch
 
-__all__ = ["COMMANDS", "follow"]
+__all__ = ["COMMANDS", "join_run"]
 
-_POLL_SECONDS = 0.2
-_FLEET_SECONDS = 60.0
 _WORDS = {
     "state": "ledger",
     "epoch": "resumed",
@@ -54,24 +53,35 @@ _WORDS = {
 _PLAIN = {True: "yes", False: "no"}
 
 
-def _row(info: dict[str, Json]) -> str:
-    progress = info.get("progress") or {}
-    records = progress.get("records", "")
-    return f"{info['run']:<28} {info['state']:<12} {info['evaluator']:<14} {info['suite']:<12} {records}"
+def _row(info: RunInfo) -> str:
+    records = info.progress.get("records", "")
+    return f"{info.run:<28} {info.state:<12} {info.evaluator:<14} {info.suite:<12} {records}"
 
 
 def _list(**given: Any) -> None:
-    rows = [RunFolder(path).info() for path in folders()]
+    rows = folders()
     if given["as_json"]:
-        click.echo(canonical_json(rows))
+        click.echo(canonical_json([folder.facts() for folder, _ in rows]))
         return
-    for info in rows:
+    for _, info in rows:
         click.echo(_row(info))
+    known = {info.run for _, info in rows}
     ledger = ledger_of(given)
-    known = {info["run"] for info in rows}
-    for run in sorted(set(ledger.runs()) - known) if ledger else []:
+    calls = calls_of(ledger, given)
+    for run in sorted({*ledger.runs(), *calls.runs()} - known) if ledger else []:
+        if (told := _in_ledger(run, ledger, calls)) is not None:
+            click.echo(f"{run:<28} {told}")
+
+
+def _in_ledger(run: str, ledger: Any, calls: Any) -> str | None:
+    """How a run stands whose folder is elsewhere; None for one that expired meanwhile."""
+    with contextlib.suppress(Incomplete):
         progress = ledger.look(run).progress
-        click.echo(f"{run:<28} {progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks")
+        return f"{progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks"
+    look, header = calls.look(run), calls.header(run)
+    if look is None or header is None:
+        return None
+    return f"{look.state:<12} in the ledger only, {look.recorded}/{header.total} calls of {header.target}"
 
 
 def _sweep(given: dict[str, Any], run: str) -> dict[str, Json] | None:
@@ -106,7 +116,9 @@ def _status(run: str | None, **given: Any) -> None:
         return
     away = elsewhere(run, given)
     folder = None if away else find(run)
-    info: dict[str, Json] = folder.info() if folder else {"run": run}
+    if folder is not None:
+        folder.info()  # tells of a damaged one
+    info: dict[str, Json] = folder.facts() if folder else {"run": run}
     header = ledger.header(info["run"]) if ledger is not None else None
     look = _sweep(given, info["run"])
     if look is not None:
@@ -166,96 +178,105 @@ def _troubles(ledger: Ledger, header: Header, look: Look) -> dict[str, Json]:
 
 
 def _resume(run: str | None, **given: Any) -> None:
-    folder = find(run)
-    if folder.info()["state"] == "done":
-        from producer.live.sweep import Sweep
-
-        if not (Sweep.is_in(folder) and (given.get("max_calls") or given.get("max_cost"))):
-            raise UsageError(f"{folder.path}: this run is done; see it with: evalq report {folder.path}")
-        folder.note(state="retrying")  # under a larger budget
-    _begun(folder, given)
-
-
-def _begun(folder: RunFolder, given: dict[str, Any]) -> None:
-    """Go on with a run, in its calls or in its evaluation."""
-    from producer.job import Job
+    from producer.joining import resume_any
     from producer.live.sweep import Sweep
+    from producer.session import driving, refuse_over
 
-    if Sweep.in_calls(folder):
-        from producer.commands.live import go_on_live
+    folder = find(run)
+    reporter = reporter_for(registry.get(folder.info().evaluator).unit, given)
+    place, budgets = _place(given), (given.get("max_calls"), given.get("max_cost"))
+    if folder.info().state == "done" and any(budgets) and Sweep.is_in(folder):
+        with driving(folder, place):
+            folder.note(state="retrying")  # under a larger budget
+    refuse_over(folder)
+    resume_any(folder, place, reporter, budgets)
+    conclude(folder, given, reporter)
 
-        go_on_live(folder, given)
-    else:
-        _go_on(Job.load(folder), given)
 
+def _place(given: dict[str, Any]) -> Place:
+    from producer.session import Place
 
-def _go_on(job: Job, given: dict[str, Any]) -> None:
-    """See a run that was begun before to its end."""
-    from producer.session import Place, carry_out
-
-    folder = job.folder
-    reporter = reporter_for(job.evaluator.unit, given)
-    reporter.event("launch", run=job.run, folder=str(folder.path))
-    place = Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
-    result = carry_out(job, place, reporter)
-    show(folder, job.evaluator, result, job.request.options, given)
-    reporter.event("done", run=job.run, folder=str(folder.path), records=result["records"])
-    refuse_dead(folder, result, given)
-    refuse_unscored(folder, result)
+    return Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
 
 
 def _retry(run: str | None, errors: bool, **given: Any) -> None:
+    from producer.joining import resume_any
     from producer.retry import begin_retry
+    from producer.session import driving
 
     if not errors:
         raise UsageError("say what to try again: --errors, the records without a result")
-    folder = find(run)
-    with folder.driving() as free:
-        if not free:
-            raise UsageError(f"{folder.path}: another evalq process is driving this run")
+    folder, place = find(run), _place(given)
+    with driving(folder, place):
         begin_retry(folder)
-    _begun(folder, given)
+    reporter = reporter_for(registry.get(folder.info().evaluator).unit, given)
+    resume_any(folder, place, reporter, (given.get("max_calls"), given.get("max_cost")))
+    conclude(folder, given, reporter)
 
 
-def follow(path: Path, given: dict[str, Any]) -> None:
-    """See the run in ``path`` to its end, driving it if nobody does, and show its report."""
-    _watch(str(path), **given)
+def join_run(path: Path, place: Place, reporter: Any, given: dict[str, Any]) -> bool:
+    """What a command does whose --once key has a run in ``path`` already: its report, whoever computes it.
+
+    False where that run is gone: it ended on faulty input, and left no folder.
+    """
+    from producer.joining import join, launch_again, resume_any
+
+    folder = RunFolder(path)
+    try:
+        info = folder.info()
+        reporter.say(f"run {info.run}: begun before, in {path}")
+        if given.get("dry_run"):
+            return True
+        if given.get("detach"):
+            click.echo(launch_again(folder, place, reporter))
+            return True
+        join(folder, place.settings, reporter, lambda left: resume_any(left, place, reporter))
+    except FileNotFoundError:
+        return False
+    conclude(folder, given, reporter)
+    return True
 
 
 def _watch(run: str | None, **given: Any) -> None:
-    folder = find(run)
-    watch, said = _watch_for(given), 0.0
+    """Look on until a run has its report; nothing is computed, and nothing of it changed, for anybody else."""
+    from producer.joining import attend_fleet, ended, resume_any, watch_driver
+    from producer.session import Place
+
+    settings = shared.settings_from(given)
     reporter = reporter_for("records", given)
-    while folder.info()["state"] != "done":
-        with folder.driving() as free:
-            pass
-        if free:
-            _resume(str(folder.path), **given)
-            return
-        if watch is not None and time.monotonic() - said >= _FLEET_SECONDS:
-            said = time.monotonic()
-            reporter.say(f"driven by another process; {fleet.fleet_of(watch.look())}")
-        time.sleep(_POLL_SECONDS)
-    _report(str(folder.path), **given)
+    if run is not None and elsewhere(run, given):
+        attend_fleet(run, settings, reporter)
+        _report(run, **given)
+        return
+    folder = find(run)
+    watch_driver(folder, reporter)
+    info = folder.info()
+    if info.state == "detached":
+        attend_fleet(info.run, settings, reporter, until=lambda: bool(folder.driver()))
+        # Nothing is left to do for the fleet: its answers come into the folder.
+        resume_any(folder, Place(settings), reporter)
+    elif info.state != "done":
+        raise ended(folder, info.state)
+    conclude(folder, given, reporter)
 
 
 def _fetched(run: str | None, given: dict[str, Any]) -> RunFolder | None:
     """The folder of a detached run without a report, with the one that workers left in the ledger."""
     path = RUNS / run if run and not Path(run).is_dir() else find(run).path
     folder = RunFolder(path)
-    if folder.reported or not given.get("broker"):
+    ledger = ledger_of(given)
+    if folder.reported or ledger is None:
         return None
     from producer.fetch import fetch
 
-    name = folder.info()["run"] if (path / "run.json").is_file() else str(run)
-    return fetch(name, path, ledger_of(given), shared.settings_from(given))
+    return fetch(folder.info().run if folder.begun else str(run), path, ledger, shared.settings_from(given))
 
 
 def _report(run: str | None, **given: Any) -> None:
     folder = _fetched(run, given) or find(run)
     info, result = folder.info(), folder.report()
     evaluator = registry.get(result["evaluator"])
-    show(folder, evaluator, result, info["request"]["options"], {"quiet": True, "json_lines": False, **given})
+    show(folder, evaluator, result, info.request.options, {"quiet": True, "json_lines": False, **given})
 
 
 _json = click.Option(["--json", "as_json"], is_flag=True, help="As JSON.")
@@ -272,7 +293,7 @@ COMMANDS = {
     for each in (
         command("list", _list, _json, *server_options),
         command("status", _status, run_argument, _json, *server_options),
-        command("watch", _watch, run_argument, *_where, *_calling, *_what),
+        command("watch", _watch, run_argument, *server_options, *_what),
         command("resume", _resume, run_argument, *_where, *_calling, *_what),
         command("retry", _retry, run_argument, _errors, *_where, *_calling, *_what),
         command("report", _report, run_argument, *server_options, *_shown),

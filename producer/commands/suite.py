@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalcore.canonical import Json, canonical_json
-from evalcore.errors import EvalqError, Interrupted, UsageError
+from evalcore.errors import Driven, EvalqError, Interrupted, UsageError
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, refuse_unscored, reporter_for, tell
+from producer.commands.evaluate import refuse_dead, refuse_unanswered, refuse_unscored, reporter_for, tell
 from producer.commands.told import command_line
 from producer.live.asked import Live
 from producer.outputs import check_output, render, write_output
 from producer.suite import PlannedRun, load_suite
+
+if TYPE_CHECKING:
+    from producer.folder import RunFolder
 
 __all__ = ["COMMANDS"]
 
@@ -85,35 +88,47 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
         if run.live is not None:
             return _sweep(run, run.live, asked, place, reporter, given)
         job = Job.start(run.evaluator, run.request, asked)
+        job.folder.note(command=command_line())
+        reporter.event("launch", run=job.run, folder=str(job.folder.path))
+        if given["detach"]:
+            launch(job, place, reporter)
+            click.echo(job.run)
+            return None
+        try:
+            carry_out(job, place, reporter)
+        except Driven:  # by a process with another folder, of the same --once key
+            raise RunExistsError(job.folder.path) from None
     except RunExistsError as earlier:
-        return _earlier(earlier.path, place, reporter, given["detach"])
-    job.folder.note(command=command_line())
-    reporter.event("launch", run=job.run, folder=str(job.folder.path))
-    if given["detach"]:
-        launch(job, place, reporter)
-        click.echo(job.run)
-        return None
-    report = carry_out(job, place, reporter)
-    _show(run, job, report, reporter, given)
-    refuse_unscored(job.folder, report)
-    return report
+        try:
+            return _earlier(run, earlier.path, place, reporter, given)
+        except FileNotFoundError:
+            return _one(run, suite, place, reporter, given)
+    return _shown(run, job.folder, reporter, given)
 
 
-def _show(run: PlannedRun, job: Any, report: dict[str, Json], reporter: Any, given: dict[str, Any]) -> None:
-    """A finished run of the suite: its files, its report, its end."""
+def _shown(run: PlannedRun, folder: RunFolder, reporter: Any, given: dict[str, Any]) -> dict[str, Json]:
+    """A finished run of the suite: its files, its report, its end; returns the report."""
+    from producer.live.sweep import Sweep
+
+    report = folder.report()
     for path in run.outputs:
-        write_output(path, job.folder, run.evaluator, run.request.options)
+        write_output(path, folder, run.evaluator, run.request.options)
     if given["fmt"] in ("markdown", "yaml") and not given["json_lines"]:
         click.echo(render(given["fmt"], run.evaluator, report, run.request.options))
     tell(run.evaluator, report, given)
-    reporter.event("done", run=job.run, folder=str(job.folder.path), records=report["records"])
-    reporter.say(f"run {job.run}: {job.folder.path}")
-    refuse_dead(job.folder, report, given)
+    name = folder.info().run
+    reporter.event("done", run=name, folder=str(folder.path), records=report["records"])
+    reporter.say(f"run {name}: {folder.path}")
+    refuse_dead(folder, report, given)
+    if Sweep.is_in(folder):
+        refuse_unanswered(Sweep.load(folder), given["allow_dead"])
+    refuse_unscored(folder, report)
+    return report
 
 
 def _sweep(run: PlannedRun, live: Live, asked: Any, place: Any, reporter: Any, given: dict[str, Any]) -> Json:
     """A live sweep of the suite; returns its report, None where it is left to the fleet."""
-    from producer.commands.live import refuse_unanswered
+    from producer.job import RunExistsError
     from producer.live.session import carry_out_sweep, launch_sweep
     from producer.live.sweep import Sweep
 
@@ -124,30 +139,28 @@ def _sweep(run: PlannedRun, live: Live, asked: Any, place: Any, reporter: Any, g
         launch_sweep(sweep, place, reporter)
         click.echo(sweep.run)
         return None
-    job, report = carry_out_sweep(sweep, place, reporter)
-    _show(run, job, report, reporter, given)
-    refuse_unanswered(sweep, given["allow_dead"])
-    refuse_unscored(job.folder, report)
-    return report
+    try:
+        carry_out_sweep(sweep, place, reporter)
+    except Driven:
+        raise RunExistsError(sweep.folder.path) from None
+    return _shown(run, sweep.folder, reporter, given)
 
 
-def _earlier(path: Path, place: Any, reporter: Any, detach: bool) -> Json:
-    """A run that the same --once key began before: its report, after going on with it where it is not done."""
+def _earlier(run: PlannedRun, path: Path, place: Any, reporter: Any, given: dict[str, Any]) -> Json:
+    """A run that the same --once key began before: its report, whoever computes it; None where it is left to a fleet.
+
+    Raises FileNotFoundError where it is gone: it ended on faulty input, and left no folder.
+    """
     from producer.folder import RunFolder
-    from producer.job import Job
-    from producer.live.session import carry_out_sweep
-    from producer.live.sweep import Sweep
-    from producer.session import carry_out
+    from producer.joining import join, launch_again, resume_any
 
     folder = RunFolder(path)
-    reporter.say(f"run {folder.info()['run']}: begun before, in {path}")
-    if folder.info()["state"] == "done":
-        return folder.report()
-    if detach:
+    reporter.say(f"run {folder.info().run}: begun before, in {path}")
+    if given["detach"]:
+        click.echo(launch_again(folder, place, reporter))
         return None
-    if Sweep.in_calls(folder):
-        return carry_out_sweep(Sweep.load(folder), place, reporter)[1]
-    return carry_out(Job.load(folder), place, reporter)
+    join(folder, place.settings, reporter, lambda left: resume_any(left, place, reporter))
+    return _shown(run, folder, reporter, given)
 
 
 _skipped = {"params", "chunk_size", "limit", "suite", "dry_run", "outputs"}

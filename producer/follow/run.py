@@ -22,7 +22,7 @@ from evalcore.params import validate
 from evalcore.records.inputs import PACKED
 from evalcore.tally import Tally
 from evalcore.version import code_version
-from producer.folder import FOLLOWS, RECORDS, RunFolder
+from producer.folder import RECORDS, FolderTaken, RunFolder
 from producer.follow.checkpoint import Checkpoint
 from producer.follow.follower import Follower
 from producer.follow.rotation import find
@@ -132,7 +132,7 @@ class FollowRun:
 
     def _reported(self) -> bool:
         """Whether the folder has the report of just what was kept."""
-        progress = self.folder.info().get("progress") or {}
+        progress = self.folder.info().progress
         return self.folder.reported and progress.get("bytes") == self._follower.kept.position
 
     def _written(self) -> dict[str, Json] | None:
@@ -177,20 +177,23 @@ def begin(
     path = out or Path("evalq-runs") / f"{evaluator.name}-follow-{digest(what)[:10]}"
     if (path / "run.json").is_file():
         folder = RunFolder(path)
-        if FOLLOWS not in folder.info():
+        if not folder.info().follows:
             raise UsageError(f"{path}: the folder is another run's; name another with --run-dir")
         return folder, params, request
-    folder = RunFolder.create(path)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    folder.note(
-        run=f"{evaluator.name}-{secrets.token_hex(5)}",
-        evaluator=evaluator.name,
-        state="following",
-        started=started,
-        follows=log,
-        request=msgspec.to_builtins(request),
-        **facts,
-    )
+    try:
+        with RunFolder.begin(path) as folder:
+            folder.note(
+                run=f"{evaluator.name}-{secrets.token_hex(5)}",
+                evaluator=evaluator.name,
+                state="following",
+                started=started,
+                follows=log,
+                request=msgspec.to_builtins(request),
+                **facts,
+            )
+    except FolderTaken:
+        raise UsageError(f"{path}: another evalq process is following this log") from None
     return folder, params, request
 
 

@@ -16,8 +16,8 @@ import msgspec
 from evalcore.calls import Attempt
 from evalcore.errors import EvalqError
 from evalcore.files import open_input, write_atomic
+from producer.folder import OUTPUTS
 from producer.live.cache import Cache
-from producer.live.sweep import OUTPUTS
 
 __all__ = ["Means", "keep_trial", "means_of"]
 

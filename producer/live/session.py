@@ -13,26 +13,28 @@ from evalcore.errors import (
     BrokerUnreachable,
     Cancelled,
     ConfigError,
+    Driven,
     Incomplete,
     Interrupted,
     NothingEvaluated,
     Paused,
     ServerRefused,
-    StorageError,
     UsageError,
     WorkersLost,
 )
+from evalcore.life import RunState
+from producer.folder import OUTPUTS, RunFolder
 from producer.job import Job
 from producer.live.asked import Live
 from producer.live.sweep import Sweep
 from producer.progress import Reporter
-from producer.session import Place, carry_out_here, resumable, shared_place
+from producer.session import Place, carry_out_here, driving, left, refuse_over, resumable, shared_place
 
 if TYPE_CHECKING:
     from producer.live.drive import SweepDriver
     from producer.patience import Patience
 
-__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached"]
+__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep"]
 
 
 def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
@@ -40,25 +42,54 @@ def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job
 
     Raises what driving a sweep and a job raises; the folder can be gone on with after anything but faulty input.
     """
+    with driving(sweep.folder, place):
+        return _carry_out_here(sweep, place, reporter)
+
+
+def resume_sweep(
+    folder: RunFolder,
+    place: Place,
+    reporter: Reporter,
+    budgets: tuple[int | None, float | None] = (None, None),
+) -> tuple[Sweep, Job, dict[str, Json]]:
+    """`carry_out_sweep` for one that was left, under other ``budgets`` (calls, cost) where those are given.
+
+    It is read only when nobody else can write there any more. Raises Driven, what `Sweep.load` raises, and UsageError
+    for a run that is over.
+    """
+    with driving(folder, place):
+        _refuse_over(folder)
+        sweep = Sweep.load(folder)
+        sweep.budgeted(*budgets)
+        reporter.event("launch", run=sweep.run, folder=str(folder.path))
+        return sweep, *_carry_out_here(sweep, place, reporter)
+
+
+def _refuse_over(folder: RunFolder) -> None:
+    try:
+        refuse_over(folder)
+    except Cancelled as error:
+        outputs = folder.path / OUTPUTS
+        kept = f"; what it recorded can be evaluated: --outputs {outputs}" if outputs.exists() else ""
+        raise Cancelled(f"{error}{kept}") from None
+
+
+def _carry_out_here(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+    """For whoever holds the folder already."""
     try:
         if place.inline:
-            raise UsageError("--inline calls nobody: live calls are paced by way of a server; leave it away")
-        with sweep.folder.driving() as mine:
-            if not mine:
-                raise UsageError(f"{sweep.folder.path}: another evalq process is driving this run; see: evalq watch")
-            with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
-                _call(sweep, shared, place, reporter)
-                _forget_evaluation(sweep, shared, place, reporter)
-                job = sweep.job()
-                report = carry_out_here(job, shared, reporter, place)
-                sweep.drop_working_files()
-                return job, report
+            raise UsageError("--inline calls nobody: live calls are paced by way of a server; omit --inline")
+        with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
+            _call(sweep, shared, place, reporter)
+            _forget_evaluation(sweep, shared, place, reporter)
+            job = sweep.job()
+            report = carry_out_here(job, shared, reporter, place)
+            sweep.drop_working_files()
+            return job, report
     except (UsageError, ConfigError):
-        if sweep.new and not sweep.recorded.count:  # one begun before may have outputs in the ledger, or another driver
+        if sweep.new and not sweep.recorded.count:  # one begun before may have outputs in the ledger
             sweep.discard()
         raise
-    except OSError as error:
-        raise StorageError.of(error, sweep.folder.path, f"go on with: {place.resume(sweep)}") from error
 
 
 def refuse_detached(live: Live) -> None:
@@ -67,11 +98,27 @@ def refuse_detached(live: Live) -> None:
         raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
 
 
-def launch_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> None:
-    """Leave a sweep to the processes that call."""
-    with resumable(sweep, place), _driver(sweep, place, reporter) as (driver, _):
-        driver.launch()
-    sweep.folder.note(state="detached")
+def launch_sweep(given: Sweep | RunFolder, place: Place, reporter: Reporter) -> None:
+    """Leave a sweep (or the one begun in a folder) to the processes that call."""
+    with driving(given.folder if isinstance(given, Sweep) else given, place):
+        if isinstance(given, RunFolder):
+            _refuse_over(given)
+        sweep = given if isinstance(given, Sweep) else Sweep.load(given)
+        try:
+            with resumable(sweep.folder, place), _driver(sweep, place, reporter) as (driver, patience):
+                try:
+                    driver.launch()
+                except KeyboardInterrupt:
+                    with contextlib.suppress(KeyboardInterrupt):
+                        patience.once(driver.pause)
+                    raise
+            sweep.folder.note(state="detached")
+        except KeyboardInterrupt:
+            left(sweep.folder, "interrupted")
+            raise Interrupted(place.resume(sweep.folder)) from None
+        except BaseException:
+            left(sweep.folder, "stopped")
+            raise
 
 
 def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
@@ -80,7 +127,8 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
     from workers.connect import connect
     from workers.register import Register
 
-    state, here = "stopped", bool(place.settings.calls or not place.settings.broker)
+    state: RunState = "stopped"
+    here = bool(place.settings.calls or not place.settings.broker)
     try:
         health = Health(Register(connect(shared.settings.ledger_url, shared.settings, again=False)), sweep.header)
         with reporter.watching() as watch, _driver(sweep, shared, reporter) as (driver, patience):
@@ -98,34 +146,37 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
                 with contextlib.suppress(KeyboardInterrupt):
                     if not patience.once(driver.pause):
                         reporter.warn("the server does not answer, so processes that call may go on for a while")
-                raise Interrupted(place.resume(sweep)) from None
+                raise Interrupted(place.resume(sweep.folder)) from None
             except Paused:
                 state = "paused"
-                raise Interrupted(place.resume(sweep)) from None
+                raise Interrupted(place.resume(sweep.folder)) from None
         state = "called"
         if facts["ended"] == "spent":
             sweep.spent = True
             given = "--max-calls N" if sweep.live.max_calls else "--max-cost X"
             reporter.say(
                 f"{facts['reason']}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
-                f"to make the others, raise it: {place.resume(sweep)} {given}"
+                f"to make the others, raise it: {place.resume(sweep.folder)} {given}"
             )
         sweep.folder.note(calls=facts)
         sweep.write_outputs()
         if not sweep.recorded.count:
             raise NothingEvaluated("nothing was called: the budget allows no call")
+    except Driven:
+        state = sweep.folder.info().state
+        raise
     except Cancelled as error:
         state = "cancelled"
         raise Cancelled(f"{error}; what it recorded is in {sweep.outputs}") from None
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
-        raise type(error)(f"{error}; resume with: {place.resume(sweep)}") from error
+        raise type(error)(f"{error}; resume with: {place.resume(sweep.folder)}") from error
     except Incomplete as error:
-        raise Incomplete(f"{error}; when it is mended, go on with: {place.resume(sweep)}") from None
+        raise Incomplete(f"{error}; after fixing it, resume with: {place.resume(sweep.folder)}") from None
     finally:
         with contextlib.suppress(OSError):
             if state != "called":
                 sweep.write_outputs()
-            sweep.folder.note(state=state)
+            left(sweep.folder, state)
 
 
 def _forget_evaluation(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
@@ -135,7 +186,7 @@ def _forget_evaluation(sweep: Sweep, shared: Place, place: Place, reporter: Repo
     from workers.reports import Reports
 
     patience = Patience(shared.settings, reporter, shared.check)
-    with resumable(sweep, place), patience.telling(), contextlib.closing(patience.client()) as client:
+    with resumable(sweep.folder, place), patience.telling(), contextlib.closing(patience.client()) as client:
         ledger = Ledger(client, shared.settings)
 
         def forget() -> bool:

@@ -24,17 +24,14 @@ from evalcore.evaluator import Evaluator, Request
 from evalcore.files import replacing
 from evalcore.plan import Header
 from evalcore.version import code_version
-from producer.folder import MANIFEST, RunFolder
-from producer.job import Asked, Job, new_path, planned
+from producer.folder import CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
+from producer.job import Asked, Job, begun, planned
 from producer.live.asked import Live
 from producer.live.identity import asked_of, expectations, once_id, prompts_digest
 from producer.live.recorded import Recorded
 from workers.sweeps import SweepHeader
 
 __all__ = ["Sweep"]
-
-OUTPUTS = "outputs.jsonl"
-_HEAD, _PROMPTS, _CALLS, _DRIVER = "sweep.json", "prompts.jsonl", "calls.jsonl", "driver"
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -66,8 +63,8 @@ class Sweep:
         self._asked = head.asked
         self._cwd = head.cwd
         self.request = head.request
-        self.evaluator: Evaluator[Any, Any] = registry.get(folder.info()["evaluator"])
-        self.recorded = Recorded(folder.path / _CALLS, head.header.total)
+        self.evaluator: Evaluator[Any, Any] = registry.get(folder.info().evaluator)
+        self.recorded = Recorded(folder.path / CALLS, head.header.total)
 
     @property
     def run(self) -> str:
@@ -90,10 +87,11 @@ class Sweep:
         facts = asked_of(evaluator, request, live, asked, digest)
         header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
         run = once_id(asked.once, header) if asked.once else f"{evaluator.name}-{secrets.token_hex(5)}"
-        header = msgspec.structs.replace(header, run=run)
-        folder = RunFolder.create(new_path(asked, evaluator.name, run))
-        try:
-            _write_prompts(folder.path / _PROMPTS, evaluator.prompts(request))
+        head = _Head(msgspec.structs.replace(header, run=run), live, asked, request, str(Path.cwd()))
+
+        def fill(folder: RunFolder) -> RunFolder:
+            _write_prompts(folder.path / PROMPTS, evaluator.prompts(request))
+            folder.write(HEAD, head.to_wire())
             folder.note(
                 run=run,
                 evaluator=evaluator.name,
@@ -105,12 +103,9 @@ class Sweep:
                 **{evaluator.asks: live.target},
                 request=msgspec.to_builtins(request),
             )
-            head = _Head(header, live, asked, request, str(Path.cwd()))
-            folder.write(_HEAD, head.to_wire())
-        except BaseException:
-            _discard(folder)
-            raise
-        return cls(folder, head, new=True)
+            return folder
+
+        return cls(begun(asked, evaluator.name, run, fill), head, new=True)
 
     @classmethod
     def load(cls, folder: RunFolder) -> Sweep:
@@ -119,9 +114,9 @@ class Sweep:
         Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
         """
         try:
-            head = _Head.from_wire((folder.path / _HEAD).read_bytes())
+            head = _Head.from_wire((folder.path / HEAD).read_bytes())
         except (OSError, msgspec.DecodeError) as error:
-            raise WireError(f"{folder.path / _HEAD} is damaged: {error}; start the sweep anew") from error
+            raise WireError(f"{folder.path / HEAD} is damaged: {error}; start the sweep anew") from error
         if head.header.code != code_version():
             raise ConfigError(
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; go on "
@@ -141,12 +136,12 @@ class Sweep:
     @staticmethod
     def in_calls(folder: RunFolder) -> bool:
         """Whether ``folder`` holds a sweep whose calls are not over."""
-        return (folder.path / _HEAD).is_file() and not (folder.path / MANIFEST).is_file()
+        return (folder.path / HEAD).is_file() and not (folder.path / MANIFEST).is_file()
 
     @staticmethod
     def is_in(folder: RunFolder) -> bool:
         """Whether ``folder`` holds a sweep that can be gone on with."""
-        return (folder.path / _HEAD).is_file()
+        return (folder.path / HEAD).is_file()
 
     def budgeted(self, max_calls: int | None, max_cost: float | None) -> None:
         """Other budgets than it was begun with."""
@@ -155,11 +150,11 @@ class Sweep:
         if chosen:
             self.live = msgspec.structs.replace(self.live, **chosen)
             head = _Head(self.header, self.live, self._asked, self.request, self._cwd)
-            self.folder.write(_HEAD, head.to_wire())
+            self.folder.write(HEAD, head.to_wire())
 
     def prompts(self) -> Iterator[Prompt]:
         """A prompt a case, in order."""
-        with (self.folder.path / _PROMPTS).open("rb") as stream:
+        with (self.folder.path / PROMPTS).open("rb") as stream:
             for line in stream:
                 yield msgspec.json.decode(line, type=Prompt)
 
@@ -169,13 +164,13 @@ class Sweep:
         Empty where nobody did, or did so in the folder that this is a copy of.
         """
         with contextlib.suppress(OSError, ValueError):
-            token, _, place = (self.folder.path / _DRIVER).read_text().rpartition(" ")
+            token, _, place = (self.folder.path / DRIVER).read_text().rpartition(" ")
             return token if place == self._place else ""
         return ""
 
     def driven_by(self, token: str) -> None:
         """Remember whoever drives the sweep in this folder."""
-        self.folder.write(_DRIVER, f"{token} {self._place}".encode())
+        self.folder.write(DRIVER, f"{token} {self._place}".encode())
 
     @property
     def _place(self) -> str:
@@ -210,7 +205,7 @@ class Sweep:
         finally:
             if not any(answers.iterdir()):
                 answers.rmdir()
-        self.folder.drop_working_files(but=("run.lock",))
+        self.folder.drop_working_files()
         return Job.start(self.evaluator, request, self._asked, self.folder)
 
     def evaluation(self) -> Header | None:
@@ -230,20 +225,14 @@ class Sweep:
         return self._asked.tags
 
     def discard(self) -> None:
-        """Remove a sweep that recorded nothing."""
-        _discard(self.folder)
+        """Remove a sweep that this process began and that recorded nothing."""
+        self.folder.discard()
 
     def drop_working_files(self) -> None:
         """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs."""
         if not self.recorded.errors and not self.spent:
-            for name in (_HEAD, _PROMPTS, _CALLS, _DRIVER):
+            for name in (HEAD, PROMPTS, CALLS, DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
-
-
-def _discard(folder: RunFolder) -> None:
-    for name in (_PROMPTS, _HEAD, _CALLS, _DRIVER, OUTPUTS):
-        (folder.path / name).unlink(missing_ok=True)
-    folder.discard()
 
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:

@@ -16,6 +16,7 @@ from evalcore.files import open_appending, open_input, open_new, replacing, writ
 from producer.folder import RunFolder
 from producer.job import Asked, Job
 from producer.prune import prune
+from tests.folders import facts
 from tests.integration.harness import evalq
 
 SECRET = b"what the link leads to"
@@ -177,14 +178,14 @@ def runs(here: Path) -> Path:
     folder = here / "evalq-runs"
     for path in (folder / "b", here.parent / "elsewhere"):
         path.mkdir(parents=True)
-        RunFolder(path).note(run=path.name, state="done")
+        RunFolder(path).note(**facts(path.name, "done"))
     (folder / "a").symlink_to(here.parent / "elsewhere")
     return folder
 
 
 def test_prune_leaves_links_and_what_they_lead_to(runs: Path) -> None:
     """It says so of each link, and removes the others' folders."""
-    said = list(prune(runs, None, None, 0, everyone=False, dry_run=False))
+    said = list(prune(runs, None, None, 0, everyone=False, dry_run=False, warn=pytest.fail))
     assert said == [f"{runs / 'a'}: a link, left alone: what it leads to is not in {runs}", f"b: {runs / 'b'}"]
     assert [path.name for path in runs.iterdir()] == ["a"]
     assert (runs / "a" / "run.json").is_file()

@@ -32,8 +32,9 @@ from evalcore.records.cut import Cutter
 from evalcore.records.inputs import Source, read_columns
 from evalcore.records.span import Format
 from evalcore.records.spool import spool
-from producer.folder import JOURNAL, MANIFEST, Manifest, RunFolder
+from producer.folder import JOURNAL, MANIFEST, RunFolder
 from producer.journal import Journal
+from producer.manifest import Manifest
 from producer.suite import load_suite
 from workers.hints import MAX_HINT_BYTES, read_hint
 from workers.settings import load_settings

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -115,12 +117,41 @@ def test_what_workers_cannot_finish_is_left_to_watch(server: Server, data: Path,
     same_answer(calm("shuffled.jsonl"), tmp_path / "run")
 
 
+def test_watching_leaves_a_detached_run_to_the_fleet(server: Server, data: Path, calm: Calm, tmp_path: Path) -> None:
+    """Ctrl-C ends the watching alone, with 130 and how to watch again; the next watch has the fleet's report."""
+    run = _detach(server, data, tmp_path / "run")
+    watch = start_evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data)
+    _, said = _after(watch, "no worker is there for it", signal.SIGINT)
+    assert watch.returncode == 130
+    assert "the run goes on" in said
+    assert server.client.hget(keys_of(run)[0], "state") == b"open"
+    assert _reports(server).detached(run) is not None
+    with running_fleet(server.url, data) as fleet:
+        fleet.add(1)
+        done = evalq("watch", tmp_path / "run", "--broker", server.url, "--format", "none", cwd=data)
+    assert done.returncode == 0, done.stderr
+    assert _reports(server).report(run) == (tmp_path / "run" / "report.json").read_bytes()
+    same_answer(calm("small.csv"), tmp_path / "run")
+
+
+def _after(process: subprocess.Popen[str], line: str, sent: int) -> tuple[str, str]:
+    """What a command says, that gets a signal when it has said ``line``."""
+    assert process.stderr is not None
+    said = ""
+    while line not in said:
+        said += process.stderr.readline()
+        assert process.poll() is None, said
+    process.send_signal(sent)
+    out, rest = process.communicate(timeout=PATIENCE)
+    return out, said + rest
+
+
 def test_a_run_whose_producer_came_back_is_its_own_again(
     server: Server, fleet: Fleet, data: Path, tmp_path: Path
 ) -> None:
-    """Watching takes the run back before it is complete: workers do not finalise it."""
+    """Resuming takes the run back before it is complete: workers do not finalise it."""
     run = _detach(server, data, tmp_path / "run")
-    watch = start_evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data)
+    watch = start_evalq("resume", tmp_path / "run", "--broker", server.url, cwd=data)
     wait_until(lambda: _reports(server).detached(run) is None, "it is taken back")
     fleet.add(1)
     _, said = watch.communicate(timeout=PATIENCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,9 @@ def test_a_command_that_cannot_go_on_leaves_the_folder_to_the_one_that_does(tmp_
         producer = start_evalq(*args, cwd=tmp_path)
         wait_until(lambda: agent.at_once, "the call is in flight")
         second = evalq("resume", "run", "--targets", "targets.yaml", cwd=tmp_path)
-        assert (second.returncode, "another evalq process is driving" in second.stderr) == (2, True), second.stderr
+        assert (second.returncode, f"({socket.gethostname()} {producer.pid})" in second.stderr) == (3, True), (
+            second.stderr
+        )
         assert producer.wait(60) == 0
     assert len(outputs(tmp_path / "run")) == 1
     assert info(tmp_path / "run")["state"] == "done"
@@ -170,7 +173,7 @@ def test_a_cancelled_sweep_is_over(tmp_path: Path, server: Server, service: tupl
         wait_until(lambda: not agent.at_once, "calls in flight end")
         before = len(agent.log)
         done = evalq("resume", "run", cwd=tmp_path, EVALQ_BROKER=server.url)
-        assert (done.returncode, "was cancelled for good" in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, "was cancelled for good" in done.stderr) == (3, True), done.stderr
     assert len(agent.log) == before
     assert 20 <= len(outputs(tmp_path / "run")) < 300
 

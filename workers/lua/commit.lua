@@ -25,7 +25,8 @@ if stored then
   redis.call('HINCRBY', KEYS[1], 'divergent', 1)
   count('divergent', 1)
   local reason = 'divergent: two different answers for chunk ' .. seq
-  if open then end_run('failed', reason) else redis.call('HSET', KEYS[1], 'state', 'failed', 'reason', reason) end
+  redis.call('HSET', KEYS[1], 'reason', reason)
+  if open then end_run('failed', reason) end
   return 'divergent'
 end
 if not open then return 'closed' end

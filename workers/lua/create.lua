@@ -44,7 +44,7 @@ if wanted > epoch then
   redis.call('HDEL', meta, 'detached', 'failures', 'unserved')
   redis.call('DEL', KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[11], KEYS[13])
   local state = redis.call('HGET', meta, 'state')
-  if state ~= 'done' then redis.call('HSET', meta, 'state', 'open', 'reason', '') end
+  if state ~= 'done' and state ~= 'cancelled' then redis.call('HSET', meta, 'state', 'open', 'reason', '') end
 end
 recount()
 return {'open', epoch}

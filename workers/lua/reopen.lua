@@ -1,8 +1,9 @@
--- Open a finished run again without the answers of some chunks. Returns -1 for an unknown run.
+-- Open a finished run again without the answers of some chunks. Returns -1 for an unknown run, -2 for a cancelled one.
 -- ARGV: ttl, token, (seq, records, dead ones of them)...
 if redis.call('HEXISTS', KEYS[1], 'header') == 0 then return -1 end
 local other = driven_by_other(ARGV[2])
 if other then return other, true end
+if redis.call('HGET', KEYS[1], 'state') == 'cancelled' then return -2 end
 for i = 3, #ARGV, 3 do
   if redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1 then
     count_records(-ARGV[i + 1])

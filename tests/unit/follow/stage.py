@@ -119,7 +119,7 @@ class Stage:
         assert (self.out / "records.jsonl").read_bytes() == b"".join(line + b"\n" for line in expected.lines)
         assert (self.out / "results.yaml").read_text() == render("yaml", evaluator, evaluator.document(report, ""), {})
         assert (self.out / "report.md").read_text() == visible(evaluator.markdown(report, {}))
-        assert RunFolder(self.out).info()["progress"]["bytes"] == self.whole.rfind(b"\n") + 1
+        assert RunFolder(self.out).info().progress["bytes"] == self.whole.rfind(b"\n") + 1
 
     def _shift(self) -> None:
         for number in range(9, 0, -1):

@@ -19,6 +19,7 @@ from producer.follow import run as run_module
 from producer.follow.checkpoint import CHECKPOINT, MOST_MARKS, Checkpoint
 from producer.follow.run import begin
 from producer.job import Job
+from tests.folders import facts
 from tests.unit.follow.stage import LOG, Stage
 
 LINE = 60
@@ -246,10 +247,10 @@ def test_a_folder_belongs_to_one_log_and_one_set_of_parameters(stage: Stage) -> 
     stage._params["skip_bad_lines"] = True
     with pytest.raises(UsageError, match="follows another log, or with other parameters"):
         stage.look()
-    with pytest.raises(UsageError, match="go on with the command that began it"):
+    with pytest.raises(UsageError, match="resume it with the command that began it"):
         Job.load(RunFolder(stage.out))
-    other = RunFolder.create(stage.out.with_name("other"))
-    other.note(run="r")
+    with RunFolder.begin(stage.out.with_name("other")) as other:
+        other.note(**facts("r", "open"))
     with pytest.raises(UsageError, match="the folder is another run's"):
         begin(evaluator, Request([LOG], {}, {}), other.path, {})
 

@@ -12,8 +12,9 @@ from evalcore.errors import UsageError
 from evalcore.files import write_atomic
 from evalcore.partial import Partial
 from evalcore.plan import Chunk, Header, PlannedInput, Seal
-from producer.folder import Manifest, RunFolder
+from producer.folder import RunFolder
 from producer.journal import Journal
+from producer.manifest import Manifest
 
 PARTIALS = [Partial(f"{n:064}", bytes([n]) * (n * 7)) for n in range(5)]
 HEADER = Header("r", "planagent", "1", "c", {"a": [1]}, (PlannedInput("i", "i", "i"),))
@@ -21,7 +22,10 @@ CHUNKS = [Chunk(n, 0, n, n + 1, 1, 1, f"{n:064}") for n in range(4)]
 
 
 def _folder(path: Path, name: str = "run") -> RunFolder:
-    return RunFolder.create(path / name)
+    with RunFolder.begin(path / name) as folder:
+        pass
+    with folder.driving():
+        return folder
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -83,8 +87,9 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
 def test_a_used_folder_is_not_taken(tmp_path: Path) -> None:
     """A folder with something in it is refused, and left as it is."""
     (tmp_path / "mine").write_text("x")
-    with pytest.raises(UsageError, match="not empty"):
-        RunFolder.create(tmp_path)
+    with pytest.raises(UsageError, match="not empty"), RunFolder.begin(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_only_one_process_drives(tmp_path: Path) -> None:

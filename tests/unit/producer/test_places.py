@@ -38,7 +38,7 @@ def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:
     with shared_place(Place(settings, workers=1), [tmp_path], "vs", reporter=reporter, calls=True) as outer:
         assert outer.settings.broker
         with shared_place(outer, [tmp_path], "vs", reporter=reporter) as inner:
-            assert inner.resume(sweep) == f"evalq resume {sweep.folder.path} --targets '{file}'"
+            assert inner.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --targets '{file}'"
         register = Register(connect(outer.settings.ledger_url, outer.settings))
         (caller,) = wait_until(lambda: list(register.callers().values()), "a process calls")
         assert caller.calls == 120
@@ -49,4 +49,4 @@ def test_the_targets_file_is_named_by_who_calls_from_here(tmp_path: Path, calls:
     """A fleet has its own."""
     place = Place(Settings(broker="redis://h/0", targets="t.yaml", calls=calls))
     sweep = _sweep(tmp_path)
-    assert place.resume(sweep) == f"evalq resume {sweep.folder.path}{hint}"
+    assert place.resume(sweep.folder) == f"evalq resume {sweep.folder.path}{hint}"

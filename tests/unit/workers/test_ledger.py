@@ -200,14 +200,17 @@ def test_done_needs_every_chunk_and_happens_once(ledger: Ledger) -> None:
 
 
 def test_a_closed_run_gives_no_work(ledger: Ledger) -> None:
-    """After a cancel nothing is published, claimed or committed; a higher epoch opens it again."""
+    """After a pause nothing is published, claimed or committed; a higher epoch opens it again, but no cancelled one."""
     chunk = _begin(ledger)[0]
-    ledger.close("r", "cancelled", "by hand")
+    ledger.close("r", "paused", "by hand")
     assert ledger.take("r") == []
     assert ledger.claim("r", 0, 1, "w", 1).status == "closed"
     assert ledger.commit(_header(), chunk, 1, ANSWER) == "closed"
     ledger.create(_header(), 2)
     assert ledger.take("r") == [0, 1, 2]
+    ledger.close("r", "cancelled", "by hand")
+    ledger.create(_header(), 3)
+    assert ledger.take("r") == []
 
 
 def test_every_key_of_a_run_expires(ledger: Ledger, server: Server) -> None:

@@ -1,0 +1,175 @@
+"""One --once key, many commands at one instant: one computes, the others wait for it, and all show its report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.harness import (
+    HAZARDS,
+    PATIENCE,
+    Server,
+    evalq,
+    info,
+    running_fleet,
+    start_evalq,
+    wait_until,
+)
+
+MANY = 20
+
+
+def _ends(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, said = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, said
+
+
+@pytest.mark.parametrize("how", [("--inline",), ("--workers", "1")], ids=["inline", "embedded"])
+def test_of_many_at_one_instant_one_computes(data: Path, tmp_path: Path, how: tuple[str, ...]) -> None:
+    """Twenty commands: twenty exits 0 with the same report, one folder; one says nothing of a run before it."""
+    args: tuple[str | Path, ...] = ("planagent", data / "small.csv", "--once", "k", "--chunk-size", "200", *how)
+    started = [start_evalq(*args, "--format", "json", cwd=tmp_path) for _ in range(MANY)]
+    ended = [_ends(process) for process in started]
+    assert [code for code, _, _ in ended] == [0] * MANY, "\n".join(said for _, _, said in ended)
+    assert len({out for _, out, _ in ended}) == 1
+    assert [("begun before" in said) for _, _, said in ended].count(False) == 1
+    (folder,) = (tmp_path / "evalq-runs").iterdir()
+    assert ended[0][1].encode() == (folder / "report.json").read_bytes()
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> tuple[str | Path, ...]:
+    """A command whose run takes two seconds a record, three of them."""
+    rows = [{"id": f"r{number}", "value": number} for number in range(3)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "params.json").write_text('{"pause": 2}')
+    return ("hazards", "in.jsonl", "--params", "params.json", "--once", "k", "--chunk-size", "1", "--out", "run")
+
+
+def _driven(folder: Path) -> bool:
+    return bool(info(folder)) and (folder / "run.lock").stat().st_size > 0
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_who_waits_takes_over_from_a_driver_that_ends(
+    tmp_path: Path, slow: tuple[str | Path, ...], sent: signal.Signals
+) -> None:
+    """Killed or interrupted: one of those that wait computes the rest, and all of them end with the report."""
+    driver = start_evalq(*slow, "--inline", cwd=tmp_path, PYTHONPATH=HAZARDS)
+    wait_until(lambda: _driven(tmp_path / "run"), "the run is driven")
+    waiting = [start_evalq(*slow, "--inline", "--format", "json", cwd=tmp_path, PYTHONPATH=HAZARDS) for _ in range(3)]
+    wait_until(lambda: (tmp_path / "run" / "parts.journal").exists(), "it has an answer")
+    driver.send_signal(sent)
+    driver.communicate(timeout=PATIENCE)
+    ended = [_ends(process) for process in waiting]
+    assert [code for code, _, _ in ended] == [0, 0, 0], ended
+    assert {out.encode() for _, out, _ in ended} == {(tmp_path / "run" / "report.json").read_bytes()}
+
+
+def test_watching_a_driven_run_ends_with_its_report_and_leaves_it_alone(
+    tmp_path: Path, slow: tuple[str | Path, ...]
+) -> None:
+    """Ctrl-C of one watch disturbs nobody; another ends with the driver's report and exit code."""
+    driver = start_evalq(*slow, "--inline", "--format", "json", cwd=tmp_path, PYTHONPATH=HAZARDS)
+    wait_until(lambda: _driven(tmp_path / "run"), "the run is driven")
+    first, second = (
+        start_evalq("watch", "run", "--format", "json", cwd=tmp_path, PYTHONPATH=HAZARDS) for _ in range(2)
+    )
+    assert first.stderr is not None
+    assert f"driven by {os.uname().nodename} {driver.pid}" in first.stderr.readline()
+    first.send_signal(signal.SIGINT)
+    code, _, said = _ends(first)
+    assert (code, "the run goes on" in said) == (130, True)
+    code, out, said = _ends(driver)
+    assert code == 0, said
+    assert _ends(second)[:2] == (0, out)
+
+
+@pytest.mark.parametrize("driven", [True, False], ids=["driven", "interrupted"])
+def test_a_run_on_a_server_is_cancelled_for_good(
+    server: Server, tmp_path: Path, slow: tuple[str | Path, ...], *, driven: bool
+) -> None:
+    """In the ledger and in the folder, whoever drives it; its command ends with 3, and the same key stays refused."""
+    here = (*slow, "--broker", server.url)
+    with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
+        fleet.add(1)
+        driver = start_evalq(*here, cwd=tmp_path, PYTHONPATH=HAZARDS)
+        run = str(
+            wait_until(lambda: info(tmp_path / "run").get("progress") and info(tmp_path / "run")["run"], "it goes")
+        )
+        if not driven:
+            driver.send_signal(signal.SIGINT)
+            assert _ends(driver)[0] == 130
+        done = evalq("cancel", "run", "--broker", server.url, cwd=tmp_path, PYTHONPATH=HAZARDS)
+        assert done.returncode == 0, done.stderr
+        if driven:
+            code, _, said = _ends(driver)
+            assert (code, "was cancelled by evalq cancel" in said) == (3, True), said
+        assert info(tmp_path / "run")["state"] == "cancelled"
+        assert server.client.hget(f"evalq:run:{{{run}}}:meta", "state") == b"cancelled"
+        for command in (("resume", "run", "--broker", server.url), here):
+            refused = evalq(*command, cwd=tmp_path, PYTHONPATH=HAZARDS)
+            assert (refused.returncode, "cancelled for good" in refused.stderr) == (3, True), refused.stderr
+        elsewhere = evalq(*here[:-3], "other", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)
+        assert (elsewhere.returncode, "was cancelled" in elsewhere.stderr) == (3, True), elsewhere.stderr
+        assert evalq("prune", "run", "--broker", server.url, cwd=tmp_path, PYTHONPATH=HAZARDS).returncode == 0
+        assert evalq(*here, cwd=tmp_path, PYTHONPATH=HAZARDS).returncode == 0, "the key is free again"
+
+
+def test_an_interrupted_detach_says_how_to_resume(server: Server, data: Path, tmp_path: Path) -> None:
+    """Ctrl-C while the plan is made: 130 and a command, and it is halted in the ledger and in the folder."""
+    args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "20", "--out", tmp_path / "run")
+    leaving = start_evalq(*args, "--detach", cwd=data)
+    run = wait_until(lambda: info(tmp_path / "run").get("epoch") and info(tmp_path / "run")["run"], "it is planned")
+    leaving.send_signal(signal.SIGINT)
+    code, _, said = _ends(leaving)
+    assert (code, f"evalq resume {tmp_path / 'run'}" in said) == (130, True), said
+    assert info(tmp_path / "run")["state"] == "interrupted"
+    assert server.client.hget(f"evalq:run:{{{run}}}:meta", "state") == b"paused"
+
+
+def test_the_broker_of_the_settings_is_asked(server: Server, data: Path, tmp_path: Path) -> None:
+    """`report` finds a detached run's report by --settings or EVALQ_BROKER; `list` shows what is only in the ledger."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(json.dumps({"broker": server.url}))
+    with running_fleet(server.url, data) as fleet:
+        fleet.add(1)
+        left = evalq(
+            "planagent", data / "small.csv", "--detach", "--out", tmp_path / "a", "--settings", settings, cwd=data
+        )
+        assert left.returncode == 0, left.stderr
+        run = left.stdout.strip()
+        wait_until(lambda: server.client.hget(f"evalq:run:{{{run}}}:final", "report"), "it is finalised")
+
+    def asked(name: str, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        if name == "settings":
+            return evalq(*args, "--settings", settings, cwd=cwd)
+        return evalq(*args, cwd=cwd, EVALQ_BROKER=server.url)
+
+    for name in ("settings", "variable"):
+        folder = tmp_path / name
+        folder.mkdir()
+        listed = asked(name, "list", cwd=folder)
+        assert f"{run} " in listed.stdout, listed.stderr
+        shown = asked(name, "report", run, "--format", "json", cwd=folder)
+        assert shown.returncode == 0, shown.stderr
+        assert shown.stdout.encode() == server.client.hget(f"evalq:run:{{{run}}}:final", "report")
+
+
+def test_two_folders_of_one_key_share_one_run(server: Server, tmp_path: Path, slow: tuple[str | Path, ...]) -> None:
+    """On one fleet: the second waits for the first's report, which comes into its folder; nothing is computed twice."""
+    here = (*slow[:-1], "--broker", server.url)
+    with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
+        fleet.add(1)
+        first = start_evalq(*here[:-2], "one", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)
+        wait_until(lambda: info(tmp_path / "one").get("epoch"), "the first drives")
+        second = start_evalq(*here[:-2], "other", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)
+        assert [_ends(process)[0] for process in (first, second)] == [0, 0]
+    assert (tmp_path / "one" / "report.json").read_bytes() == (tmp_path / "other" / "report.json").read_bytes()
+    assert info(tmp_path / "one")["progress"]["computed"] == 3
+    assert info(tmp_path / "other")["state"] == "done"

@@ -1,0 +1,9 @@
+"""A reporter that tells nobody."""
+
+from __future__ import annotations
+
+from producer.progress import Reporter
+
+__all__ = ["QUIET"]
+
+QUIET = Reporter("records", quiet=True, bar=False, json_lines=False)

@@ -1,0 +1,166 @@
+"""What commands make of each state of a run: cancelled is for good, watching only watches, every hint runs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from evalcore.errors import InputError, UsageError
+from evalcore.life import NEXT, RunState, may_follow, next_step
+from producer.cli import main
+from producer.folder import RunFolder
+from producer.session import Place, resume
+from tests.folders import begun
+from tests.unit.producer.quiet import QUIET
+from workers.settings import Settings
+
+HALTED: list[RunState] = ["open", "interrupted", "paused", "stopped", "failed"]
+ONCE = ("planagent", "rows.csv", "--inline", "--once", "k", "--chunk-size", "5", "--out", "evalq-runs/run")
+
+
+def _left(folder: RunFolder, state: RunState) -> None:
+    """The run was left in ``state``."""
+    path = folder.path / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "state": state}))
+
+
+@pytest.mark.parametrize("state", [*HALTED, "detached"])
+def test_a_cancelled_run_is_over_for_every_command(
+    half: RunFolder, state: RunState, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From whatever state it was cancelled: resume, retry, watch and --once refuse it, and say what can be done."""
+    _left(half, state)
+    assert main(["cancel", "run"]) == 0
+    assert half.info().state == "cancelled"
+    assert main(["cancel", "run"]) == 0, "again, it is what was asked for"
+    capsys.readouterr()
+    refused = {("resume", "run", "--inline"): 3, ("retry", "run", "--errors"): 2, ("watch", "run"): 3, ONCE: 3}
+    for command, code in refused.items():
+        assert main(list(command)) == code, command
+        said = capsys.readouterr()
+        assert "evalq prune evalq-runs/run" in said.err, command
+        assert not said.out
+    assert not half.reported
+    assert main(["prune", "evalq-runs/run"]) == 0
+    assert main(list(ONCE)) == 0, "the key is free again"
+    assert half.info().state == "done"
+
+
+@pytest.mark.parametrize("state", HALTED)
+def test_watching_what_nobody_drives_says_how_to_resume_it(
+    half: RunFolder, state: RunState, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends with 3 and computes nothing; the command that it names does, and then watch shows the report."""
+    _left(half, state)
+    before = (half.path / "parts.journal").read_bytes()
+    assert main(["watch", "run"]) == 3
+    said = capsys.readouterr()
+    assert f"this run is {state}, and no process drives it" in said.err
+    assert not said.out
+    assert (half.path / "parts.journal").read_bytes() == before
+    hint = said.err.strip().rpartition("resume it with: evalq ")[2]
+    assert main([*shlex.split(hint), "--inline", "--format", "none"]) == 0
+    assert main(["watch", "run"]) == 0
+    assert capsys.readouterr().out == (half.path / "report.md").read_text()
+
+
+@pytest.mark.parametrize("state", HALTED)
+def test_the_same_key_resumes_what_was_left(half: RunFolder, state: RunState) -> None:
+    """--once drives on what nobody drives, however it was left, but what was cancelled."""
+    _left(half, state)
+    assert main(list(ONCE)) == 0
+    assert half.info().state == "done"
+
+
+def test_every_state_has_a_next_step_that_is_a_command() -> None:
+    """Of evalq's own, about this run; what follows a log is resumed by the command that began it."""
+    for state in NEXT:
+        step = next_step(state, Path("evalq-runs/run"))
+        assert state == "following" or step.endswith(" evalq-runs/run"), step
+        command = step.partition("evalq ")[2].split(" ")[0]
+        assert state == "following" or command in ("resume", "watch", "report", "prune")
+
+
+def test_a_done_run_is_neither_resumed_nor_cancelled(half: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both name the command that shows its report."""
+    assert main(["resume", "run", "--inline"]) == 0
+    for command in (["resume", "run", "--inline"], ["cancel", "run"]):
+        capsys.readouterr()
+        assert main(command) == 2
+        assert "see it with: evalq report evalq-runs/run" in capsys.readouterr().err
+    assert half.info().state == "done"
+
+
+def test_no_command_notes_a_state_that_may_not_follow(tmp_path: Path) -> None:
+    """Every pair of states: the folder takes what the table allows, and refuses the rest with what can be done."""
+    for before in NEXT:
+        for after in NEXT:
+            folder = begun(tmp_path / f"{before}-{after}", before)
+            if may_follow(after, before):
+                folder.note(state=after)
+            else:
+                with pytest.raises(UsageError, match=f"this run is {before}, and cannot become {after}"):
+                    folder.note(state=after)
+            assert folder.info().state == (after if may_follow(after, before) else before)
+
+
+def test_what_another_command_began_is_not_removed_for_a_fault(half: RunFolder) -> None:
+    """An input that changed fails the resumed run; its answers stay, and with the input back it can be resumed."""
+    rows = Path("rows.csv").read_bytes()
+    Path("rows.csv").write_bytes(rows.replace(b"1", b"2"))
+    with pytest.raises(InputError):
+        resume(half, Place(Settings(), inline=True), QUIET)
+    assert half.info().state == "failed"
+    Path("rows.csv").write_bytes(rows)
+    resume(half, Place(Settings(), inline=True), QUIET)
+    assert half.info().state == "done"
+
+
+def test_faulty_input_of_a_new_run_leaves_what_the_user_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder above the run's, or in its place, stays after a fault and after a dry run."""
+    monkeypatch.chdir(tmp_path)
+    Path("faulty.csv").write_text("nothing,of,use\n1,2,3\n")
+    Path("rows.csv").write_text("")
+    for there in ("results", "results/run"):
+        Path(there).mkdir()
+        for command in (["planagent", "faulty.csv", "--inline"], ["planagent", "rows.csv", "--dry-run"]):
+            main([*command, "--out", "results/run"])
+            assert Path(there).is_dir(), command
+            assert not list(Path(there).iterdir()), command
+
+
+def test_a_dry_run_of_a_key_drives_nothing(half: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says that the run was begun before."""
+    before = half.facts()
+    assert main([*ONCE, "--dry-run"]) == 0
+    assert "begun before, in evalq-runs/run" in capsys.readouterr().err
+    assert half.facts() == before
+
+
+@pytest.mark.parametrize("text", ["", '{"run": "odd"}'])
+def test_a_damaged_folder_ends_no_command(half: RunFolder, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """list, status and prune name it in a warning and go on with the others."""
+    odd = Path("evalq-runs/odd")
+    odd.mkdir()
+    (odd / "run.json").write_text(text)
+    for command in (["list"], ["list", "--json"], ["status"], ["prune", "--older-than", "0"]):
+        capsys.readouterr()
+        assert main(command) == 0, command
+        said = capsys.readouterr()
+        assert "evalq-runs/odd is passed over" in said.err
+        assert "Traceback" not in said.err
+    assert main(["status", "odd"]) == 3
+    assert "run.json is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("half")
+def test_an_empty_folder_of_the_users_is_taken() -> None:
+    """--out names one that is there: it is filled, and stays the same folder, so whoever is in it sees the run."""
+    Path("mine").mkdir()
+    before = Path("mine").stat().st_ino
+    assert main(["planagent", "rows.csv", "--inline", "--out", "mine", "--format", "none"]) == 0
+    assert Path("mine").stat().st_ino == before
+    assert (Path("mine") / "report.json").is_file()
