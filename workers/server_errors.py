@@ -71,7 +71,9 @@ def explained(error: BaseException, server: str) -> EvalqError:
     if isinstance(error, EvalqError):
         return error
     cause = error.__cause__
-    if isinstance(error, OperationalError) and isinstance(cause, SERVER_ERRORS):  # kombu's wrapping
+    if isinstance(error, KombuError) and isinstance(
+        cause, (*SERVER_ERRORS, OSError)
+    ):  # kombu's wrapping, also of batches
         error = cause
     said = _said(error)
     if isinstance(error, (kinds.AuthenticationError, kinds.AuthorizationError)):
