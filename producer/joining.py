@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, InfrastructureError, UsageError
-from evalcore.life import RunState, next_step
+from evalcore.life import RunState, may_follow, next_step
 from producer.folder import RunFolder
 from producer.progress import Reporter
 from producer.standing import Standing
@@ -146,8 +146,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, settings: Settings, reporter: 
             if state == "done" and fetch(run, folder.path, ledger, settings) is not None:
                 with folder.driving() as mine:
                     if mine:
-                        folder.note(state="open")
-                        folder.note(state="done")
+                        _note_done(folder)
                 return
             if state == "cancelled":
                 raise Cancelled(f"run {run} was cancelled; {next_step('cancelled', folder.path)}")
@@ -156,6 +155,30 @@ def _elsewhere(folder: RunFolder, driven: Driven, settings: Settings, reporter: 
             if state != "open":
                 return
             time.sleep(_POLL_SECONDS)
+        if _orphaned(run, ledger, calls, settings):
+            raise Incomplete(
+                f"run {run} was called to its end by another producer, which is gone: its outputs are with that one, "
+                f"not in {folder.path}; resume it where that one ran, or start another with another --once key"
+            )
+
+
+def _note_done(folder: RunFolder) -> None:
+    """By the way that a run takes: one whose calls were made elsewhere was still calling here."""
+    steps: tuple[RunState, ...] = ("called", "open", "done")
+    for state in steps:
+        if may_follow(state, folder.info().state):
+            folder.note(state=state)
+
+
+def _orphaned(run: str, ledger: Ledger, calls: Calls, settings: Settings) -> bool:
+    """Whether all calls of a sweep were made, and nobody evaluates them any more, or has begun to."""
+    sweep = calls.look(run)
+    if sweep is None or sweep.state not in ("done", "spent") or sweep.waiting:
+        return False
+    with contextlib.suppress(Incomplete):
+        look = ledger.look(run)
+        return look.progress.state == "open" and look.driver_silent > settings.driver_seconds
+    return True
 
 
 def _ledgers(settings: Settings) -> tuple[Ledger, Calls]:

@@ -60,7 +60,7 @@ class Ledger(Driving):
         """
         grace = int(self._settings.grace_seconds * 1000)
         args = (grace, int(attending), BACKOFF_MS, run, RUNS)
-        _, found, suspects, refused, leases = self._step("look", run, *args)
+        now, found, suspects, refused, leases = self._step("look", run, *args)
         if not found:
             raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
         facts = _pairs(found)
@@ -73,6 +73,7 @@ class Ledger(Driving):
             unserved=b"unserved" in facts,
             unreported=unreported(progress, facts),
             driver=facts.get(b"driver", b"").decode(),
+            driver_silent=max(0, int(now) - int(facts.get(b"driver_at", now))) / 1000,
         )
 
     def mark(self, header: Header, suspects: Mapping[int, str]) -> list[int]:

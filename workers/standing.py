@@ -46,7 +46,7 @@ class Look(msgspec.Struct, frozen=True):
 
     ``unreported``: it was left to the workers, is complete, and its report is not in the ledger yet. ``unserved``: at
     the last look no living worker could compute it. ``trouble`` says which hosts failed at it, and why. ``driver`` is
-    who drives it, or did until it fell silent; empty for nobody.
+    who drives it, or did until it fell silent, ``driver_silent`` seconds ago; empty for nobody.
     """
 
     progress: Progress
@@ -57,6 +57,7 @@ class Look(msgspec.Struct, frozen=True):
     unserved: bool = False
     trouble: tuple[str, ...] = ()
     driver: str = ""
+    driver_silent: float = 0.0
 
 
 def unreported(progress: Progress, facts: Mapping[bytes, bytes]) -> bool:

@@ -225,10 +225,8 @@ class SweepDriver:
         if not missing:
             self._over = "done"
         elif self._elsewhere(missing):
-            raise Incomplete(
-                f"run {self._sweep.run} was called to its end by another producer: its outputs and its report are with "
-                f"that one, not in {self._sweep.folder.path}"
-            )
+            # That one evaluates them now, or has died before it could: whoever waits for its report finds out.
+            raise Driven(self._sweep.run, "another producer, which made its calls")
         else:  # its budget was larger than that of then, or failed calls are to be made again
             self._establish("anew")
             self._calls.forget(self._sweep.run, missing)

@@ -227,13 +227,13 @@ def running_agent() -> Iterator[tuple[Agent, str]]:
         loop.close()
 
 
-async def _main(port_file: str) -> None:
+async def _main(port_file: str, port: int = 0) -> None:
     agent = Agent()
     agent.keep_requests = False
-    server = await asyncio.start_server(agent.serve, "127.0.0.1", 0, backlog=1024)
+    server = await asyncio.start_server(agent.serve, "127.0.0.1", port, backlog=1024)
     Path(port_file).write_text(str(server.sockets[0].getsockname()[1]))
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(sys.argv[1]))
+    asyncio.run(_main(sys.argv[1], *map(int, sys.argv[2:])))

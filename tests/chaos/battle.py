@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.chaos.recovery import POLL_SECONDS
 from tests.chaos.scenario import NAIVE, Planned, Scenario
 from tests.chaos.stage import Stage, hosts_of
 from tests.chaos.subjects import Workshop
+from tests.chaos.sweeps import SWEEP, SweepStage
 from tests.chaos.verdict import Verdict, code, judge
 
 __all__ = ["STOP", "fight"]
@@ -49,8 +51,9 @@ def fight(
         net = None
         if scenario.network and not skipped:
             net = stack.enter_context(network.network(str(scenario.seed) + scenario.naive[:1], hosts_of(scenario)))
-        kind = NaiveStage if scenario.naive else Stage
-        stage = kind(scenario, workshop.subject(scenario.evaluation), folder, net)
+        kind = NaiveStage if scenario.naive else SweepStage if scenario.evaluation == SWEEP else Stage
+        subject = workshop.sweep() if kind is SweepStage else workshop.subject(scenario.evaluation)
+        stage = kind(scenario, subject, folder, net)
         stack.callback(stage.close)
         try:
             for one in planned:
@@ -72,8 +75,7 @@ def fight(
 def _drive(stage: Stage, planned: list[Planned], patience: float) -> None:
     """Until the producer ends, or the run has gone nowhere for too long after the last fault."""
     waiting = deque(planned)
-    size = stage.subject.chunk_size(stage.scenario.chunks)
-    total = -(-stage.subject.records // size)
+    total = stage.subject.units(stage.scenario.chunks)
     last, seen = time.monotonic(), (0, 0)
     while stage.tick() and not STOP.is_set():
         committed = stage.observer.latest.committed
@@ -93,7 +95,12 @@ def _drive(stage: Stage, planned: list[Planned], patience: float) -> None:
 def _judged(stage: Stage) -> Verdict:
     if isinstance(stage, NaiveStage):
         return stage.verdict()
-    return judge(stage.out, stage.subject.calm, stage.exit_code(), stage.said())
+    if isinstance(stage, SweepStage):
+        verdict = stage.judged()
+    else:
+        verdict = judge(stage.out, stage.subject.calm, stage.exit_code(), stage.said())
+    said = stage.twins_said()
+    return verdict if not said else replace(verdict, equal=False, why="; ".join(filter(None, (verdict.why, *said))))
 
 
 def _line(scenario: Scenario, stage: Stage, verdict: Verdict, skipped: str, seconds: float) -> dict[str, Any]:
@@ -119,4 +126,6 @@ def _line(scenario: Scenario, stage: Stage, verdict: Verdict, skipped: str, seco
         "commit": commit,
         "dirty": dirty,
     }
+    if isinstance(stage, SweepStage):
+        line["calls"] = stage.calls()
     return line | ({"why": verdict.why} if verdict.why else {}) | ({"skipped": skipped} if skipped else {})

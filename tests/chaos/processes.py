@@ -15,7 +15,8 @@ from typing import Any
 import redis
 
 from tests.chaos.network import HUB, Network
-from tests.integration.harness import Server, children_of, clean_environment
+from tests.integration.harness import Server, children_of, clean_environment, wait_until
+from tests.integration.ports import free_port
 
 __all__ = ["ChaosServer", "Group", "environment", "spawn"]
 
@@ -118,10 +119,64 @@ class ChaosServer(Server):
         """A client for another thread."""
         return redis.Redis(unix_socket_path=str(self._folder / "s"))
 
+    def become(self, process: subprocess.Popen[bytes]) -> None:
+        """Another process has taken this server's place."""
+        self._process = process
+
+    def start_replica(self) -> ChaosReplica:
+        """Another server that follows this one, in a folder of its own."""
+        return ChaosReplica(self, self._folder.with_name("replica"))
+
     def log_size(self) -> tuple[Path, int]:
         """The append-only file that is being written, and its size."""
         newest = max((self._folder / "appendonlydir").glob("*.incr.aof"), key=lambda path: path.stat().st_mtime_ns)
         return newest, newest.stat().st_size
+
+
+class ChaosReplica:
+    """A server that follows another one until it stops to; then it can take that one's place and address."""
+
+    def __init__(self, primary: ChaosServer, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self._primary, self._socket = primary, folder / "s"
+        self._socket.unlink(missing_ok=True)
+        command = list(primary._command)
+        port = command.index("--port") + 1
+        command[port] = str(free_port())
+        for option, value in (("--dir", folder), ("--unixsocket", self._socket), ("--logfile", folder / "server.log")):
+            command[command.index(option) + 1] = str(value)
+        host = primary.url.partition("://")[2].partition(":")[0]
+        command += ["--replicaof", f"{host} {primary.port}"]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self.client: Any = redis.Redis(unix_socket_path=str(self._socket))
+
+    def follows(self) -> bool:
+        """Whether it has all that its primary has."""
+        with contextlib.suppress(redis.RedisError):
+            return str(self.client.info("replication").get("master_link_status")) == "up"
+        return False
+
+    def stop_following(self) -> None:
+        """From now on it hears nothing more: what its primary takes after this is lost with that one."""
+        self.client.replicaof("NO", "ONE")
+
+    def take_over(self) -> None:
+        """Its primary dies, and it answers at that one's address from now on."""
+        primary = self._primary
+        primary.kill()
+        wait_until(lambda: self._takes_the_port(primary.port), "the port of the dead server is free")
+        self._socket.replace(primary._folder / "s")
+        primary.become(self._process)
+
+    def _takes_the_port(self, port: int) -> bool:
+        with contextlib.suppress(redis.ResponseError):
+            return bool(self.client.config_set("port", port))
+        return False
+
+    def kill(self) -> None:
+        """End it, where it did not take over."""
+        self._process.kill()
+        self._process.wait()
 
 
 def redis_server() -> str | None:

@@ -9,7 +9,7 @@ from tests.chaos.faults import FAULTS
 
 __all__ = ["NAIVE", "Planned", "Scenario", "draw"]
 
-_EVALUATIONS = {"planagent": 3, "cooperation": 3, "vs": 2, "selfcheck": 2, "verification": 2}
+_EVALUATIONS = {"planagent": 3, "cooperation": 3, "vs": 2, "selfcheck": 2, "verification": 2, "sweep": 5}
 _AOF = ("no", "everysec", "always")
 NAIVE = {"": "evalq", "early": "naive Celery, defaults", "late": "naive Celery, acks_late"}
 """Set-ups under test, by the name a scenario has for them."""
@@ -55,6 +55,10 @@ def draw(seed: int, only: str = "", naive: str = "") -> Scenario:
     evaluation = rng.choices(list(_EVALUATIONS), list(_EVALUATIONS.values()))[0]
     chunks, workers, concurrency = rng.randint(100, 200), rng.randint(1, 3), rng.randint(1, 2)
     aof, redis, elsewhere = rng.choice(_AOF), rng.random() < 0.3, rng.random() < 0.15
+    if only and not FAULTS[only].runs:
+        evaluation = "sweep"
+    elif only and not FAULTS[only].sweeps and evaluation == "sweep":
+        evaluation = "planagent"
     needed = FAULTS[only].needs_aof if only else ()
     if needed and aof not in needed:
         aof = rng.choice(needed)
@@ -67,14 +71,15 @@ def draw(seed: int, only: str = "", naive: str = "") -> Scenario:
         aof,
         redis,
         elsewhere and not naive,
-        _faults(rng, aof, only, naive),
+        _faults(rng, aof, only, naive, sweep=evaluation == "sweep" and not naive),
         naive,
         only,
     )
 
 
-def _faults(rng: random.Random, aof: str, only: str, naive: str) -> tuple[Planned, ...]:
+def _faults(rng: random.Random, aof: str, only: str, naive: str, *, sweep: bool) -> tuple[Planned, ...]:
     fitting = [fault for fault in FAULTS.values() if (not fault.needs_aof or aof in fault.needs_aof)]
+    fitting = [fault for fault in fitting if (fault.sweeps if sweep else fault.runs)]
     names, weights = [fault.name for fault in fitting], [fault.weight for fault in fitting]
     number = rng.randint(1, 2) if only else rng.randint(2, 5)
     chosen = [only] * number if only else rng.choices(names, weights, k=number)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,20 @@ from tests.integration.harness import EVALQ, info
 __all__ = ["Stage", "hosts_of"]
 
 PRODUCER_HOST = "p"
+TWIN_SECONDS = 120.0
+"""How long a second producer may take to end after the first one has."""
+_AWAY = ("no server answers", "is driven by another process", "Input/output error", "No space left")
+"""What a producer ends with that a user would start again."""
+
+
+@dataclass
+class Twin:
+    """A second producer of the run: the same command from a folder of its own."""
+
+    command: list[str]
+    out: Path
+    log: str
+    group: Group
 
 
 def hosts_of(scenario: Scenario) -> list[str]:
@@ -48,6 +64,8 @@ class Stage:
         self.observer = Observer(self._look_at(self.server.watcher()))
         self.groups: list[Group] = []
         self.restarts = 0
+        self.twins: list[Twin] = []
+        self._started = 0.0
         self._producer: Group | None = None
         self._later: list[tuple[Callable[[], bool], Callable[[], Any], bool]] = []
 
@@ -86,6 +104,14 @@ class Stage:
         written.replace(armed)
         return fired.exists
 
+    def kill_agent(self) -> None:
+        """Only a sweep has one."""
+        raise AssertionError("a run over chunks calls nobody")
+
+    def revive_agent(self) -> None:
+        """Only a sweep has one."""
+        raise AssertionError("a run over chunks calls nobody")
+
     # -- what the driver does ----------------------------------------------------------------------------
 
     def open(self) -> None:
@@ -111,6 +137,8 @@ class Stage:
                 if condition():
                     self._later.remove(item)
                     action()
+        for twin in self.twins:
+            self._keep_twin(twin)
         return self._keep_producer()
 
     def release(self) -> None:
@@ -125,23 +153,55 @@ class Stage:
         code = None if self._producer is None else self._producer.process.poll()
         return 0 if code == -signal.SIGKILL and info(self.out).get("state") == "done" else code
 
+    def add_twin(self, chunk_size: int = 0) -> None:
+        """Start a second producer of the same ``--once`` key; with a ``chunk_size`` it asks for another plan."""
+        out, log = self.folder / f"twin-{len(self.twins)}", f"twin-{len(self.twins)}"
+        command = [str(out) if part == str(self.out) else part for part in self._first_command()]
+        if chunk_size:
+            command[command.index("--chunk-size") + 1] = str(chunk_size)
+        group = Group(self._spawn(command, log, PRODUCER_HOST), PRODUCER_HOST)
+        self.twins.append(Twin(command, out, log, group))
+
+    def add_sick_worker(self) -> None:
+        """A worker that cannot load the run's evaluator, as on a host where a library is missing."""
+        module = f"evalcore.evaluators.{self.subject.args[0]}"
+        self.groups.append(Group(self._spawn(self._worker_command(), "sick", "w0", CHAOS_BROKEN=module), "w0", True))
+
+    def twins_said(self) -> list[str]:
+        """What is wrong with the second producers: each must end like the first, with the same report."""
+        deadline, wrong = time.monotonic() + TWIN_SECONDS, []
+        for twin in self.twins:
+            while twin.group.alive and time.monotonic() < deadline:
+                time.sleep(0.05)
+                self._keep_twin(twin)
+            code = twin.group.process.poll()
+            if code != 0:
+                wrong.append(
+                    f"{twin.log}: " + ("did not end" if code is None else f"exit {code}: {self.said(twin.log)}")
+                )
+            elif _bytes(twin.out / "report.json") != _bytes(self.out / "report.json"):
+                wrong.append(f"{twin.log}: another report")
+        return wrong
+
     def ask_where(self) -> None:
         """Have every process write the stacks of its threads to its log: for a run that hangs."""
         self.release()
-        for group in [*self.workers(), *([self._producer] if self._producer else [])]:
+        producers = [self._producer] if self._producer else []
+        for group in [*self.workers(), *producers, *(twin.group for twin in self.twins if twin.group.alive)]:
             for pid in [*group.children(), group.pid]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGUSR2)
 
-    def said(self) -> str:
+    def said(self, log: str = "producer") -> str:
         """The last line of the producer's log."""
-        lines = (self.folder / "producer.log").read_text(errors="replace").split("\n")
+        lines = (self.folder / f"{log}.log").read_text(errors="replace").split("\n")
         return next((line for line in reversed(lines) if line.strip()), "")
 
     def close(self) -> None:
         """End every process; nothing else is removed."""
         self.observer.end()
-        for group in [*self.groups, *([self._producer] if self._producer else [])]:
+        twins = [twin.group for twin in self.twins]
+        for group in [*self.groups, *twins, *([self._producer] if self._producer else [])]:
             group.signal(signal.SIGCONT)
             group.end()
         with contextlib.suppress(AssertionError):
@@ -161,7 +221,7 @@ class Stage:
         size = self.subject.chunk_size(self.scenario.chunks)
         return [
             *(*EVALQ, *self.subject.args, *self.subject.flags, "--broker", self.server.url, "--chunk-size", str(size)),
-            *("--run-dir", str(self.out), "--format", "none", "-v"),
+            *("--run-dir", str(self.out), "--once", f"chaos-{self.scenario.seed}", "--format", "none", "-v"),
         ]
 
     def _again_command(self) -> list[str]:
@@ -174,11 +234,12 @@ class Stage:
         self.groups.append(Group(self._spawn(self._worker_command(), f"worker-{len(self.groups)}", host), host))
 
     def _start_producer(self, command: list[str]) -> None:
+        self._started = time.monotonic()
         self._producer = Group(self._spawn(command, "producer", PRODUCER_HOST), PRODUCER_HOST)
 
-    def _spawn(self, command: list[str], name: str, host: str) -> Any:
+    def _spawn(self, command: list[str], name: str, host: str, **more: str) -> Any:
         prefix = self.net.prefix(host) if self.net else []
-        env = environment(self.points, **self.extra)
+        env = environment(self.points, **self.extra, **more)
         return spawn(command, self.subject.folder, self.folder / f"{name}.log", env, prefix)
 
     def _keep_producer(self) -> bool:
@@ -186,8 +247,25 @@ class Stage:
         code = self._producer.process.poll()
         if code is not None and info(self.out).get("state") == "done":
             return False
-        if code == -signal.SIGKILL or (code == 3 and "no server answers" in self.said()):
-            self.restarts += 1
-            self._start_producer(self._again_command())
+        if code == -signal.SIGKILL or (code in (2, 3) and _to_be_tried_again(self.said())):
+            if time.monotonic() - self._started > 1.0:  # no faster than a person or a supervisor would
+                self.restarts += 1
+                self._start_producer(
+                    self._again_command() if (self.out / "run.json").exists() else self._first_command()
+                )
             return True
         return code is None
+
+    def _keep_twin(self, twin: Twin) -> None:
+        """One that found no server is started again."""
+        if twin.group.process.poll() == 3 and _to_be_tried_again(self.said(twin.log)):
+            twin.group.process.wait()
+            twin.group = Group(self._spawn(twin.command, twin.log, PRODUCER_HOST), PRODUCER_HOST)
+
+
+def _to_be_tried_again(said: str) -> bool:
+    return any(words in said for words in _AWAY)
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None

@@ -34,6 +34,10 @@ class Subject:
         """The records a chunk that make about ``chunks`` of them."""
         return max(1, -(-self.records // chunks))
 
+    def units(self, chunks: int) -> int:
+        """How many things have to be done until it is over: chunks, or calls of a sweep."""
+        return self.records if self.calm == self.folder else -(-self.records // self.chunk_size(chunks))
+
 
 class Workshop:
     """Makes subjects, each when it is first asked for."""
@@ -51,6 +55,15 @@ class Workshop:
             if evaluation not in self._made:
                 self._made[evaluation] = self._make(evaluation)
             return self._made[evaluation]
+
+    def sweep(self) -> Subject:
+        """A golden set that live sweeps share."""
+        from tests.chaos.sweeps import SWEEP, sweep_subject
+
+        with self._lock:
+            if SWEEP not in self._made:
+                self._made[SWEEP] = sweep_subject(self._folder / SWEEP, self._scale)
+            return self._made[SWEEP]
 
     def _make(self, evaluation: str) -> Subject:
         folder = self._folder / evaluation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,27 @@ def test_a_mixture_of_faults_changes_nothing(
     assert line["equal"], line
     assert (line["lost"], line["doubled"], line["divergent"]) == (0, 0, 0)
     assert {name for name, _ in faults} <= set(line["faults"]), line
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [("kill process that calls", 0.2), ("second producer", 0.3), ("promote a lagging replica", 0.4)],
+        [("evict one key", 0.2), ("kill producer", 0.3), ("agent away", 0.5)],
+    ],
+    ids=["failover", "keys"],
+)
+def test_a_live_sweep_under_fire_pays_for_no_more_than_what_was_in_flight(
+    workshop: Workshop, tmp_path: Path, faults: list[tuple[str, float]]
+) -> None:
+    """Every call recorded once, the report of just those outputs, a second producer that ends alike, and a count of
+    calls that is the agent's own.
+    """
+    line = fight(replace(_scenario(*faults), evaluation="sweep"), workshop, tmp_path)
+    assert line["equal"], line
+    assert (line["lost"], line["doubled"]) == (0, 0)
+    assert {name for name, _ in faults} <= set(line["faults"]), line
+    assert line["calls"]["served"] >= line["calls"]["recorded"] > 0
 
 
 @pytest.mark.skipif(bool(network.unavailable()), reason=f"here: {network.unavailable()}")

@@ -109,7 +109,9 @@ def test_records_as_tables(data: Path, tmp_path: Path) -> None:
 def test_a_table_runs_no_formula(tmp_path: Path) -> None:
     """A cell that a spreadsheet would compute is written as text."""
     header = "Run ID,Item ID,Query ID,질의,기대결과,카테고리,방/반복,오류,LLM 상태,LLM 점수,LLM 코멘트,Raw JSON\n"
-    (tmp_path / "x.csv").write_text(header + "r,i,=1+1,ask,expect,c,1/1,,,,,{}\n")
+    expected = '"assistantMessage에 ""sum""과 관련된 내용이 언급되어 있는가"'  # a check, so that there is a result
+    answer = '"{""assistantMessage"": ""the sum""}"'
+    (tmp_path / "x.csv").write_text(f"{header}r,i,=1+1,ask,{expected},c,1/1,,,,,{answer}\n")
     done = evalq("planagent", "x.csv", "--inline", "-o", "out.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert ",'=1+1," in (tmp_path / "out.csv").read_text()
@@ -193,13 +195,14 @@ def test_json_lines_tell_the_whole_story(data: Path, tmp_path: Path) -> None:
 
 
 def test_verbose_says_what_it_took(data: Path, tmp_path: Path) -> None:
-    """-v adds what was planned and computed; without it standard error names the run alone."""
+    """-v adds what was planned and computed; without it standard error names the run alone, and a slow start."""
     args = ("planagent", "small.csv", "--workers", "1", "--chunk-size", "500", "--format", "none")
     done = evalq(*args, "-v", "--out", tmp_path / "one", cwd=data)
     assert "1 input(s)" in done.stderr
     assert "4 chunks, 4 computed, 0 duplicates" in done.stderr
     done = evalq(*args, "--out", tmp_path / "other", cwd=data)
-    assert done.stderr == f"run {info(tmp_path / 'other')['run']}: {tmp_path / 'other'}\n"
+    told = [line for line in done.stderr.splitlines() if not line.startswith("waiting: the local worker is starting")]
+    assert told == [f"run {info(tmp_path / 'other')['run']}: {tmp_path / 'other'}"]
 
 
 def test_a_terminal_sees_a_bar(data: Path, tmp_path: Path) -> None:

@@ -38,8 +38,9 @@ def test_twin_commands_pay_once_and_both_end(tmp_path: Path, server: Server, ser
         command = (*SWEEP, "--repeat", "30", "--once", "k", "--out", "run", "--broker", server.url)
         twins = [start_evalq(*command, cwd=tmp_path / name) for name in ("a", "b")]
         codes = {name: twin.wait(150) for name, twin in zip(("a", "b"), twins, strict=True)}
-    assert 0 in codes.values()
+    assert codes == {"a": 0, "b": 0}
     assert agent.calls.total() == 30 * len(CASES)
+    assert len({(tmp_path / name / "run" / "report.json").read_bytes() for name in codes}) == 1
     (driver,) = (run for name in codes if (run := tmp_path / name / "run").exists() and "calls" in info(run))
     told = info(driver)["calls"]
     assert (told["attempts"], told["repaid"], told["lost"]) == (agent.calls.total(), 0, 0)

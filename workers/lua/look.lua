@@ -32,7 +32,7 @@ local facts = {
 }
 local names = {
   'state', 'reason', 'epoch', 'computed', 'records', 'dead', 'duplicates', 'divergent', 'skipped', 'stale',
-  'reconciled', 'finals', 'driver', 'failures', 'unserved',
+  'reconciled', 'finals', 'driver', 'driver_at', 'failures', 'unserved',
 }
 for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(names))) do
   if value then

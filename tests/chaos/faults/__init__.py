@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tests.chaos.faults import cuts, kills, messages, points, poison, servers
+from tests.chaos.faults import agents, company, cuts, disks, kills, messages, points, poison, servers
 from tests.chaos.faults.base import FAULTS, Fault, Stage
 
-__all__ = ["FAULTS", "Fault", "Stage", "cuts", "kills", "messages", "points", "poison", "servers"]
+__all__ = [
+    "FAULTS",
+    "Fault",
+    "Stage",
+    "agents",
+    "company",
+    "cuts",
+    "disks",
+    "kills",
+    "messages",
+    "points",
+    "poison",
+    "servers",
+]

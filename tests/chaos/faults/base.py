@@ -45,6 +45,18 @@ class Stage(Protocol):
     def later(self, condition: Callable[[], bool], action: Callable[[], Any], *, at_the_end: bool = True) -> None:
         """Do ``action`` when ``condition`` holds, or (unless not ``at_the_end``) when the run has ended before."""
 
+    def add_twin(self, chunk_size: int = 0) -> None:
+        """Start a second producer of the same key; with a ``chunk_size``, of another plan."""
+
+    def add_sick_worker(self) -> None:
+        """Start a worker that cannot load the run's evaluator."""
+
+    def kill_agent(self) -> None:
+        """The agent that a sweep calls dies."""
+
+    def revive_agent(self) -> None:
+        """It is there again, at the same address."""
+
     def arm(self, point: str, role: str, whom: str) -> Callable[[], bool]:
         """Arm a kill point for one process of a role; ``whom`` is "self" or "group". Returns whether it has fired."""
 
@@ -59,6 +71,10 @@ class Fault:
     """Whether it needs hosts of their own (then the whole scenario has them)."""
     naive: ClassVar[bool] = True
     """Whether the naive set-up can be hurt by it too."""
+    sweeps: ClassVar[bool] = True
+    """Whether it can strike a live sweep while its calls are made."""
+    runs: ClassVar[bool] = True
+    """Whether it can strike a run over chunks."""
     weight: ClassVar[int] = 2
 
     def prepare(self, stage: Stage, rng: random.Random) -> None:

@@ -27,6 +27,7 @@ class WorkerCut(Fault):
     """One worker's host is cut until its leases are over, and healed."""
 
     name = "cut worker's link"
+    sweeps = False
     needs_network = True
     weight = 1
 
@@ -45,6 +46,7 @@ class ProducerCut(Fault):
     """The producer's host is cut for some seconds; the workers publish on without it."""
 
     name = "cut producer's link"
+    sweeps = False
     needs_network = True
     weight = 1
 
@@ -62,6 +64,7 @@ class CutOverRestart(Fault):
     """A worker's link is down while the server restarts: its connections are dead, and nothing has told it so."""
 
     name = "server restarts while a worker is cut"
+    sweeps = False
     needs_network = True
     weight = 1
 

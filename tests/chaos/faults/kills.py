@@ -86,6 +86,7 @@ class Frozen(Fault):
     """SIGSTOP to a worker for longer than its leases live, then SIGCONT: it commits what others have computed since."""
 
     name = "stop worker past its leases"
+    sweeps = False
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """One that holds a chunk, so that it comes back late with an answer."""

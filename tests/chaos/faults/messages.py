@@ -23,6 +23,7 @@ class Doubled(Fault):
     """Every message that waits is in the queue once more."""
 
     name = "double messages"
+    sweeps = False
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """Copies before and behind the originals."""
@@ -43,6 +44,7 @@ class Dropped(Fault):
     """Every k-th message that waits is gone."""
 
     name = "drop every k-th message"
+    sweeps = False
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """With k from 1 (all of them) to 5."""
@@ -57,6 +59,7 @@ class Late(Fault):
     """Messages are held back, the producer is killed and resumed, and they arrive in the next epoch."""
 
     name = "messages of an old epoch"
+    sweeps = False
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """Half of those that wait."""

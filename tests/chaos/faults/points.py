@@ -28,6 +28,7 @@ class ComputedNotCommitted(_Point):
     """Between computing and committing: the work is lost, the chunk must not be."""
 
     name = "kill between compute and commit"
+    sweeps = False
     points = ("computed",)
     role = "pool"
     may_take_group = True
@@ -38,6 +39,7 @@ class CommittedNotAcknowledged(_Point):
     """Between committing and acknowledging: the message comes again, the chunk must not count again."""
 
     name = "kill between commit and ack"
+    sweeps = False
     points = ("committed",)
     role = "pool"
     may_take_group = True
@@ -67,6 +69,7 @@ class ProducerMidStep(_Point):
     """The producer, between two steps that belong together."""
 
     name = "kill producer in mid-step"
+    sweeps = False
     points = ("taken", "synced", "trimmed", "marked")
     role = "producer"
     naive = False
@@ -77,6 +80,7 @@ class ReconcilerMidStep(Fault):
     """The worker that holds the reconciler's lock, when it has marked messages as sent and has not sent them yet."""
 
     name = "kill reconciler in mid-step"
+    sweeps = False
     naive = False
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:

@@ -22,6 +22,7 @@ class Poison(Fault):
     """One record of the input kills its process, ends it, eats its memory or hangs."""
 
     name = "poison record"
+    sweeps = False
     naive = False
     weight = 1
 

@@ -75,3 +75,78 @@ class Flushed(Fault):
         stage.server.client.flushdb()
         stage.hurt(self.name)
         return True
+
+
+@register
+class Promoted(Fault):
+    """A failover: a replica that lags is promoted and answers at the address of its dead primary."""
+
+    name = "promote a lagging replica"
+    naive = False
+
+    def strike(self, stage: Stage, rng: random.Random) -> bool:
+        """What the primary takes in the last moments, up to a second, is lost with it."""
+        replica = stage.server.start_replica()
+        lag, state = rng.uniform(0.02, 1.0), {"since": 0.0}
+
+        def follows() -> bool:
+            return replica.follows()
+
+        def fall_behind() -> None:
+            replica.stop_following()
+            state["since"] = time.monotonic()
+            stage.later(lambda: time.monotonic() - state["since"] > lag, promote)
+
+        def promote() -> None:
+            replica.take_over()
+            stage.hurt(self.name)
+
+        stage.later(follows, fall_behind, at_the_end=False)
+        return True
+
+
+@register
+class Evicted(Fault):
+    """One of the run's keys, or of those that list runs and sweeps, is gone, as a server that evicts would have it."""
+
+    name = "evict one key"
+    naive = False
+
+    def strike(self, stage: Stage, rng: random.Random) -> bool:
+        """Any of them, alone."""
+        client = stage.server.client
+        keys = [*client.scan_iter("evalq:run:*"), *client.scan_iter("evalq:sweep:*")]
+        keys += [key for key in (b"evalq:runs", b"evalq:sweeps") if client.exists(key)]
+        if not keys:
+            return False
+        client.delete(rng.choice(sorted(keys)))
+        stage.hurt(self.name)
+        return True
+
+
+@register
+class Refusing(Fault):
+    """The server answers errors for a while: it lacks replicas, is full, is a replica itself, or is busy."""
+
+    name = "server refuses"
+    naive = False
+
+    def strike(self, stage: Stage, rng: random.Random) -> bool:
+        """For up to three seconds."""
+        client, began, away = stage.server.client, time.monotonic(), rng.uniform(0.3, 3.0)
+        kind = rng.choice(("NOREPLICAS", "OOM", "READONLY"))
+        if kind == "NOREPLICAS":
+            client.config_set("min-replicas-to-write", 1)
+        elif kind == "OOM":
+            client.config_set("maxmemory", 1)
+        else:
+            client.replicaof("127.0.0.1", 1)
+        stage.hurt(self.name)
+
+        def relent() -> None:
+            client.config_set("min-replicas-to-write", 0)
+            client.config_set("maxmemory", 0)
+            client.replicaof("NO", "ONE")
+
+        stage.later(lambda: time.monotonic() - began > away, relent)
+        return True

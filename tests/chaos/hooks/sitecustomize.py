@@ -8,6 +8,7 @@ process group) at that very place. So a point kills once, exactly where it stand
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import os
 import signal
@@ -39,23 +40,83 @@ _FOLDER = os.environ.get("CHAOS_POINTS", "")
 _STARTED = os.getpid()
 
 
+_BROKEN = os.environ.get("CHAOS_BROKEN", "")
+"""A module that cannot be imported here."""
+_ERRNO = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
+_left: int | None = None
+"""File system calls until this process kills itself, once it has claimed that."""
+
+
 def _role() -> str:
     if os.getpid() != _STARTED:
         return "pool"
+    for role, word in (("caller", "calling"), ("finaliser", "finaliser")):
+        if any(word in part for part in sys.orig_argv[1:4]):
+            return role
     return "worker" if "worker" in sys.argv else "producer"
 
 
 def _die_if_armed(point: str) -> None:
     armed = Path(_FOLDER) / f"{point}@{_role()}"
     try:
-        claimed = armed.rename(f"{armed}.claimed")
+        _os["rename"](armed, f"{armed}.claimed")
+        claimed = Path(f"{armed}.claimed")
     except OSError:
         return
     whole_group = claimed.read_text() == "group"
-    claimed.rename(f"{armed}.fired")
+    _os["rename"](claimed, f"{armed}.fired")
     if whole_group:
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _count_down() -> None:
+    """Kill this process at the n-th file system call after the file `fs@<role>`, which says n, was claimed."""
+    global _left
+    if _left is None:
+        armed = Path(_FOLDER) / f"fs@{_role()}"
+        try:
+            _os["rename"](armed, f"{armed}.claimed")
+        except OSError:
+            return
+        _left = int(Path(f"{armed}.claimed").read_text())
+    _left -= 1
+    if _left <= 0:
+        _os["rename"](Path(_FOLDER) / f"fs@{_role()}.claimed", Path(_FOLDER) / f"fs@{_role()}.fired")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _fail_if_armed() -> None:
+    """Fail a sync as the file `fsync@<role>` says, once."""
+    armed = Path(_FOLDER) / f"fsync@{_role()}"
+    try:
+        _os["rename"](armed, f"{armed}.fired")
+    except OSError:
+        return
+    number = _ERRNO[Path(f"{armed}.fired").read_text()]
+    raise OSError(number, os.strerror(number))
+
+
+_os: dict[str, Callable[..., Any]] = {
+    name: getattr(os, name) for name in ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "truncate")
+}
+
+
+def _hurt_files() -> None:
+    """Have the file system calls of this process die or fail where that is asked for."""
+
+    def hurt(name: str) -> Callable[..., Any]:
+        @wraps(_os[name])
+        def call(*args: Any, **kwargs: Any) -> Any:
+            _count_down()
+            if name == "fsync":
+                _fail_if_armed()
+            return _os[name](*args, **kwargs)
+
+        return call
+
+    for name in _os:
+        setattr(os, name, hurt(name))
 
 
 def _wrapped(function: Callable[..., Any], before: str, after: str) -> Callable[..., Any]:
@@ -96,6 +157,8 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname == _BROKEN:
+            raise ImportError(f"{fullname}: a library it needs is missing on this host")
         spec = PathFinder.find_spec(fullname, path, target) if fullname in POINTS else None
         if spec is not None and spec.loader is not None:
             spec.loader = _Wrapping(spec.loader)
@@ -106,3 +169,4 @@ if _FOLDER:
     # A run that hangs is asked where: every thread's stack goes to the log.
     faulthandler.register(signal.SIGUSR2, all_threads=True)
     sys.meta_path.insert(0, _Finder())
+    _hurt_files()
