@@ -3,6 +3,7 @@
     EvalqError                          exit   whose fault
     |-- UsageError                        2    the command line
     |-- ConfigError                       2    a configuration file, parameter or environment variable
+    |   `-- UnknownEvaluator              2    no installed package registers an evaluator of that name
     |-- InputError                        2    the data: carries its faults, each with file and line
     |   `-- InputChanged                  2    an input was altered while a run was reading it
     |-- NothingEvaluated                  5    the inputs hold no record
@@ -44,6 +45,7 @@ __all__ = [
     "Paused",
     "ServerRefused",
     "StorageError",
+    "UnknownEvaluator",
     "UsageError",
     "WireError",
     "WorkersLost",
@@ -68,6 +70,10 @@ class ConfigError(EvalqError):
     """A parameter or setting is wrong; the message names its file and key path."""
 
     exit_code = 2
+
+
+class UnknownEvaluator(ConfigError):
+    """No installed package registers an evaluator of that name, so no host of the same code version knows it."""
 
 
 class InputError(EvalqError):

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
-from evalcore.errors import ConfigError
+from evalcore.errors import ConfigError, UnknownEvaluator
 
 if TYPE_CHECKING:
     from evalcore.evaluator import Evaluator
@@ -41,12 +41,15 @@ def names() -> list[str]:
 
 @cache
 def get(name: str) -> Evaluator[Any, Any]:
-    """The evaluator registered as ``name``. Raises ConfigError that lists the known names, or says why it fails."""
+    """The evaluator registered as ``name``.
+
+    Raises UnknownEvaluator that lists the known names, or ConfigError that says why it fails.
+    """
     from evalcore.evaluator import Evaluator  # not at import: the list of names must come at once
 
     point = entries().get(name)
     if point is None:
-        raise ConfigError(f"no evaluator {name!r}; there are: {', '.join(names())}")
+        raise UnknownEvaluator(f"no evaluator {name!r}; there are: {', '.join(names())}")
     rivals = _registered()[name]
     if len(rivals) > 1:
         which = ", ".join(_shown(rival) for rival in rivals)

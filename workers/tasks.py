@@ -18,7 +18,7 @@ import msgspec
 import redis
 
 from evalcore import registry
-from evalcore.errors import EvalqError, WireError
+from evalcore.errors import EvalqError, UnknownEvaluator, WireError
 from evalcore.evaluator import Batch, Evaluator, Outcome, Params
 from evalcore.params import validate
 from evalcore.partial import Partial, encode
@@ -88,6 +88,10 @@ class Worker:
             became = self._evaluate(run, seq, epoch)
         except _Failed as failed:
             return self._fail(run, seq, epoch, failed.kind, failed.reason)
+        except (WireError, UnknownEvaluator) as error:  # what stands in the ledger is not what a producer wrote there
+            log.warning("chunk %s of run %s: %s", seq, run, error)
+            self._ledger.close(run, "failed", str(error)[:REASON_CHARACTERS])
+            return "failed"
         except Exception as error:
             if server_is_away(error):
                 raise
@@ -104,14 +108,9 @@ class Worker:
         return "failed"
 
     def _evaluate(self, run: str, seq: int, epoch: int) -> str:
-        try:
-            with tracing.span("claim", run, seq=seq):
-                lease = self._claim(run, seq, epoch)
-            _check(lease, run, seq)
-        except WireError as error:  # what stands in the ledger is not what a producer wrote there
-            log.warning("chunk %s of run %s: %s", seq, run, error)
-            self._ledger.close(run, "failed", str(error)[:REASON_CHARACTERS])
-            return "failed"
+        with tracing.span("claim", run, seq=seq):
+            lease = self._claim(run, seq, epoch)
+        _check(lease, run, seq)
         if lease.status == "other":
             log.warning(
                 "chunk %s of run %s is left alone: it is for code %s, this is %s", seq, run, lease.code, code_version()
@@ -169,7 +168,7 @@ class Worker:
     def _evaluator(self, lease: Lease, name: str) -> Evaluator[Any, Any]:
         """The evaluator of that name. Where it cannot be loaded here, says so in this worker's heartbeat.
 
-        Raises _Failed.
+        Raises _Failed, and UnknownEvaluator for a name that a producer of this code version cannot have written.
         """
         if name in self._loaded and not _suspicious(lease):
             return registry.get(name)
@@ -179,6 +178,8 @@ class Worker:
             if (sick or _suspicious(lease)) and (died := self._limits.dies_of(partial(registry.get, name))):
                 raise ImportError(died)
             evaluator = registry.get(name)
+        except UnknownEvaluator:  # not this host's trouble: its code version says which evaluators are registered
+            raise
         except (Exception, SystemExit) as error:  # whatever a plug-in's import raises
             self._register.sicken(self._name, name, _brief(error))
             raise _Failed("load", f"cannot load {name}: {_brief(error)}") from error

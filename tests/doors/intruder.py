@@ -37,7 +37,15 @@ class LoggedWorker:
 
     @property
     def lines(self) -> list[str]:
-        """Its log so far."""
+        """Its log so far, without the line that says it is ready."""
+        return [line for line in self._all() if not _ready(line)]
+
+    @property
+    def ready(self) -> bool:
+        """It has said so."""
+        return any(map(_ready, self._all()))
+
+    def _all(self) -> list[str]:
         return self.log.read_text(errors="replace").splitlines()
 
     def memory_kib(self) -> int:
@@ -46,9 +54,13 @@ class LoggedWorker:
         return int(status.split("VmRSS:")[1].split()[0])
 
 
+def _ready(line: str) -> bool:
+    return line.startswith("worker ") and " is ready: " in line
+
+
 @contextlib.contextmanager
 def logged_worker(server: Server, cwd: Path, log: Path, *options: str, **environment: str) -> Iterator[LoggedWorker]:
-    """One worker for the length of a block, which waits at its queues when the block begins."""
+    """One worker for the length of a block, which waits at its queues, and has said so, when the block begins."""
     with log.open("wb") as out:
         process = subprocess.Popen(
             [*EVALQ, "worker", "--broker", server.url, "--concurrency", "1", *options],
@@ -58,9 +70,11 @@ def logged_worker(server: Server, cwd: Path, log: Path, *options: str, **environ
             stderr=out,
             start_new_session=True,
         )
+    worker = LoggedWorker(process, log)
     try:
         wait_until(lambda: serves(server), "a worker waits at a queue")
-        yield LoggedWorker(process, log)
+        wait_until(lambda: worker.ready, "it has said that it is ready")
+        yield worker
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

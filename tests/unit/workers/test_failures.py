@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from evalcore import registry
-from evalcore.errors import ConfigError
+from evalcore.errors import ConfigError, UnknownEvaluator
 from evalcore.partial import Partial
 from tests.integration.harness import Server, running_server, wait_until
 from tests.unit.workers.hosts import CHUNKS, HEADER, Hosts
@@ -167,6 +167,17 @@ def test_a_worker_that_cannot_load_an_evaluator_is_sick_and_fails_nobody(hosts: 
     hosts.begin()
     assert hosts.act("sick", 0) == "committed", "it can after all"
     assert sick_of(hosts.register.workers()["sick"]) == {}
+
+
+def test_an_evaluator_that_nobody_registered_ends_the_run_and_makes_nobody_sick(hosts: Hosts) -> None:
+    """Every host of one code version knows the same names: no other worker is waited for, no heartbeat told of it."""
+    hosts.add("a")
+    hosts.cannot["a"] = _raise(UnknownEvaluator("no evaluator 'forged'"))
+    hosts.begin()
+    assert hosts.act("a", 0) == "failed"
+    look = hosts.turn()
+    assert (look.progress.state, look.progress.reason) == ("failed", "no evaluator 'forged'")
+    assert sick_of(hosts.register.workers()["a"]) == {}
 
 
 def test_without_a_healthy_worker_a_run_ends_in_a_stated_time(hosts: Hosts, server: Server) -> None:
