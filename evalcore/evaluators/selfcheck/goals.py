@@ -20,7 +20,10 @@ from evalcore.files import open_given
 from evalcore.records.objects import RecordFault, read_object, typed
 from evalcore.scan import PatternRefused, Scanner
 
-__all__ = ["MAX_SEARCHED_BYTES", "resolve_command", "resolve_goals"]
+__all__ = ["HOW_TO_RESOLVE", "MAX_SEARCHED_BYTES", "resolve_command", "resolve_goals"]
+
+HOW_TO_RESOLVE = "evalq selfcheck-resolve --evidence FILE --root DIR > resolved.jsonl"
+"""The command that looks up expected paths; it is to run where the files are."""
 
 MAX_SEARCHED_BYTES = 16 << 20
 """How much of a file is searched for its pattern."""
