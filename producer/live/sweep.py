@@ -140,7 +140,7 @@ class Sweep:
 
     @staticmethod
     def is_in(folder: RunFolder) -> bool:
-        """Whether ``folder`` holds a sweep that can be gone on with."""
+        """Whether ``folder`` holds a sweep that can be resumed."""
         return (folder.path / HEAD).is_file()
 
     def budgeted(self, max_calls: int | None, max_cost: float | None) -> None:

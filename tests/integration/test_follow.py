@@ -162,7 +162,7 @@ def test_every_report_a_reader_sees_is_that_of_some_whole_lines(events: bytes, t
 
 @pytest.mark.parametrize(
     ("number", "code", "said"),
-    [(signal.SIGINT, 130, "interrupted; go on with"), (signal.SIGTERM, 0, "ended by SIGTERM")],
+    [(signal.SIGINT, 130, "interrupted; resume with"), (signal.SIGTERM, 0, "ended by SIGTERM")],
 )
 def test_ctrl_c_and_sigterm_end_it_with_all_kept(
     number: int, code: int, said: str, events: bytes, tmp_path: Path

@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
-from evalcore.errors import ConfigError, UsageError
+from evalcore.errors import ConfigError, InputError, UsageError
 from evalcore.evaluators.selfcheck.evidence import GoalBackwardResult, GoalPath
 from evalcore.evaluators.selfcheck.signals import search_pattern
+from evalcore.files import open_given
 from evalcore.records.objects import RecordFault, read_object, typed
 from evalcore.scan import PatternRefused, Scanner
 
@@ -110,7 +111,12 @@ def resolve_command(options: Mapping[str, Any]) -> str:
     missing = [name for name in ("evidence", "root") if not options.get(name)]
     if missing:
         raise UsageError(f"selfcheck-resolve needs {' and '.join('--' + name for name in missing)}")
-    lines = Path(options["evidence"]).read_bytes().splitlines()
+    evidence = options["evidence"]
+    try:
+        with open_given(evidence) as stream:
+            lines = stream.read().splitlines()
+    except OSError as error:
+        raise InputError("no evidence to resolve", [(evidence, error.strerror or str(error))]) from None
     return "\n".join(_resolved(line, options["root"]) for line in lines if line.strip())
 
 

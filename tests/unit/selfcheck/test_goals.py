@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from evalcore.errors import ConfigError, UsageError
+from evalcore.errors import ConfigError, InputError, UsageError
 from evalcore.evaluator import Batch
 from evalcore.evaluators.selfcheck import SelfCheckParams, evaluator, resolve_goals
 from evalcore.evaluators.selfcheck.goals import MAX_SEARCHED_BYTES
@@ -173,6 +173,15 @@ def test_evaluating_reads_only_what_is_stored(root: Path) -> None:
     assert second["status"] == "error"
     assert "$.expectedPaths: not resolved: run 'evalq selfcheck-resolve --evidence FILE --root DIR" in second["reason"]
     assert (outcome.state.goals, outcome.state.goals_reached) == (1, 1)
+
+
+def test_evidence_that_is_no_file_is_an_input_error(tmp_path: Path) -> None:
+    """Not there, a folder, or a pipe that nobody writes to: named at once."""
+    os.mkfifo(tmp_path / "pipe")
+    (command,) = evaluator.commands
+    for path in (tmp_path / "no", tmp_path, tmp_path / "pipe"):
+        with pytest.raises(InputError, match="no evidence to resolve"):
+            command.call({"evidence": str(path), "root": str(tmp_path)})
 
 
 @pytest.mark.parametrize(("resolved", "code"), [(1, 0), (0, 5)])
