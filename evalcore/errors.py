@@ -125,12 +125,14 @@ class WorkersLost(InfrastructureError):
 class StorageError(InfrastructureError):
     """A file cannot be written or read where it has to be."""
 
+    NO_SPACE: ClassVar = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+    """What the system says where there is no room: it may pass, as a wrong name or a right that lacks does not."""
+
     @classmethod
     def of(cls, error: OSError, path: object, then: str) -> StorageError:
         """What the system said of ``path`` (or of the file it names), what would mend it, and what to do ``then``."""
         where = path if error.filename is None else error.filename
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        mend = "free some space" if full else "see that this user may write there"
+        mend = "free some space" if error.errno in cls.NO_SPACE else "see that this user may write there"
         return cls(f"{where}: {error.strerror or error}; {mend}, then {then}")
 
 
@@ -156,7 +158,7 @@ class Incomplete(InfrastructureError):
 
 
 class Cancelled(Incomplete):
-    """Somebody cancelled the run: it is not gone on with."""
+    """Somebody cancelled the run: it cannot be resumed."""
 
 
 class Paused(EvalqError):
@@ -166,10 +168,10 @@ class Paused(EvalqError):
 
 
 class Interrupted(EvalqError):
-    """The user stopped the command; ``how`` is the command that goes on with it."""
+    """The user stopped the command; ``how`` is the command that resumes it."""
 
     exit_code = 130
 
     def __init__(self, how: str) -> None:
-        super().__init__(f"interrupted; go on with: {how}")
+        super().__init__(f"interrupted; resume with: {how}")
         self.how = how

@@ -274,6 +274,10 @@ class Evaluator(ABC, Generic[P, S]):
 
         return generic(report)
 
+    def notices(self, report: Mapping[str, Json]) -> list[str]:
+        """What somebody should know before reading the report, a sentence or two each; shown on standard error."""
+        return []
+
     def document(self, report: Mapping[str, Json], timestamp: str) -> Json:
         """What results.yaml holds: the report, unless a specification has its own form; ``timestamp`` is ISO 8601."""
         return dict(report)

@@ -16,7 +16,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["open_appending", "open_input", "open_new", "open_raw", "replacing", "write_atomic"]
+__all__ = ["open_appending", "open_given", "open_input", "open_new", "open_raw", "replacing", "write_atomic"]
 
 
 @contextlib.contextmanager
@@ -61,6 +61,12 @@ def open_appending(path: Path) -> FileIO:
 def open_input(path: str | os.PathLike[str]) -> BufferedReader:
     """The plain file at ``path``, or that a link there leads to. Raises OSError for anything else, and never waits."""
     return open(path, "rb", opener=_plain)
+
+
+def open_given(path: str | os.PathLike[str]) -> BufferedReader:
+    """The same, and what a user's shell hands over under /dev: standard input, and the pipe of ``<(command)``."""
+    handed = os.path.normpath(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+    return open(path, "rb") if handed else open_input(path)
 
 
 def open_raw(path: str | os.PathLike[str]) -> FileIO:

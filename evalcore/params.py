@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from evalcore import bounded_yaml
 from evalcore.errors import ConfigError
 from evalcore.evaluator import Option, Params
+from evalcore.files import open_given
 
 __all__ = ["MAX_FILE_CHARACTERS", "load_mapping", "merged", "option_params", "validate"]
 
@@ -61,7 +63,7 @@ def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
     Raises ConfigError with file and line.
     """
     try:
-        with Path(path).open(encoding="utf-8") as stream:
+        with io.TextIOWrapper(open_given(path), encoding="utf-8") as stream:
             text = stream.read(MAX_FILE_CHARACTERS + 1)
         if len(text) > MAX_FILE_CHARACTERS:
             raise ConfigError(f"{path}: longer than {MAX_FILE_CHARACTERS >> 20} MiB, which no such file needs")

@@ -127,7 +127,7 @@ def _failed(error: Exception) -> int:
 
 
 def _interrupt(signum: int, frame: Any) -> None:
-    """SIGTERM (a cancelled CI job) is answered like Ctrl-C: what is computed is kept, and can be gone on with."""
+    """SIGTERM (a cancelled CI job) is answered like Ctrl-C: what is computed is kept, and can be resumed."""
     raise KeyboardInterrupt
 
 

@@ -110,7 +110,7 @@ class Driver:
         return self._patiently(lambda: self.registration.driving(step))
 
     def launch(self) -> None:
-        """Plan all of it and publish the first window, for workers to go on with alone.
+        """Plan all of it and publish the first window, for workers to continue alone.
 
         Raises UsageError when they cannot read the input, and it is too much to be left in the ledger.
         """

@@ -1,4 +1,4 @@
-"""The run folder: everything a run can be gone on with, and at its end everything that is shown of it.
+"""The run folder: everything a run needs to be resumed, and at its end everything that is shown of it.
 
 While a run goes: `run.json` (what was asked, how it stands), `manifest.jsonl` (header, chunks, seal, a line each),
 `parts.journal` (answers in chunk order) and `records.jsonl.partial`. When it is done these become manifest.json,
@@ -22,7 +22,7 @@ from evalcore.files import write_atomic
 from evalcore.life import RunState, may_follow, next_step
 from producer.info import SCHEMA, RunInfo, info_of
 from producer.lock import LOCK, RunLock, holder
-from producer.private import clean_up, is_private, make_parents, private_name, remove_empty, sync_folder
+from producer.private import clean_up, is_private, make_locked, not_made, private_name, remove_empty, sync_folder
 
 __all__ = ["RECORDS", "FolderTaken", "RunFolder", "run_folders"]
 
@@ -75,7 +75,7 @@ class RunFolder:
             folder = cls._inside(path) if path.is_dir() else cls._aside(path, made)
         except OSError as error:
             remove_empty(made)
-            raise UsageError(f"{path}: the run folder cannot be made: {error.strerror}") from error
+            raise not_made(path, error) from error
         except BaseException:
             remove_empty(made)
             raise
@@ -93,10 +93,7 @@ class RunFolder:
         while True:
             folder = cls(private_name(path))
             folder.place, folder._own = path, True
-            with contextlib.suppress(FileNotFoundError):  # another process removed what it took for a leftover
-                make_parents(path.parent, made)
-                folder.path.mkdir()
-                folder._lock = RunLock.take(folder.path / LOCK)
+            folder._lock = make_locked(folder.path, made)
             if folder._lock is not None:
                 return folder
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import secrets
@@ -65,7 +64,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Job:
-    """Everything needed to start a run or go on with it."""
+    """Everything needed to start a run or resume it."""
 
     def __init__(
         self, header: Header, folder: RunFolder, sources: list[Source], request: Request, manifest: Manifest
@@ -255,7 +254,7 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
     if isinstance(error.filename, str):
         error.filename = folder.settled(error.filename)
     full = StorageError.of(error, folder.place, "run the command again, or name another folder with --out")
-    return full if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else UsageError(str(full))
+    return full if error.errno in StorageError.NO_SPACE else UsageError(str(full))
 
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -10,9 +11,10 @@ import shutil
 import time
 from pathlib import Path
 
+from evalcore.errors import EvalqError, StorageError, UsageError
 from producer.lock import LOCK, RunLock, holder
 
-__all__ = ["clean_up", "is_private", "make_parents", "private_name", "remove_empty", "sync_folder"]
+__all__ = ["clean_up", "is_private", "make_locked", "not_made", "private_name", "remove_empty", "sync_folder"]
 
 _YOUNG_SECONDS = 60.0
 
@@ -54,13 +56,41 @@ def _remove(path: Path) -> None:
         lock.release()
 
 
-def make_parents(path: Path, made: list[Path]) -> None:
+def make_locked(path: Path, made: list[Path]) -> RunLock | None:
+    """Make a folder at ``path``, a private name, and lock it; None when another process took it for a leftover.
+
+    The folders above it that this process made are noted in ``made``. Of one that cannot be locked nothing stays.
+    Raises OSError.
+    """
+    try:
+        _make_parents(path.parent, made)
+        path.mkdir()
+        return RunLock.take(path / LOCK)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def not_made(path: Path, error: OSError) -> EvalqError:
+    """Why there can be no run folder at ``path``: a full disk may pass, everything else is a matter of the name."""
+    said = f"{path}: the run folder cannot be made: {error.strerror or error}"
+    if error.errno in StorageError.NO_SPACE:
+        return StorageError(f"{said}; free some space, then run the command again")
+    return UsageError(f"{said}; name another with --out")
+
+
+def _make_parents(path: Path, made: list[Path]) -> None:
     """Make ``path`` and what lies above it, noting in ``made`` what this process made. Raises OSError."""
     if not path.is_dir():
-        make_parents(path.parent, made)
-        with contextlib.suppress(FileExistsError):
+        _make_parents(path.parent, made)
+        try:
             path.mkdir()
             made.append(path)
+        except FileExistsError:
+            if path.is_symlink() and not path.exists():
+                raise NotADirectoryError(errno.ENOTDIR, "a link that leads nowhere is in the way", str(path)) from None
 
 
 def remove_empty(made: list[Path]) -> None:

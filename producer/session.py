@@ -142,7 +142,7 @@ def refuse_over(folder: RunFolder) -> None:
 
 
 def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> dict[str, Json]:
-    """`carry_out` for whoever holds the folder already; ``asked`` is the place a user would name to go on with it."""
+    """`carry_out` for whoever holds the folder already; ``asked`` is the place a user would name to resume it."""
     began = time.monotonic()
     if place.inline:
         job.folder.note(state="open")  # else noted together with the ledger

@@ -78,7 +78,7 @@ class Calls:
         place: str = "",
         how: Literal["on", "keep", "anew"] = "on",
     ) -> str:
-        """Begin a sweep or go on with it, under these budgets (0: none), as its driver; returns the state it is in.
+        """Begin a sweep or resume it, under these budgets (0: none), as its driver; returns the state it is in.
 
         What the run folder has (``known``) counts against the budgets, whatever the server has lost. Without a
         producer's `look` for ``unattended_seconds`` (0: for ever) no more calls are handed out.

@@ -151,7 +151,7 @@ class Register:
 def _facts(data: bytes) -> CallerFacts | None:
     try:
         return msgspec.json.decode(data, type=CallerFacts)
-    except msgspec.DecodeError:  # nobody of ours
+    except msgspec.DecodeError:  # not an entry that evalq wrote
         return None
 
 

@@ -71,7 +71,7 @@ def explained(error: BaseException, server: str) -> EvalqError:
     if isinstance(error, EvalqError):
         return error
     cause = error.__cause__
-    if isinstance(error, OperationalError) and isinstance(cause, SERVER_ERRORS):  # kombu's wrapping
+    if isinstance(error, KombuError) and isinstance(cause, (*SERVER_ERRORS, OSError)):  # kombu wraps, batches too
         error = cause
     said = _said(error)
     if isinstance(error, (kinds.AuthenticationError, kinds.AuthorizationError)):

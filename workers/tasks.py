@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 import redis
+from billiard.common import terminate_handler_fired
 
 from evalcore import registry
 from evalcore.errors import EvalqError, UnknownEvaluator, WireError
@@ -162,6 +163,7 @@ class Worker:
         except redis.RedisError:
             raise
         except (Exception, SystemExit) as error:
+            _raise_if_told_to_stop(error)
             log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
             raise _Failed(_kind_of(error), f"{batch.where(chunk.first_line)}: {_brief(error)}") from error
 
@@ -181,6 +183,7 @@ class Worker:
         except UnknownEvaluator:  # not this host's trouble: its code version says which evaluators are registered
             raise
         except (Exception, SystemExit) as error:  # whatever a plug-in's import raises
+            _raise_if_told_to_stop(error)
             self._register.sicken(self._name, name, _brief(error))
             raise _Failed("load", f"cannot load {name}: {_brief(error)}") from error
         if sick:
@@ -263,6 +266,12 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _raise_if_told_to_stop(error: BaseException) -> None:
+    """Raise a SystemExit that this process's handler of signals raised: nothing failed, the worker is drained."""
+    if isinstance(error, SystemExit) and terminate_handler_fired():
+        raise error
 
 
 def _kind_of(error: BaseException) -> Kind:

@@ -49,7 +49,7 @@ def span(name: str, run: str, **facts: str | int) -> AbstractContextManager[Note
 
 
 def run_span(run: str, *, begun: bool) -> AbstractContextManager[Noted]:
-    """The run itself, for the producer that drives it; one that goes on with a run ``begun`` before is a step of it."""
+    """The run itself, for the producer that drives it; one that resumes a run ``begun`` before is a step of it."""
     return _spanned("resume" if begun else "run", run, {}, root=not begun) if _on() else _NOTHING
 
 

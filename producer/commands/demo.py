@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from evalcore import registry
-from evalcore.errors import UsageError
+from evalcore.errors import StorageError, UsageError
 from evalcore.evaluator import Evaluator, Request
 
 __all__ = ["COMMANDS"]
@@ -35,7 +35,10 @@ def _demo(out: Path, only: tuple[str, ...], records: int | None, data_only: bool
     from producer.progress import Reporter
 
     began = time.monotonic()
-    samples = _samples(out, only, records)
+    try:
+        samples = _samples(out, only, records)
+    except OSError as error:
+        raise StorageError.of(error, out, "run the demo again, or name another folder with --out") from error
     if data_only:
         return
     reporter = Reporter("records", quiet=False, bar=True, json_lines=False)

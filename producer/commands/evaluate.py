@@ -157,8 +157,15 @@ def show(folder: Any, evaluator: Any, report: dict[str, Json], options: dict[str
         write_output(path, folder, evaluator, options)
     if not given["json_lines"]:
         click.echo(render(given["fmt"], evaluator, report, options, folder.info().started), nl=False)
+    tell(evaluator, report, given)
     for fault in report["faults"][:20] if not given["quiet"] else []:
         click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
+
+
+def tell(evaluator: Evaluator[Any, Any], report: dict[str, Json], given: dict[str, Any]) -> None:
+    """The evaluator's notices on standard error."""
+    for notice in evaluator.notices(report) if not given["quiet"] else []:
+        click.echo(visible(f"note: {notice}"), err=True)
 
 
 def conclude(folder: RunFolder, given: dict[str, Any], reporter: Reporter) -> None:

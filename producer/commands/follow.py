@@ -88,11 +88,11 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, given: dict[str
                 else:
                     folder.discard()
     except OSError as error:
-        raise StorageError.of(error, folder.path, f"go on with {_AGAIN}") from error
+        raise StorageError.of(error, folder.path, f"run {_AGAIN}") from error
     if stop.signal == signal.SIGINT:
         raise Interrupted(_AGAIN)
     if stop.signal:
-        reporter.say(f"ended by SIGTERM at byte {last.position:,}, all of it kept; go on with {_AGAIN}")
+        reporter.say(f"ended by SIGTERM at byte {last.position:,}, all of it kept; resume with {_AGAIN}")
         return 0
     if last.report is None:
         raise NothingEvaluated(f"nothing was evaluated: no records in {request.inputs[0]}")

@@ -11,7 +11,7 @@ from evalcore.canonical import Json, canonical_json
 from evalcore.errors import Driven, EvalqError, Interrupted, UsageError
 from evalcore.report.markdown import visible
 from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, refuse_unanswered, refuse_unscored, reporter_for
+from producer.commands.evaluate import refuse_dead, refuse_unanswered, refuse_unscored, reporter_for, tell
 from producer.commands.told import command_line
 from producer.live.asked import Live
 from producer.outputs import check_output, render, write_output
@@ -115,6 +115,7 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Any, given: dict[str, A
         write_output(path, folder, run.evaluator, run.request.options)
     if given["fmt"] in ("markdown", "yaml") and not given["json_lines"]:
         click.echo(render(given["fmt"], run.evaluator, report, run.request.options))
+    tell(run.evaluator, report, given)
     name = folder.info().run
     reporter.event("done", run=name, folder=str(folder.path), records=report["records"])
     reporter.say(f"run {name}: {folder.path}")

@@ -166,7 +166,7 @@ def begin(
 ) -> tuple[RunFolder, Params, Request]:
     """The folder of the run that follows the log asked for: the one it has, or a new one with ``facts`` noted in it.
 
-    Without ``out`` its name is made of the log's path and the parameters, so that the same command goes on with it. The
+    Without ``out`` its name is made of the log's path and the parameters, so that the same command resumes it. The
     run's id is not: other hosts have a log of that path too.
     Raises UsageError, ConfigError.
     """

@@ -74,7 +74,7 @@ class Cache:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            how = "name another file with --cache, or leave it away"
-            raise StorageError(f"{self._path}: not a cache that can be used: {error}; {how}") from error
+            how = "name another file with --cache, or omit it"
+            raise StorageError(f"{self._path}: this cache cannot be used: {error}; {how}") from error
         except WireError as error:
             raise WireError(f"{self._path}: {error}") from error

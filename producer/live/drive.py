@@ -91,7 +91,7 @@ class SweepDriver:
         return self._facts()
 
     def launch(self) -> None:
-        """Give all prompts to the ledger, for processes that call to go on with alone, and workers to evaluate."""
+        """Give all prompts to the ledger, for processes that call to continue alone, and workers to evaluate."""
         self._patiently(self._establish)
         self._patiently(self._offer)
         self._patiently(self._leave)

@@ -40,7 +40,7 @@ __all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep"]
 def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
     """Call, record and evaluate; returns the evaluation's job and its report.
 
-    Raises what driving a sweep and a job raises; the folder can be gone on with after anything but faulty input.
+    Raises what driving a sweep and a job raises; the folder can be resumed after anything but faulty input.
     """
     with driving(sweep.folder, place):
         return _carry_out_here(sweep, place, reporter)

@@ -140,7 +140,7 @@ class Sweep:
 
     @staticmethod
     def is_in(folder: RunFolder) -> bool:
-        """Whether ``folder`` holds a sweep that can be gone on with."""
+        """Whether ``folder`` holds a sweep that can be resumed."""
         return (folder.path / HEAD).is_file()
 
     def budgeted(self, max_calls: int | None, max_cost: float | None) -> None:
@@ -223,6 +223,12 @@ class Sweep:
     def tags(self) -> dict[str, str]:
         """Its notes (``--tag``)."""
         return self._asked.tags
+
+    @staticmethod
+    def leave_to_others(folder: RunFolder) -> None:
+        """Make no more calls from ``folder``, whose sweep others called to its end; what it paid for itself stays."""
+        for name in (HEAD, PROMPTS, DRIVER):
+            (folder.path / name).unlink(missing_ok=True)
 
     def discard(self) -> None:
         """Remove a sweep that this process began and that recorded nothing."""

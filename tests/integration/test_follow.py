@@ -162,7 +162,7 @@ def test_every_report_a_reader_sees_is_that_of_some_whole_lines(events: bytes, t
 
 @pytest.mark.parametrize(
     ("number", "code", "said"),
-    [(signal.SIGINT, 130, "interrupted; go on with"), (signal.SIGTERM, 0, "ended by SIGTERM")],
+    [(signal.SIGINT, 130, "interrupted; resume with"), (signal.SIGTERM, 0, "ended by SIGTERM")],
 )
 def test_ctrl_c_and_sigterm_end_it_with_all_kept(
     number: int, code: int, said: str, events: bytes, tmp_path: Path
@@ -344,7 +344,7 @@ def test_commands_about_runs_know_a_run_that_follows(events: bytes, tmp_path: Pa
     assert "stopped" in evalq("status", cwd=tmp_path).stdout
     assert "Cooperation rate" in evalq("report", cwd=tmp_path).stdout
     refused = evalq("resume", run, cwd=tmp_path)
-    assert (refused.returncode, "go on with the command that began it" in refused.stderr) == (2, True)
+    assert (refused.returncode, "resume it with the command that began it" in refused.stderr) == (2, True)
     assert evalq("cancel", run, cwd=tmp_path).returncode == 0
     assert name in evalq("prune", "--older-than", "0", cwd=tmp_path).stdout
     assert not run.exists()

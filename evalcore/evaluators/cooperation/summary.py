@@ -13,7 +13,7 @@ from evalcore.evaluator import Command, Option
 from evalcore.evaluators.cooperation.config import Experiment, load_experiment
 from evalcore.evaluators.cooperation.metrics import MetricsResult, pretty_json
 from evalcore.evaluators.cooperation.render import log_tables, share
-from evalcore.files import write_atomic
+from evalcore.files import open_input, write_atomic
 from evalcore.report.markdown import escape
 
 __all__ = ["COMMAND", "write_text"]
@@ -49,7 +49,8 @@ def write_text(path: Path, text: str) -> None:
 
 def _load(path: Path, config: str) -> MetricsResult:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=MetricsResult)
+        with open_input(path) as stream:
+            return msgspec.json.decode(stream.read(), type=MetricsResult)
     except FileNotFoundError:
         hint = f"not there; run `evalq cooperation --config {config}` first"
         raise InputError("no metrics to report on", [(str(path), hint)]) from None

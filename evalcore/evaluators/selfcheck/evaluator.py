@@ -14,8 +14,8 @@ from evalcore.evaluator import Batch, Command, Evaluator, InputResult, Option, O
 from evalcore.evaluators.selfcheck.effectiveness import effectiveness
 from evalcore.evaluators.selfcheck.evidence import Record, read_record
 from evalcore.evaluators.selfcheck.gauges import METRICS
-from evalcore.evaluators.selfcheck.goals import resolve_command
-from evalcore.evaluators.selfcheck.markdown import markdown
+from evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE, resolve_command
+from evalcore.evaluators.selfcheck.markdown import markdown, unresolved_notice
 from evalcore.evaluators.selfcheck.panels import PANELS
 from evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
 from evalcore.evaluators.selfcheck.protocol import SelfCheckResult
@@ -30,14 +30,15 @@ from evalcore.tally import LISTED, Faults
 
 __all__ = ["SelfCheck", "evaluator"]
 
-_UNRESOLVED = "not resolved: run 'evalq selfcheck-resolve' where the files are, and evaluate what it writes"
+_UNRESOLVED = f"not resolved: run '{HOW_TO_RESOLVE}' where the files are, and evaluate what it writes"
+_UNRESOLVED_FAULT = str(RecordFault("$.expectedPaths", _UNRESOLVED))
 
 
 class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
     """Four questions and a list of danger signals for every completion report (seed 002)."""
 
     name = "selfcheck"
-    version = "3"
+    version = "4"
     summary = "Check agents' completion reports: four questions of evidence, and signals of doubtful claims."
     format = "jsonl"
     unit = "records"
@@ -74,6 +75,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
         for line in read_lines(batch, read, tally):
             if line.record is None:
                 lines.append(line.broken())
+                state.unresolved += line.reason == _UNRESOLVED_FAULT
                 continue
             result = check(line.record.evidence)
             reasons = suspicions(line.record.evidence, params.suspicion)
@@ -102,6 +104,8 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
         section["failed"] = failed_section((result.name, result.state.failed) for result in results)
         if state.goals:
             section["goals"] = {"verified": state.goals, "reached": state.goals_reached}
+        if state.unresolved:
+            section["unresolved"] = state.unresolved
         if state.by_verdict.total:
             any_signal = effectiveness(state.by_signal, params.targets)
             suspected = effectiveness(state.by_suspicion, params.targets)
@@ -115,6 +119,11 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
         with path.open("wb") as stream:
             write_records(stream, records, seed)
         return Request([str(path)], {}, {})
+
+    def notices(self, report: Mapping[str, Json]) -> list[str]:
+        """That records could not be checked since their expected paths were not looked up, and what to do."""
+        notice = unresolved_notice(report)
+        return [notice] if notice else []
 
     def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         """The report as a person reads it."""

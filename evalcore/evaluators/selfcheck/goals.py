@@ -13,13 +13,17 @@ from typing import Any
 
 import msgspec
 
-from evalcore.errors import ConfigError, UsageError
+from evalcore.errors import ConfigError, InputError, UsageError
 from evalcore.evaluators.selfcheck.evidence import GoalBackwardResult, GoalPath
 from evalcore.evaluators.selfcheck.signals import search_pattern
+from evalcore.files import open_given
 from evalcore.records.objects import RecordFault, read_object, typed
 from evalcore.scan import PatternRefused, Scanner
 
-__all__ = ["MAX_SEARCHED_BYTES", "resolve_command", "resolve_goals"]
+__all__ = ["HOW_TO_RESOLVE", "MAX_SEARCHED_BYTES", "resolve_command", "resolve_goals"]
+
+HOW_TO_RESOLVE = "evalq selfcheck-resolve --evidence FILE --root DIR > resolved.jsonl"
+"""The command that looks up expected paths; it is to run where the files are."""
 
 MAX_SEARCHED_BYTES = 16 << 20
 """How much of a file is searched for its pattern."""
@@ -107,7 +111,12 @@ def resolve_command(options: Mapping[str, Any]) -> str:
     missing = [name for name in ("evidence", "root") if not options.get(name)]
     if missing:
         raise UsageError(f"selfcheck-resolve needs {' and '.join('--' + name for name in missing)}")
-    lines = Path(options["evidence"]).read_bytes().splitlines()
+    evidence = options["evidence"]
+    try:
+        with open_given(evidence) as stream:
+            lines = stream.read().splitlines()
+    except OSError as error:
+        raise InputError("no evidence to resolve", [(evidence, error.strerror or str(error))]) from None
     return "\n".join(_resolved(line, options["root"]) for line in lines if line.strip())
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evalcore.canonical import Json
+from evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE
 from evalcore.evaluators.selfcheck.params import SelfCheckParams
 from evalcore.evaluators.selfcheck.suspicion import REASONS
 from evalcore.params import validate
 from evalcore.report.failed import failed_table
 from evalcore.report.markdown import escape, table
 
-__all__ = ["effectiveness_table", "markdown"]
+__all__ = ["effectiveness_table", "markdown", "unresolved_notice"]
 
 _MEASURES = (
     ("tpr", "true positive rate", "at least"),
@@ -28,7 +29,10 @@ def markdown(report: Mapping[str, Json]) -> str:
     results, records = report["results"], report["records"]
     passed = f"{results['passed']} of {records['scored']} checks passed ({_percent(results['pass_rate'])})"
     names = ", ".join(escape(given["name"]) for given in report["inputs"])
-    parts = ["# Self check\n", f"{names}: {passed}; {records['errors']} broken records.\n"]
+    broken = records["errors"] - results.get("unresolved", 0)
+    parts = ["# Self check\n", f"{names}: {passed}; {broken} broken records.\n"]
+    notice = unresolved_notice(report)
+    parts += [f"**{escape(notice)}**\n"] if notice else []
     params = validate(SelfCheckParams, report["params"], "params")
     asked = dict.fromkeys(question.id for question in params.questions)
     sought = dict.fromkeys(signal.message for signal in params.signals)
@@ -59,8 +63,20 @@ def markdown(report: Mapping[str, Json]) -> str:
     parts += failed_table(results["failed"])
     if report["faults"]:
         faults: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]
-        parts += ["## Broken records\n", table(("where", "reason"), faults)]
+        title = "Broken records, and those not looked up" if notice else "Broken records"
+        parts += [f"## {title}\n", table(("where", "reason"), faults)]
     return "\n".join(parts)
+
+
+def unresolved_notice(report: Mapping[str, Json]) -> str:
+    """How many records were left out since nobody looked up their expected paths, and how to do it; or nothing."""
+    count, total = report["results"].get("unresolved", 0), report["records"]["total"]
+    if not count:
+        return ""
+    return (
+        f"{count} of {total} records were not checked: their expectedPaths were not looked up. "
+        f"Where the files are, run: {HOW_TO_RESOLVE} (then evaluate resolved.jsonl)"
+    )
 
 
 def effectiveness_table(measured: Mapping[str, Json]) -> str:

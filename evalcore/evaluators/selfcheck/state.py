@@ -19,7 +19,8 @@ class SelfCheckState(State):
 
     ``by_verdict`` calls a record hallucinated when its check does not pass, ``by_signal`` when any signal is found,
     ``by_suspicion`` when it is suspected; ``suspected`` are those, and ``suspicions`` counts them by reason.
-    ``failed`` are the lines of records that did not pass, with what they failed for.
+    ``failed`` are the lines of records that did not pass, with what they failed for; ``unresolved`` counts records that
+    could not be checked because nobody looked up their expected paths.
     """
 
     checked: int = 0
@@ -34,6 +35,7 @@ class SelfCheckState(State):
     suspected: int = 0
     suspicions: dict[str, int] = msgspec.field(default_factory=dict)
     failed: Faults = msgspec.field(default_factory=Faults)
+    unresolved: int = 0
 
     def add(self, result: SelfCheckResult, label: bool | None, reasons: Sequence[str] = ()) -> None:
         """Count one check; ``label`` says whether the record is known to be hallucinated, ``reasons`` what for it is
@@ -68,6 +70,7 @@ class SelfCheckState(State):
         self.suspected += later.suspected
         _count(self.suspicions, later.suspicions)
         self.failed.merge(later.failed)
+        self.unresolved += later.unresolved
 
 
 def _count(counts: dict[str, int], more: dict[str, int]) -> None:

@@ -54,6 +54,6 @@ def test_an_input_error_without_faults_is_its_message() -> None:
     assert InputError("broken").total == 0
 
 
-def test_an_interruption_says_how_to_go_on() -> None:
+def test_an_interruption_says_how_to_resume() -> None:
     """The command is in the message."""
-    assert str(Interrupted("evalq resume r1")) == "interrupted; go on with: evalq resume r1"
+    assert str(Interrupted("evalq resume r1")) == "interrupted; resume with: evalq resume r1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -183,8 +184,21 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
     """With the system's reason."""
     with pytest.raises(ConfigError, match=r"no\.yaml: cannot be read: No such file"):
         load_mapping(tmp_path / "no.yaml")
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match=r"cannot be read: not a plain file \(a pipe, a device or a folder\)"):
         load_mapping(tmp_path)
+
+
+def test_a_pipe_without_a_writer_is_refused_and_one_from_the_shell_is_read(tmp_path: Path) -> None:
+    """A pipe in a folder that somebody else filled ends at once; what ``<(command)`` hands over is a file like any."""
+    os.mkfifo(tmp_path / "params.yaml")
+    for path in (tmp_path / "params.yaml", "/dev/zero"):
+        with pytest.raises(ConfigError, match="cannot be read: not a plain file"):
+            load_mapping(path)
+    given, writer = os.pipe()
+    os.write(writer, b"a: 1")
+    os.close(writer)
+    assert load_mapping(f"/dev/fd/{given}") == {"a": 1}
+    os.close(given)
 
 
 def test_later_values_are_laid_over_mapping_by_mapping() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import json
 import multiprocessing
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from evalcore import registry
-from evalcore.errors import Driven, UsageError
+from evalcore.errors import Driven, StorageError, UsageError
 from evalcore.evaluator import Request
 from producer.folder import RunFolder, run_folders
 from producer.info import SCHEMA
@@ -125,6 +126,34 @@ def test_a_kill_at_any_call_of_the_file_system_blocks_no_key(data: Path, *, ther
             break
     assert number > 15, "the run was begun in fewer calls than it takes"
     assert kept == {"0", "-9"}
+
+
+def test_a_link_that_leads_nowhere_is_refused(data: Path) -> None:
+    """In place of evalq-runs or above it: named at once, instead of trying for ever."""
+    (data / "runs").symlink_to(data / "nowhere")
+    for out in (data / "runs" / "run", data / "runs" / "deeper" / "run"):
+        with pytest.raises(UsageError, match="a link that leads nowhere is in the way; name another with --out"):
+            _start(out)
+    assert not (data / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "mend"),
+    [(errno.ENOSPC, StorageError, "free some space"), (errno.EROFS, UsageError, "name another with --out")],
+    ids=["full", "read-only"],
+)
+def test_a_folder_that_cannot_be_locked_leaves_nothing(
+    data: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception], mend: str
+) -> None:
+    """A disk that takes the folder and no byte more: told as a full disk, which may pass, with no leftover."""
+
+    def refused(*_: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "truncate", refused)
+    with pytest.raises(kind, match=mend):
+        _start(data / "made" / "run")
+    assert not (data / "made").exists()
 
 
 def test_one_of_many_begins_and_the_others_are_told(data: Path) -> None:

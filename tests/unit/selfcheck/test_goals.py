@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from evalcore.errors import ConfigError, UsageError
+from evalcore.errors import ConfigError, InputError, UsageError
 from evalcore.evaluator import Batch
 from evalcore.evaluators.selfcheck import SelfCheckParams, evaluator, resolve_goals
 from evalcore.evaluators.selfcheck.goals import MAX_SEARCHED_BYTES
 from evalcore.records.objects import RecordFault
+from producer.cli import cli
 
 OUT = [
     ("/etc/passwd", "an absolute path"),
@@ -169,5 +171,50 @@ def test_evaluating_reads_only_what_is_stored(root: Path) -> None:
     assert first["result"]["goalVerification"]["passed"] is True
     assert first["details"] == "SelfCheck: false, GoalBackward: true"
     assert second["status"] == "error"
-    assert "$.expectedPaths: not resolved: run 'evalq selfcheck-resolve'" in second["reason"]
+    assert "$.expectedPaths: not resolved: run 'evalq selfcheck-resolve --evidence FILE --root DIR" in second["reason"]
     assert (outcome.state.goals, outcome.state.goals_reached) == (1, 1)
+
+
+def test_evidence_that_is_no_file_is_an_input_error(tmp_path: Path) -> None:
+    """Not there, a folder, or a pipe that nobody writes to: named at once."""
+    os.mkfifo(tmp_path / "pipe")
+    (command,) = evaluator.commands
+    for path in (tmp_path / "no", tmp_path, tmp_path / "pipe"):
+        with pytest.raises(InputError, match="no evidence to resolve"):
+            command.call({"evidence": str(path), "root": str(tmp_path)})
+
+
+@pytest.mark.parametrize(("resolved", "code"), [(1, 0), (0, 5)])
+def test_records_not_looked_up_are_not_called_broken(tmp_path: Path, resolved: int, code: int) -> None:
+    """Standard error and report.md say how many of nine were left out and which command looks them up; a run in which
+    that leaves nothing to check ends as one that evaluated nothing.
+    """
+    record = {"testOutput": "3 passed", "expectedPaths": ["report.txt"]}
+    done = {**record, "goalVerification": {"passed": True}}
+    given = tmp_path / "claims.jsonl"
+    given.write_text("".join(json.dumps(one) + "\n" for one in [done] * resolved + [record] * (9 - resolved)))
+    ended = CliRunner().invoke(cli, ["selfcheck", str(given), "--inline", "--out", str(tmp_path / "run")])
+    assert getattr(ended.exception, "exit_code", ended.exit_code) == code
+    left_out = f"{9 - resolved} of 9 records were not checked: their expectedPaths were not looked up."
+    command = "evalq selfcheck-resolve --evidence FILE --root DIR > resolved.jsonl"
+    (note,) = [line for line in ended.stderr.splitlines() if line.startswith("note: ")]
+    assert left_out in note
+    assert command in note
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert left_out in report
+    assert "; 0 broken records." in report
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["results"]["unresolved"] == 9 - resolved
+
+
+def test_resolved_records_carry_no_notice(tmp_path: Path) -> None:
+    """What the command writes is checked to the last record, and nothing is said of paths."""
+    (tmp_path / "report.txt").write_text("done")
+    given = tmp_path / "claims.jsonl"
+    given.write_text('{"testOutput":"3 passed","expectedPaths":["report.txt"]}\n')
+    resolving = ["selfcheck-resolve", "--evidence", str(given), "--root", str(tmp_path)]
+    written = CliRunner().invoke(cli, resolving)
+    given.write_text(written.stdout)
+    ended = CliRunner().invoke(cli, ["selfcheck", str(given), "--inline", "--out", str(tmp_path / "run")])
+    assert ended.exit_code == 0
+    assert "note: " not in ended.stderr
+    assert "Goal reached in 1 of 1 records" in (tmp_path / "run" / "report.md").read_text()

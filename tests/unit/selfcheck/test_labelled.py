@@ -10,7 +10,8 @@ import pytest
 
 from evalcore.evaluators.selfcheck.evidence import read_record, scanned_text
 from evalcore.records.objects import read_object
-from tests.unit.selfcheck.labelled_set import HALVES, LABELLED, LISTS, halves, measured, table
+from tests.unit.selfcheck.labelled_set import HALVES, LABELLED, LISTS, halves, measured, sealed_digest, tables
+from tests.unit.selfcheck.pairs import PARTS, parts
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "selfcheck-effectiveness.md"
 
@@ -49,5 +50,25 @@ def test_the_figures_are_counts_of_records(signals: str, half: str) -> None:
 
 
 def test_the_page_shows_the_figures_as_they_are() -> None:
-    """The table in the documentation is the one this set and these lists give now."""
-    assert table() in PAGE.read_text()
+    """The tables in the documentation are those that these sets, lists and rules give now."""
+    page = PAGE.read_text()
+    for table in tables():
+        assert table in page
+
+
+def test_every_look_at_the_sealed_part_is_written_down() -> None:
+    """The sealed part gives the figures of the last look listed: whatever changes them is a further look."""
+    looks = json.loads(PARTS.read_text())["looks"]
+    assert looks[-1]["figures"] == sealed_digest()
+    assert [look["date"] for look in looks] == sorted(look["date"] for look in looks)
+
+
+@pytest.mark.parametrize("part", ["open", "sealed"])
+def test_the_pairs_have_as_many_of_each_label(part: str) -> None:
+    """Each call is counted over all pairs of the part: half of its records are hallucinated."""
+    lines = parts()[part]
+    labels = measured(lines, "default")
+    for block in (labels, labels["any_signal"], labels["suspected"]):
+        counts = block["counts"]
+        assert counts["true_positives"] + counts["false_negatives"] == len(lines) / 2
+        assert counts["false_positives"] + counts["true_negatives"] == len(lines) / 2

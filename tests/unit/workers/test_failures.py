@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 import redis
+from billiard import common
 
 from evalcore import registry
 from evalcore.errors import ConfigError, UnknownEvaluator
@@ -81,6 +82,32 @@ def test_one_host_that_fails_does_not_fail_the_run(hosts: Hosts) -> None:
     assert named.trouble[0].startswith("host-bad: in.jsonl:1: ZeroDivisionError: here only")
     look = hosts.until(_complete, "the good one computes it all")
     assert (look.progress.state, look.progress.committed) == ("open", CHUNKS)
+
+
+@pytest.mark.parametrize("during", ["evaluation", "import"])
+def test_a_worker_that_is_told_to_stop_has_failed_at_nothing(hosts: Hosts, during: str) -> None:
+    """The exit that a pool process's handler of signals raises ends it: no failure, no sickness, whatever it was at."""
+    hosts.add("drained")
+    hosts.add("other")
+
+    def told_to_stop() -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    (hosts.fails if during == "evaluation" else hosts.cannot)["drained"] = told_to_stop
+    hosts.begin()
+    before = signal.signal(signal.SIGUSR1, common._shutdown_cleanup)  # as in a pool process
+    try:
+        with pytest.raises(SystemExit):
+            hosts.act("drained", 0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        common.clear_terminate_handler_fired()
+    assert sick_of(hosts.register.workers()["drained"]) == {}
+    assert not Failures(hosts.ledger).told("r").chunks
+    hosts.ledger.release("drained")
+    hosts.leave("drained")
+    look = hosts.until(_complete, "the other one computes it all")
+    assert (look.progress.state, look.progress.failures) == ("open", 0)
 
 
 def test_the_only_worker_tries_a_chunk_three_times(hosts: Hosts) -> None:

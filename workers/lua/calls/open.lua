@@ -1,4 +1,4 @@
--- A sweep, once, and its driver; opening it again goes on with it, under the budgets given now. Returns {state}, or
+-- A sweep, once, and its driver; opening it again resumes it, under the budgets given now. Returns {state}, or
 -- {'driven', driver} or {'differs', sweep} for one that is another's or another, and changes nothing then.
 -- ARGV: ttl, token, sweep, cases, calls in all, most calls, most cost (0: no bound), ms without a producer after which no
 -- more calls are handed out (0: it needs none), key of the list of open sweeps, run, the token that this folder's driver had
