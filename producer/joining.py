@@ -163,7 +163,11 @@ def _elsewhere(folder: RunFolder, driven: Driven, settings: Settings, reporter: 
 
 
 def _note_done(folder: RunFolder) -> None:
-    """By the way that a run takes: one whose calls were made elsewhere was still calling here."""
+    """By the way that a run takes: one whose calls were made elsewhere was still calling here, and calls no more."""
+    from producer.live.sweep import Sweep
+
+    if Sweep.in_calls(folder):
+        Sweep.leave_to_others(folder)
     steps: tuple[RunState, ...] = ("called", "open", "done")
     for state in steps:
         if may_follow(state, folder.info().state):

@@ -224,6 +224,12 @@ class Sweep:
         """Its notes (``--tag``)."""
         return self._asked.tags
 
+    @staticmethod
+    def leave_to_others(folder: RunFolder) -> None:
+        """Make no more calls from ``folder``, whose sweep others called to its end; what it paid for itself stays."""
+        for name in (HEAD, PROMPTS, DRIVER):
+            (folder.path / name).unlink(missing_ok=True)
+
     def discard(self) -> None:
         """Remove a sweep that this process began and that recorded nothing."""
         self.folder.discard()

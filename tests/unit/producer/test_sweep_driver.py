@@ -13,14 +13,16 @@ from pathlib import Path
 import pytest
 
 from evalcore import registry
-from evalcore.errors import Cancelled, Driven, EvalqError, Incomplete
+from evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, UsageError
 from evalcore.evaluator import Request
 from producer.folder import RunFolder
 from producer.job import Asked
+from producer.joining import _note_done
 from producer.live.asked import Live
 from producer.live.drive import SweepDriver
 from producer.live.sweep import Sweep
 from producer.patience import Patience
+from producer.retry import begin_retry
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
 from workers import calling
@@ -161,6 +163,18 @@ def test_twins_pay_once(stage: Stage) -> None:
     assert (one.facts["repaid"], one.facts["lost"]) == (0, 0)
     assert one.facts["cost"] == pytest.approx(0.02 * stage.agent.calls.total())
     assert not second.recorded.count
+
+
+def test_a_folder_that_got_the_report_of_others_makes_no_call_any_more(stage: Stage) -> None:
+    """Its run is done, and a retry finds nothing to call: it does not make the report's run one that goes on."""
+    folder = stage.sweep("a", 20, once="k").folder
+    with folder.driving():
+        folder.write("report.json", b'{"records": {"dead": 0}}')
+        _note_done(folder)
+    assert folder.info().state == "done"
+    with pytest.raises(UsageError, match="nothing to retry"):
+        begin_retry(folder)
+    assert folder.info().state == "done"
 
 
 def test_a_copied_folder_pays_for_nothing(stage: Stage) -> None:
