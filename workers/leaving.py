@@ -91,8 +91,10 @@ class LeftSweeps:
             self._calls.restore(run, sorted(there))
             if look.state == "open":
                 self._calls.forget(run, [call for call in range(header.total) if call not in there])
-        except (Driven, WireError):
-            return False  # somebody attends it after all, or will have to
+        except Driven:
+            return False  # somebody attends it after all
+        except WireError:
+            return True  # no call made again helps: `evaluate` says what is wrong, and leaves it to whoever watches
         return look.state == "spent" and bool(there)
 
     def evaluate(self, run: str, ledger: Ledger) -> bool:

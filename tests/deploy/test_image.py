@@ -64,6 +64,7 @@ def test_nothing_but_the_code_goes_into_the_build() -> None:
         "producer",
         "pyproject.toml",
         "requirements.lock",
+        "setup.py",
         "workers",
     }
     assert {path.name for path in sent() if path.parts[0] == "deploy"} == {"health.sh", "part_of_lock.py"}

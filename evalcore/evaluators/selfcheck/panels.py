@@ -73,14 +73,16 @@ PANELS = (
         width=12,
     ),
     Panel(
-        "Goals",
-        "Completion reports that pass, whose goal could be verified, and was reached.",
+        "Goals and suspicions",
+        "Completion reports that pass, whose goal could be verified, and was reached; and those that say all is done "
+        "while their evidence does not carry it.",
         "count",
         "stat",
         (
             Plot("evalq_selfcheck_passed", (), "sum", legend="passed"),
             Plot("evalq_selfcheck_goals_verified", (), "sum", legend="goal verified"),
             Plot("evalq_selfcheck_goals_reached", (), "sum", legend="goal reached"),
+            Plot("evalq_selfcheck_suspected", (), "sum", legend="suspected"),
         ),
         width=12,
     ),

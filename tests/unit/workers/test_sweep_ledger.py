@@ -326,6 +326,19 @@ def test_a_detached_sweep_is_evaluated_whole_whatever_key_is_lost(server: Server
         server.client.hdel(LEFT, "left")
 
 
+def test_a_detached_sweep_with_a_forged_output_does_not_wait_for_ever(server: Server) -> None:
+    """No call made again helps it: it counts as over, so that the evaluation says what is wrong."""
+    calls, left = _detached(server, "forged")
+    try:
+        _, made, _ = calls.claim("forged", "p", TOTAL, LEASE, [])
+        calls.record("forged", "p", "t", [_result(call) for call in made])
+        server.client.lpush(keys_of("forged")[6], b"forged")
+        assert left.over() == ["forged"]
+        assert calls.claim("forged", "p", TOTAL, LEASE, [])[1] == []
+    finally:
+        server.client.hdel(LEFT, "forged")
+
+
 def test_a_sweep_is_put_back_on_the_list_of_those_to_call(server: Server) -> None:
     """The list is lost while it is open: whoever looks at it, its producer first, has it called again."""
     calls = _begun(server, "listed")
