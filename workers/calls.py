@@ -233,7 +233,7 @@ class Calls:
 
     def runs(self) -> list[str]:
         """Sweeps that are open, or that nobody has claimed of since they were closed."""
-        return [name.decode() for name in self.client.hkeys(SWEEPS)]
+        return [name.decode() for name in self.client.hgetall(SWEEPS)]  # HKEYS is not among a producer's rights
 
     def claim(
         self,
