@@ -211,7 +211,8 @@ class RunFolder:
         path = self.path / "report.json"
         if not self.reported:
             state = self.info().state
-            raise UsageError(f"{self.path}: this run has no report (it is {state}); {next_step(state, self.path)}")
+            then = "somebody removed it: run the evaluation again" if state == "done" else next_step(state, self.path)
+            raise UsageError(f"{self.path}: this run has no report (it is {state}); {then}")
         try:
             report: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
         except (ValueError, RecursionError) as error:

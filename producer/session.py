@@ -40,6 +40,7 @@ from producer.remember import remember
 from producer.share import share
 from producer.standing import Standing
 from producer.unserved import Unserved
+from workers.connect import broker_option
 from workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Place(msgspec.Struct, frozen=True):
     def resume(self, folder: RunFolder) -> str:
         """The command that resumes the run in ``folder`` at the place that a user would name."""
         named = self.named or self.settings
-        broker = " --broker URL" if named.broker else ""
+        broker = f" {broker_option(named.broker)}" if named.broker else ""
         here = named.targets and (named.calls or not named.broker)
         targets = f" --targets {shlex.quote(named.targets)}" if here else ""
         return f"evalq resume {folder.path}{broker}{targets}" + (" --inline" if self.inline else "")

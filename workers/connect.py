@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import socket
 from typing import Any
 
@@ -16,7 +17,7 @@ from workers.settings import Settings
 
 _SECRET = re.compile(r"([?&]\w*password=)[^&#]*", re.IGNORECASE)
 
-__all__ = ["KEEPALIVE", "SCHEME", "celery_url", "connect", "is_redis", "probe", "redacted"]
+__all__ = ["KEEPALIVE", "SCHEME", "broker_option", "celery_url", "connect", "is_redis", "probe", "redacted"]
 
 # A peer that is cut off (packets dropped, not refused) is noticed within about 15 s, on idle connections too.
 _PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
@@ -116,6 +117,11 @@ def redacted(url: str) -> str:
     user, at, place = rest.rpartition("@")
     name, colon, _ = user.partition(":")
     return f"{scheme}{sep}{name}:***@{place}" if at and colon else f"{scheme}{sep}{rest}"
+
+
+def broker_option(url: str) -> str:
+    """``--broker`` for a command that a person is to run: ``url``, or URL in place of one with a password."""
+    return f"--broker {shlex.quote(url) if redacted(url) == url else 'URL'}"
 
 
 def _respelled(url: str, schemes: dict[str, str]) -> str:

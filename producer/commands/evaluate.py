@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -180,18 +181,18 @@ def conclude(folder: RunFolder, given: dict[str, Any], reporter: Reporter) -> No
     reporter.event("done", run=info.run, folder=str(folder.path), records=report["records"])
     refuse_dead(folder, report, given)
     if Sweep.is_in(folder):
-        refuse_unanswered(Sweep.load(folder), given["allow_dead"])
+        refuse_unanswered(Sweep.load(folder), given)
     refuse_unscored(folder, report)
 
 
-def refuse_unanswered(sweep: Sweep, allowed: int) -> None:
+def refuse_unanswered(sweep: Sweep, given: dict[str, Any]) -> None:
     """Raise Incomplete for more calls that nothing came of than are allowed."""
     unanswered = sweep.recorded.unanswered()
     count = unanswered.total()
-    if count > allowed:
+    if count > given["allow_dead"]:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(unanswered.items()))
         raise Incomplete(
-            f"{count} call(s) were never answered ({kinds}). Try them again: evalq retry {sweep.folder.path} --errors; "
+            f"{count} call(s) were never answered ({kinds}). Try them again: {_retry(sweep.folder, given)}; "
             f"or accept them: --allow-dead {count}"
         )
 
@@ -202,8 +203,17 @@ def refuse_dead(folder: Any, report: dict[str, Json], given: dict[str, Any]) -> 
     if dead > given["allow_dead"]:
         raise Incomplete(
             f"{dead} record(s) have no result, since they killed their process (see the faults). Try them again: "
-            f"evalq retry {folder.path} --errors; or accept them: --allow-dead {dead}"
+            f"{_retry(folder, given)}; or accept them: --allow-dead {dead}"
         )
+
+
+def _retry(folder: RunFolder, given: dict[str, Any]) -> str:
+    """The command that tries again, at the place that this one named."""
+    from workers.connect import broker_option
+
+    broker = f" {broker_option(given['broker'])}" if given.get("broker") else ""
+    files = [f" --{name} {shlex.quote(str(given[name]))}" for name in ("targets", "settings") if given.get(name)]
+    return f"evalq retry {folder.path} --errors{broker}{''.join(files)}" + (" --inline" if given.get("inline") else "")
 
 
 def refuse_unscored(folder: Any, report: dict[str, Json]) -> None:

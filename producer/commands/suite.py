@@ -121,7 +121,7 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Any, given: dict[str, A
     reporter.say(f"run {name}: {folder.path}")
     refuse_dead(folder, report, given)
     if Sweep.is_in(folder):
-        refuse_unanswered(Sweep.load(folder), given["allow_dead"])
+        refuse_unanswered(Sweep.load(folder), given)
     refuse_unscored(folder, report)
     return report
 

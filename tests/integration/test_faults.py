@@ -116,7 +116,7 @@ def test_ctrl_c_stops_and_says_how_to_go_on(
         producer.send_signal(signal.SIGINT)
         _, said = producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 130
-    assert f"evalq resume {out} --broker URL" in said
+    assert f"evalq resume {out} --broker {server.url}" in said
     assert info(out)["state"] == "interrupted"
     done = evalq("resume", out, "--broker", server.url, "--format", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 
 from evalcore import registry
+from evalcore.errors import Incomplete, UsageError
 from evalcore.evaluator import Request
+from producer.commands.evaluate import refuse_dead
+from producer.folder import RunFolder
 from producer.job import Asked
 from producer.live.asked import Live
 from producer.live.sweep import Sweep
 from producer.progress import Reporter
 from producer.session import Place, shared_place
 from tests.agents.server import write_golden
+from tests.folders import facts
 from tests.integration.harness import wait_until
 from workers.connect import connect
 from workers.register import Register
@@ -44,9 +48,43 @@ def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:
         assert caller.calls == 120
 
 
-@pytest.mark.parametrize(("calls", "hint"), [(0, " --broker URL"), (5, " --broker URL --targets t.yaml")])
+@pytest.mark.parametrize(("calls", "hint"), [(0, ""), (5, " --targets t.yaml")])
 def test_the_targets_file_is_named_by_who_calls_from_here(tmp_path: Path, calls: int, hint: str) -> None:
     """A fleet has its own."""
     place = Place(Settings(broker="redis://h/0", targets="t.yaml", calls=calls))
     sweep = _sweep(tmp_path)
-    assert place.resume(sweep.folder) == f"evalq resume {sweep.folder.path}{hint}"
+    assert place.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --broker redis://h/0{hint}"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://h:1/0?a=1&b=2", "'redis://h:1/0?a=1&b=2'"),
+        ("redis://user:secret@h/0", "URL"),
+        ("redis://h/0?password=secret", "URL"),
+    ],
+)
+def test_a_hint_names_the_server_unless_that_tells_a_password(tmp_path: Path, url: str, shown: str) -> None:
+    """Quoted for a shell; what would need a secret to run has URL in its place."""
+    sweep = _sweep(tmp_path)
+    hint = Place(Settings(broker=url)).resume(sweep.folder)
+    assert hint == f"evalq resume {sweep.folder.path} --broker {shown}"
+
+
+def test_the_hint_to_retry_names_the_place_too(tmp_path: Path) -> None:
+    """The server, the targets file and the settings that the command was given: what it prints can be run."""
+    given = {"allow_dead": 0, "broker": "redis://h/0", "targets": "my targets.yaml", "settings": None, "inline": False}
+    with pytest.raises(Incomplete) as raised:
+        refuse_dead(RunFolder(tmp_path), {"records": {"dead": 1}}, given)
+    again = f"evalq retry {tmp_path} --errors --broker redis://h/0 --targets 'my targets.yaml';"
+    assert again in str(raised.value)
+    with pytest.raises(Incomplete, match="--errors --inline;"):
+        refuse_dead(RunFolder(tmp_path), {"records": {"dead": 1}}, {"allow_dead": 0, "inline": True})
+
+
+def test_a_report_that_somebody_removed_is_not_advised_to_be_shown(tmp_path: Path) -> None:
+    """The command that shows it would only say the same again."""
+    folder = RunFolder(tmp_path)
+    folder.note(**facts("r", "done"))
+    with pytest.raises(UsageError, match="somebody removed it: run the evaluation again"):
+        folder.report()

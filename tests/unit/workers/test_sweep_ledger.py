@@ -197,6 +197,21 @@ def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
     assert calls.look("named") == look, "told once too often counts for nothing"
 
 
+def test_an_output_that_is_told_again_for_another_folder_costs_nothing_more(server: Server) -> None:
+    """A driver elsewhere has calls made again; one is told once more by its maker, and one is really made again."""
+    calls = _begun(server, "twice")
+    _, made, _ = calls.claim("twice", "p", 4, LEASE, [])
+    calls.record("twice", "p", "t", [_result(call, cost=1.0) for call in made])
+    calls.trim("twice", calls.collect("twice", 10))
+    calls.forget("twice", made[:2])
+    _, _, untold = calls.claim("twice", "p", 0, LEASE, [], made)
+    assert sorted(untold) == made[:2]
+    calls.record("twice", "p", "t", [_result(made[0], cost=1.0, retold=True), _result(made[1], cost=1.0)])
+    look = calls.look("twice")
+    assert look is not None
+    assert (look.spent, look.known, look.waiting) == (5.0, 4, 2)
+
+
 def test_an_answer_that_never_arrived_gives_nobody_calls(server: Server) -> None:
     """What was handed out to a process that never heard of it is handed out again while that one lives."""
     calls = _begun(server, "deaf")
