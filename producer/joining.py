@@ -93,7 +93,7 @@ def join(folder: RunFolder, settings: Settings, reporter: Reporter, drive: Calla
         if state == "cancelled" or (waited and state in _LEFT_ALONE):
             raise ended(folder, state)
         if state == "detached":
-            attend_fleet(folder.info().run, settings, reporter, until=lambda: bool(folder.driver()))
+            attend_fleet(folder.info().run, settings, reporter, until=lambda: bool(folder.driver()), here=True)
         try:
             return drive(folder)
         except Driven as driven:
@@ -202,8 +202,12 @@ def _ledger_state(run: str, ledger: Ledger, calls: Calls) -> str:
     return "" if look is None else "open" if look.state in ("done", "spent") else look.state
 
 
-def attend_fleet(run: str, settings: Settings, reporter: Reporter, until: Callable[[], bool] = lambda: False) -> None:
+def attend_fleet(
+    run: str, settings: Settings, reporter: Reporter, until: Callable[[], bool] = lambda: False, *, here: bool = False
+) -> None:
     """Wait while workers and callers have something to do for a run that was left to them, or ``until``.
+
+    ``here``: its folder is here, so that the report of a complete run can be made without them.
 
     Raises Unwatched at Ctrl-C, UsageError without a broker, and what is to be said of a run that somebody halted.
     """
@@ -218,7 +222,7 @@ def attend_fleet(run: str, settings: Settings, reporter: Reporter, until: Callab
                 raise Cancelled(f"run {run} was cancelled; {next_step('cancelled', run)}")
             if state in ("paused", "failed"):
                 raise Incomplete(f"run {run} is {state}; resume it with: evalq resume {run} --broker URL")
-            standing = _busy(run, ledger, calls, settings)
+            standing = _busy(run, ledger, calls, settings, here)
             if standing is None:
                 return
             seen(standing)
@@ -228,13 +232,17 @@ def attend_fleet(run: str, settings: Settings, reporter: Reporter, until: Callab
             time.sleep(_POLL_SECONDS)
 
 
-def _busy(run: str, ledger: Ledger, calls: Calls, settings: Settings) -> Standing | None:
-    """How far the fleet is with a run; None where nothing is left for it to do."""
+def _busy(run: str, ledger: Ledger, calls: Calls, settings: Settings, here: bool) -> Standing | None:
+    """How far the fleet is with a run; None where nothing is left for it to do, or nothing but a report that no worker
+    is there to make, and that can be made ``here``.
+    """
     from workers.leaving import LeftSweeps
 
     with contextlib.suppress(Incomplete):
         look = ledger.look(run)
-        busy = look.unreported or (look.progress.state == "open" and not look.progress.complete)
+        busy = (look.unreported and (not here or _living(run, ledger))) or (
+            look.progress.state == "open" and not look.progress.complete
+        )
         done = look.progress.committed
         return Standing(done, done, look.progress.chunks, unit="chunks") if busy else None
     sweep, header = calls.look(run), calls.header(run)
@@ -244,6 +252,14 @@ def _busy(run: str, ledger: Ledger, calls: Calls, settings: Settings) -> Standin
     if not calling and LeftSweeps(calls, settings).find(run) is None:
         return None  # what evaluates it has to be done here
     return Standing(sweep.recorded, sweep.recorded, header.total, unit="calls")
+
+
+def _living(run: str, ledger: Ledger) -> bool:
+    """Whether a worker lives that could make a run's report."""
+    from workers.register import Register
+
+    header = ledger.header(run)
+    return header is not None and bool(Register(ledger.client).living(header.code_version))
 
 
 def _anybody(ledger: Ledger) -> bool:

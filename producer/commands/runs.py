@@ -252,7 +252,7 @@ def _watch(run: str | None, **given: Any) -> None:
     watch_driver(folder, reporter)
     info = folder.info()
     if info.state == "detached":
-        attend_fleet(info.run, settings, reporter, until=lambda: bool(folder.driver()))
+        attend_fleet(info.run, settings, reporter, until=lambda: bool(folder.driver()), here=True)
         # Nothing is left to do for the fleet: its answers come into the folder.
         resume_any(folder, Place(settings), reporter)
     elif info.state != "done":

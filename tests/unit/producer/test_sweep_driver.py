@@ -111,10 +111,18 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path, server: Server, service: tuple[Agent, str], monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """Callers in threads cannot have signal handlers."""
+    """Callers in threads cannot have signal handlers. Leases and drivers run out soon, unless a test is `patient`."""
     monkeypatch.setattr(asyncio.SelectorEventLoop, "add_signal_handler", lambda *_: None)
     monkeypatch.setattr(calling, "LEASE_SECONDS", 1.0)
     return Stage(tmp_path, server, service)
+
+
+@pytest.fixture
+def patient(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lease and no driver runs out while a busy machine lets a process wait."""
+    monkeypatch.setattr(calling, "LEASE_SECONDS", 60.0)
+    stage.settings = stage.settings.model_copy(update={"driver_seconds": 60.0})
+    stage.calls = Calls(stage.server.client, stage.settings)
 
 
 class Drive(threading.Thread):
@@ -141,6 +149,7 @@ class Drive(threading.Thread):
         assert not self.is_alive(), f"it hangs at {self.driver.look}"
 
 
+@pytest.mark.usefixtures("patient")
 def test_twins_pay_once(stage: Stage) -> None:
     """Two producers of one --once from two folders: one drives, the other is told who, and every call is made once."""
     first, second = stage.sweep("a", 20, once="k"), stage.sweep("b", 20, once="k")
@@ -245,6 +254,7 @@ def _until(sweep: Sweep, count: int) -> None:
     wait_until(lambda: sweep.recorded.count > count, f"{count} outputs are recorded")
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_server_that_comes_back_older_is_told_what_it_lost(stage: Stage) -> None:
     """A lagging replica is promoted: the sweep ends, and what callers had recorded is not called again."""
     sweep = stage.sweep("a", 40)
