@@ -103,12 +103,14 @@ class ChaosServer(Server):
 
     def __init__(self, folder: Path, program: str | None, aof: str, net: Network | None) -> None:
         options = ["--unixsocket", str(folder / "s"), "--logfile", str(folder / "server.log")]
+        options += ["--repl-diskless-sync-delay", "0"]  # a replica is there at once, not in five seconds
         if aof != "no":
             options += ["--appendonly", "yes", "--appendfsync", aof]
         if net is not None:
             options += ["--protected-mode", "no"]
         super().__init__(folder, program, *options)
         self._folder = folder
+        self._replicas: list[ChaosReplica] = []
         if net is not None:
             self._command[self._command.index("127.0.0.1")] = net.address
             self._command = [*net.prefix(HUB), *self._command]
@@ -119,13 +121,29 @@ class ChaosServer(Server):
         """A client for another thread."""
         return redis.Redis(unix_socket_path=str(self._folder / "s"))
 
+    def start(self) -> None:
+        """Unless a replica has taken this server's place meanwhile."""
+        with contextlib.suppress(redis.RedisError):
+            if self.client.ping():
+                return
+        super().start()
+
     def become(self, process: subprocess.Popen[bytes]) -> None:
         """Another process has taken this server's place."""
-        self._process = process
+        self.process = process
 
     def start_replica(self) -> ChaosReplica:
-        """Another server that follows this one, in a folder of its own."""
-        return ChaosReplica(self, self._folder.with_name("replica"))
+        """Another server that follows this one, in a folder of its own; it ends with `end`."""
+        replica = ChaosReplica(self, self._folder.with_name(f"replica-{len(self._replicas)}"))
+        self._replicas.append(replica)
+        return replica
+
+    def end(self) -> None:
+        """It, and every replica, whichever answers now."""
+        with contextlib.suppress(AssertionError):
+            self.kill()
+        for replica in self._replicas:
+            replica.kill()
 
     def log_size(self) -> tuple[Path, int]:
         """The append-only file that is being written, and its size."""

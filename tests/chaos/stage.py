@@ -204,8 +204,7 @@ class Stage:
         for group in [*self.groups, *twins, *([self._producer] if self._producer else [])]:
             group.signal(signal.SIGCONT)
             group.end()
-        with contextlib.suppress(AssertionError):
-            self.server.kill()
+        self.server.end()
 
     # -- the set-up under test; the naive one has others -------------------------------------------------
 
