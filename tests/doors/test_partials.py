@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
+from evalcore.canonical import digest
 from tests.doors.intruder import logged_worker
 from tests.integration.harness import Server, evalq, info, same_answer, wait_until
 
@@ -39,8 +41,16 @@ def _no_digest(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
     digests[b"3"] = b"\xff\x00"
 
 
-def _both(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
+def _swapped(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
     parts[b"3"], digests[b"3"] = parts[b"5"], digests[b"5"]
+
+
+def _forged(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
+    """Another chunk's lines under this one's head, and the digest of both."""
+    head, _, _ = zstandard.ZstdDecompressor().decompress(parts[b"3"]).partition(b"\n")
+    _, _, lines = zstandard.ZstdDecompressor().decompress(parts[b"5"]).partition(b"\n")
+    plain = head + b"\n" + lines
+    parts[b"3"], digests[b"3"] = zstandard.ZstdCompressor().compress(plain), digest(plain).encode()
 
 
 def _finished(server: Server, data: Path, tmp_path: Path, change: Change) -> tuple[int, str]:
@@ -69,9 +79,9 @@ def test_a_damaged_answer_is_computed_again(
     same_answer(calm, tmp_path / "run")
 
 
-@pytest.mark.parametrize("change", [_other_digest, _no_digest])
+@pytest.mark.parametrize("change", [_other_digest, _no_digest, _swapped])
 def test_a_damaged_digest_ends_the_run(server: Server, data: Path, tmp_path: Path, change: Change) -> None:
-    """A digest that no computation gives: exit 3, divergent, and no report."""
+    """A digest that no computation of this chunk gives, be it another chunk's: exit 3, divergent, and no report."""
     code, said = _finished(server, data, tmp_path, change)
     assert code == 3
     assert "chunk 3 has another answer here than in the ledger" in said
@@ -79,7 +89,7 @@ def test_a_damaged_digest_ends_the_run(server: Server, data: Path, tmp_path: Pat
 
 
 def test_what_no_digest_shows(server: Server, data: Path, calm: Path, tmp_path: Path) -> None:
-    """A part swapped together with its digest is taken: SECURITY.md says so, and that --inline shows the difference."""
-    code, said = _finished(server, data, tmp_path, _both)
+    """An answer forged with its digest is taken: SECURITY.md says so, and that --inline shows the difference."""
+    code, said = _finished(server, data, tmp_path, _forged)
     assert code == 0, said
     assert (tmp_path / "run" / "records.jsonl").read_bytes() != (calm / "records.jsonl").read_bytes()

@@ -109,9 +109,10 @@ def test_a_worker_does_not_log_it(server: Server, data: Path, tmp_path: Path, lo
 def test_a_wrong_password_is_no_server_that_is_away(server: Server, tmp_path: Path) -> None:
     """The server answers, and refuses: `evalq doctor` says so, and nothing of the password."""
     done = evalq("doctor", cwd=tmp_path, EVALQ_BROKER=server.url.replace(SECRET, "x" + SECRET))
-    assert (done.returncode, SECRET in done.stderr) == (3, False)
-    assert "refuses this user and password" in done.stderr
-    assert "no server answers" not in done.stderr
+    said = done.stdout + done.stderr
+    assert (done.returncode, SECRET in said) == (3, False)
+    assert "refuses this user and password" in done.stdout
+    assert "no server answers" not in said
 
 
 URLS = (

@@ -83,7 +83,8 @@ def test_a_csv_that_is_partly_no_utf8_has_its_faults_on_their_lines(tmp_path: Pa
     [
         (b"", NothingEvaluated, "no records in .*rows.csv"),
         (b"id,value\n", NothingEvaluated, "no records"),
-        (b"id;value\n1;2\n", InputError, "rows.csv:1: missing columns: id, value"),
+        (b"a,b\n1,2\n", InputError, "rows.csv:1: missing columns: id, value"),
+        (b"id;value\n1;2\n", InputError, "rows.csv:1: fields separated by semicolons"),
         (b'id,value\n"a,1\n', InputError, "rows.csv:2: broken quoting: a quote opened here is never closed"),
     ],
 )
