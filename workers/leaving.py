@@ -32,6 +32,7 @@ __all__ = ["Left", "LeftSweeps"]
 
 LEFT = PREFIX + "sweeps:left"
 """A hash of all sweeps that were left: {run: code version}."""
+_LEFT_KEY = 9
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -143,7 +144,7 @@ def _over(look: SweepLook) -> bool:
 
 
 def _key(run: str) -> str:
-    return keys_of(run)[-1]
+    return keys_of(run)[_LEFT_KEY]
 
 
 def _begin(header: Header, outputs: Path, ledger: Ledger) -> bool:

@@ -1,7 +1,7 @@
 -- Shared by the scripts of a sweep's calls. KEYS: 1 meta, 2 prompts, 3 again, 4 holders, 5 held, 6 recorded, 7 outbox,
--- 8 halted, 9 lost, 10 left, 11 forgotten. ARGV[1] is their lifetime in ms, prolonged by every step that moves the sweep on, ARGV[2] the
--- token of whoever takes the step ('' for one that drives nothing). Call number n is repeat n // cases of case n % cases,
--- so that a sweep which ends early is balanced.
+-- 8 halted, 9 lost, 10 left, 11 forgotten. ARGV[1] is their lifetime in ms, prolonged by every step that moves the sweep
+-- on, ARGV[2] the token of whoever takes the step ('' for one that drives nothing). Call number n is repeat n // cases of
+-- case n % cases, so that a sweep which ends early is balanced.
 local function now_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
