@@ -208,6 +208,10 @@ def begun(asked: Asked, evaluator: str, run: str, fill: Callable[[RunFolder], T]
         try:
             with RunFolder.begin(path) as folder:
                 return fill(folder)
+        except UsageError:
+            if _is_run(path, run):  # somebody was first since it was looked for
+                raise RunExistsError(path) from None
+            raise
         except FolderTaken:
             if not again:
                 raise UsageError(f"{path}: another process began a run there; name another folder with --out") from None

@@ -307,3 +307,12 @@ def test_what_is_driven_is_refused_in_one_way(tmp_path: Path) -> None:
     with folder.driving(), pytest.raises(Driven, match=str(os.getpid())) as told, second:
         pass
     assert told.value.exit_code == 3
+
+
+def test_a_run_that_appears_after_it_was_looked_for_is_found(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process renames its folder into place between the look and the making: it is that run, and no fault."""
+    _start(data / "run")
+    looked = iter([data / "run"])
+    monkeypatch.setattr("producer.job.new_path", lambda *_: next(looked))
+    with pytest.raises(RunExistsError):
+        _start(data / "run")
