@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evalcore import registry
-from evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, UsageError
+from evalcore.errors import Cancelled, Driven, EvalqError, UsageError
 from evalcore.evaluator import Request
 from producer.folder import RunFolder
 from producer.job import Asked
@@ -201,7 +201,7 @@ def test_a_copied_folder_pays_for_nothing(stage: Stage) -> None:
         one.end()
         three = Drive(stage.driver(copy, "host 2 b"))
         three.end()
-        assert isinstance(three.error, Incomplete)
+        assert isinstance(three.error, Driven)  # told who made its calls, and to watch
         assert (stage.folder / "b" / "calls.jsonl").read_bytes().startswith(before)
     assert stage.agent.calls.total() == 30 * CASES
 
