@@ -65,6 +65,11 @@ def make_locked(path: Path, made: list[Path]) -> RunLock | None:
     try:
         _make_parents(path.parent, made)
         path.mkdir()
+    except FileNotFoundError:
+        if path.parent.is_dir():  # nothing can be made there, as under /proc; else it was empty, and removed meanwhile
+            raise
+        return None
+    try:
         return RunLock.take(path / LOCK)
     except FileNotFoundError:
         return None
