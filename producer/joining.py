@@ -45,16 +45,16 @@ def _only_watching(run: object) -> Iterator[None]:
         raise Unwatched(run) from None
 
 
-def watch_driver(folder: RunFolder, reporter: Reporter) -> bool:
+def watch_driver(folder: RunFolder, reporter: Reporter, fleet: Callable[[], str] = str) -> bool:
     """Show a run's progress until no process drives it here any more; returns whether one did.
 
-    Raises Unwatched at Ctrl-C.
+    ``fleet`` says what the fleet is at, told at the beginning. Raises Unwatched at Ctrl-C.
     """
     by = folder.driver()
     if not by:
         return False
     with _only_watching(folder.path), reporter.watching() as seen:
-        reporter.say(f"{folder.path}: driven by {by}; waiting for its report")
+        reporter.say("; ".join(filter(None, (f"{folder.path}: driven by {by}", "waiting for its report", fleet()))))
         while folder.driver():
             with contextlib.suppress(EvalqError):  # it may go at any moment
                 seen(_standing(folder))

@@ -10,7 +10,7 @@ import click
 
 from evalcore import registry
 from evalcore.canonical import Json, canonical_json
-from evalcore.errors import Incomplete, UsageError
+from evalcore.errors import EvalqError, Incomplete, UsageError
 from producer import fleet
 from producer.commands import options as shared
 from producer.commands.evaluate import conclude, reporter_for, show
@@ -105,6 +105,14 @@ def _watch_for(given: dict[str, Any]) -> Watch | None:
 def _fleet_rows(watch: Watch) -> list[tuple[str, str]]:
     snapshot = watch.look()
     return list(fleet.rows(snapshot, watch.codes(snapshot)))
+
+
+def _fleet_said(given: dict[str, Any]) -> str:
+    """What the fleet is at; nothing where no server is named, or it does not answer."""
+    with contextlib.suppress(EvalqError):
+        watch = _watch_for(given)
+        return str(fleet.fleet_of(watch.look())) if watch else ""
+    return ""
 
 
 def _status(run: str | None, **given: Any) -> None:
@@ -249,7 +257,7 @@ def _watch(run: str | None, **given: Any) -> None:
         _report(run, **given)
         return
     folder = find(run)
-    watch_driver(folder, reporter)
+    watch_driver(folder, reporter, lambda: _fleet_said(given))
     info = folder.info()
     if info.state == "detached":
         attend_fleet(info.run, settings, reporter, until=lambda: bool(folder.driver()), here=True)

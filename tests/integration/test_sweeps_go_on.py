@@ -208,7 +208,7 @@ def test_a_cache_that_cannot_be_used_is_told_first(tmp_path: Path, service: tupl
     write_targets(tmp_path, service[1])
     (tmp_path / "notes.txt").write_text("no database, whatever its name")
     done = sweep(tmp_path, "--cache", "notes.txt", "--out", "run")
-    assert (done.returncode, "notes.txt: not a cache" in done.stderr) == (3, True), done.stderr
+    assert (done.returncode, "notes.txt: this cache cannot be used" in done.stderr) == (3, True), done.stderr
     assert not (tmp_path / "run").exists()
     done = sweep(tmp_path, "--cache", "new.sqlite", "--dry-run")
     assert (done.returncode, "6 case(s) x 1 = 6 calls" in done.stdout) == (0, True), done.stderr
