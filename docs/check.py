@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from producer.cli import cli
+from evalq.producer.cli import cli
 
 TOP = Path(__file__).parent.parent
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md"), *TOP.glob("deploy/**/*.md")])

@@ -12,9 +12,9 @@ from typing import Any
 from annotated_types import BaseMetadata
 from pydantic.fields import FieldInfo
 
-from evalcore import registry
-from evalcore.evaluator import Evaluator, Option, Params
-from evalcore.report.markdown import table
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator, Option, Params
+from evalq.evalcore.views.markdown import table
 
 __all__ = ["FOLDER", "NAMES", "evaluator_page"]
 

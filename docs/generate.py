@@ -13,16 +13,16 @@ from typing import Any
 import msgspec
 from evaluator_pages import FOLDER, NAMES, evaluator_page
 
-from evalcore import registry
-from evalcore.evaluator import Evaluator, Params
-from evalcore.life import LEDGER_STATES, MEANING, MOVES, next_step
-from evalcore.metrics import LABELS
-from evalcore.report.markdown import table
-from workers.exporter.catalogue import FAMILIES, SECONDS, Family, quality
-from workers.pool import Policy
-from workers.settings import Settings
-from workers.targets.answers import KINDS
-from workers.targets.config import DEFAULT_RETRIES, MODELS, Price, RetryRule, Target
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator, Params
+from evalq.evalcore.model.life import LEDGER_STATES, MEANING, MOVES, next_step
+from evalq.evalcore.views.markdown import table
+from evalq.evalcore.views.metrics import LABELS
+from evalq.workers.exporter.catalogue import FAMILIES, SECONDS, Family, quality
+from evalq.workers.ratelimit.policy import Policy
+from evalq.workers.settings import Settings
+from evalq.workers.targets.answers import KINDS
+from evalq.workers.targets.config import DEFAULT_RETRIES, MODELS, Price, RetryRule, Target
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # the tests are no installed package

@@ -9,8 +9,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from evalcore.canonical import canonical_json
-from evalcore.registry import entries
+from evalq.evalcore.contract.registry import entries
+from evalq.evalcore.model.canonical import canonical_json
 
 __all__ = ["COMPUTING", "__version__", "code_parts", "code_version", "differences"]
 

@@ -19,11 +19,11 @@ from grafana_foundation_sdk.models import common as shapes
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import prometheus as formats
 
-from evalcore.panels import Threshold
+from evalq.evalcore.views.panels import Threshold
+from evalq.workers.exporter.catalogue import RECENT_LABEL
 from grafana.layout import Place
 from grafana.queries import SERIES
 from grafana.view import Unit, View
-from workers.exporter.catalogue import RECENT_LABEL
 
 __all__ = ["COLOURS", "SOURCE", "Link", "panel"]
 

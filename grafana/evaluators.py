@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalcore.evaluator import Evaluator
-from evalcore.metrics import LABELS
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.views.metrics import LABELS
 from grafana.layout import Row
 from grafana.page import ENDED, Page, Variable
 from grafana.queries import VARIABLES, view

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from evalcore.evaluator import Evaluator
-from evalcore.panels import Threshold
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.views.panels import Threshold
 from grafana.evaluators import OWN_ROW, RUN_CHOICE, at_a_glance
 from grafana.layout import Row, even
 from grafana.page import Page, uid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalcore import registry
+from evalq.evalcore.contract import registry
 from grafana import evaluators, fleet, overview, run
 from grafana.page import Page
 

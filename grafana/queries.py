@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping
 
-from evalcore.metrics import Metric
-from evalcore.panels import Panel, Plot
+from evalq.evalcore.views.metrics import Metric
+from evalq.evalcore.views.panels import Panel, Plot
+from evalq.workers.exporter.catalogue import RECENT_LABEL, RUN_LABELS
 from grafana.view import COUNT, SECONDS, SHARE, Query, Unit, View
-from workers.exporter.catalogue import RECENT_LABEL, RUN_LABELS
 
 __all__ = ["VARIABLES", "chosen", "view"]
 

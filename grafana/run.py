@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evalcore.evaluator import Evaluator
-from evalcore.metrics import Metric
-from evalcore.panels import Panel, Plot
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.views.metrics import Metric
+from evalq.evalcore.views.panels import Panel, Plot
 from grafana.evaluators import RUN_CHOICE
 from grafana.layout import Row, even
 from grafana.overview import NONE_IS_GOOD

@@ -14,9 +14,9 @@ from typing import Any
 
 import click
 
-from evalcore.errors import EvalqError, InfrastructureError, StorageError
-from evalcore.report.markdown import visible
-from producer.commands import MODULES, SUMMARIES
+from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.commands import MODULES, SUMMARIES
 
 __all__ = ["main"]
 
@@ -25,35 +25,35 @@ class _Lazy(click.Group):
     """Commands by name only; those of evaluators come from the registry."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        from evalcore import registry
+        from evalq.evalcore.contract import registry
 
         return [*registry.names(), *SUMMARIES]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        from evalcore import registry
+        from evalq.evalcore.contract import registry
 
         if cmd_name in MODULES:
             command: click.Command = import_module(MODULES[cmd_name]).COMMANDS[cmd_name]
             return command
         if cmd_name in registry.names():
-            from producer.commands.evaluate import start_command
+            from evalq.producer.commands.evaluate import start_command
 
             return start_command(cmd_name)
         return self._extra(cmd_name)
 
     def _extra(self, name: str) -> click.Command | None:
-        from evalcore import registry
+        from evalq.evalcore.contract import registry
 
         owners = [owner for owner in registry.names() if name.startswith(f"{owner}-")]
         for command in [command for owner in owners for command in registry.get(owner).commands]:
             if command.name == name:
-                from producer.commands.evaluate import extra_command
+                from evalq.producer.commands.evaluate import extra_command
 
                 return extra_command(command)
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from evalcore import registry
+        from evalq.evalcore.contract import registry
 
         rows = [(name, _first_line(point.module)) for name, point in registry.entries().items()]
         with formatter.section("Evaluations"):
@@ -75,7 +75,7 @@ def _first_line(module: str) -> str:
 
 def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from evalcore.version import __version__, code_version
+        from evalq.evalcore.version import __version__, code_version
 
         click.echo(f"evalq {__version__} (code {code_version()})")
         ctx.exit()
@@ -89,7 +89,7 @@ def cli() -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; returns its exit code (see evalcore.errors)."""
+    """Run a command; returns its exit code (see evalq.evalcore.errors)."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
@@ -112,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _failed(error: Exception) -> int:
     """Say what no command has put into words; 3, since 1 is a policy's answer."""
-    from workers.server_errors import SERVER_ERRORS, explained
+    from evalq.workers.server_errors import SERVER_ERRORS, explained
 
     server = isinstance(error, SERVER_ERRORS) and getattr(error, "filename", None) is None
     if server:

@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 import yaml
 
-from evalcore.canonical import Json, canonical_json
-from evalcore.errors import StorageError, UsageError
-from evalcore.evaluator import Evaluator, Request
-from evalcore.files import replacing, write_atomic
-from evalcore.records.span import BOM
-from evalcore.report.markdown import visible
-from producer.folder import RunFolder
-from producer.job import Job
+from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.errors import StorageError, UsageError
+from evalq.evalcore.files import replacing, write_atomic
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.span import BOM
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.folder.job import Job
+from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["FORMATS", "check_output", "render", "write_final", "write_output", "write_report"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evalcore.life import RunState
-from producer.folder import RunFolder
+from evalq.evalcore.model.life import RunState
+from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["begun", "facts"]
 

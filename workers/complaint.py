@@ -6,10 +6,10 @@ import logging
 import time
 from collections.abc import Callable
 
-from evalcore.errors import ServerRefused
-from workers.connect import probe, redacted
-from workers.server_errors import explained
-from workers.settings import Settings
+from evalq.evalcore.errors import ServerRefused
+from evalq.workers.connections import probe, redacted
+from evalq.workers.server_errors import explained
+from evalq.workers.settings import Settings
 
 __all__ = ["Complaint", "until_reached"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from evalcore import registry
-from evalcore.plan import QUEUE_CLASSES, queue_name
-from evalcore.version import code_version
-from workers.connect import redacted
-from workers.settings import Settings
+from evalq.evalcore.contract import registry
+from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
+from evalq.evalcore.version import code_version
+from evalq.workers.connections import redacted
+from evalq.workers.settings import Settings
 
 __all__ = ["ready_line", "say_ready"]
 

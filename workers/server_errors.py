@@ -13,7 +13,7 @@ from amqp.exceptions import AccessRefused, AMQPError, NotAllowed, RecoverableCha
 from kombu.exceptions import KombuError, OperationalError
 from redis import exceptions as kinds
 
-from evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
+from evalq.evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
 
 __all__ = ["PASSING", "SERVER_ERRORS", "explained"]
 

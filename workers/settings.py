@@ -17,8 +17,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from evalcore.errors import ConfigError
-from evalcore.params import load_mapping
+from evalq.evalcore.contract.params import load_mapping
+from evalq.evalcore.errors import ConfigError
 
 __all__ = ["Settings", "load_settings"]
 

@@ -1,12 +1,12 @@
 """The suite every evaluator passes: evalq's own, and any other package's, from its own tests.
 
-    from evalcore.conformance import check
+    from evalq.evalcore.conformance import check
     from mypackage.evaluator import evaluator
 
     def test_it_conforms() -> None:
         check(evaluator, sorted(Path("examples").iterdir()))
 
-It needs no test runner. What it holds an evaluator to is in `evalcore.conformance.properties`, a function each;
+It needs no test runner. What it holds an evaluator to is in `evalq.evalcore.conformance.properties`, a function each;
 all randomness comes from the seed, so a violation is repeated by running the suite with the seed it names.
 """
 
@@ -22,11 +22,11 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from evalcore.conformance.properties import PROPERTIES, Property
-from evalcore.conformance.subject import Example, Subject
-from evalcore.errors import ConfigError
-from evalcore.evaluator import Evaluator, Params
-from evalcore.params import merged, validate
+from evalq.evalcore.conformance.properties import PROPERTIES, Property
+from evalq.evalcore.conformance.subject import Example, Subject
+from evalq.evalcore.contract.evaluator import Evaluator, Params
+from evalq.evalcore.contract.params import merged, validate
+from evalq.evalcore.errors import ConfigError
 
 __all__ = ["PROPERTIES", "ConformanceError", "Violation", "check", "conformance", "param_variants"]
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from evalcore.conformance.subject import Example
-from evalcore.evaluator import Evaluator
-from evalcore.records.cut import QuoteFault, record_ends
-from evalcore.records.span import Format
+from evalq.evalcore.conformance.subject import Example
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.model.span import Format
+from evalq.evalcore.records.cut import QuoteFault, record_ends
 
 __all__ = ["garbled"]
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from evalcore.canonical import Json, canonical_json
-from evalcore.conformance.garbage import garbled
-from evalcore.conformance.purity import watched
-from evalcore.conformance.subject import Example, Subject, random_cuts
-from evalcore.evaluator import Batch, Outcome, State
-from evalcore.panels import panel_faults
-from evalcore.partial import Partial, encode
+from evalq.evalcore.conformance.garbage import garbled
+from evalq.evalcore.conformance.purity import watched
+from evalq.evalcore.conformance.subject import Example, Subject, random_cuts
+from evalq.evalcore.contract.evaluator import Batch, Outcome, State
+from evalq.evalcore.contract.partial import Partial, encode
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.views.panels import panel_faults
 
 __all__ = ["PROPERTIES", "Property"]
 

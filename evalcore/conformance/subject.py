@@ -13,12 +13,12 @@ from typing import Any, Self
 
 import msgspec
 
-from evalcore.canonical import Json, digest
-from evalcore.errors import InputError, NothingEvaluated
-from evalcore.evaluator import Batch, Evaluator, Outcome, Params, Tally
-from evalcore.fold import Fold, InputSummary
-from evalcore.partial import Partial, decode, encode
-from evalcore.records.cut import Cutter
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params, Tally
+from evalq.evalcore.contract.partial import Partial, decode, encode
+from evalq.evalcore.errors import InputError, NothingEvaluated
+from evalq.evalcore.fold.fold import Fold, InputSummary
+from evalq.evalcore.model.canonical import Json, digest
+from evalq.evalcore.records.cut import Cutter
 
 __all__ = ["Answer", "Example", "Subject", "random_cuts"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from evalcore.records.span import MAX_RECORD_BYTES, Format, place
+from evalq.evalcore.model.span import MAX_RECORD_BYTES, Format, place
 
 __all__ = ["Batch"]
 

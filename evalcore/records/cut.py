@@ -16,10 +16,10 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from evalcore.errors import InputChanged, InputError
-from evalcore.records.inputs import read_columns
-from evalcore.records.kinds import HEAD_BYTES, kind_of
-from evalcore.records.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
+from evalq.evalcore.errors import InputChanged, InputError
+from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
+from evalq.evalcore.records.inputs import read_columns
+from evalq.evalcore.records.kinds import HEAD_BYTES, kind_of
 
 __all__ = ["Cutter", "QuoteFault", "record_ends"]
 

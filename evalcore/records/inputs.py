@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from evalcore.errors import InputError
-from evalcore.records.batch import Batch
-from evalcore.records.span import Format
+from evalq.evalcore.errors import InputError
+from evalq.evalcore.model.span import Format
+from evalq.evalcore.records.batch import Batch
 
 __all__ = ["PACKED", "Source", "discover", "format_suffixes", "read_columns", "unpacked_name"]
 

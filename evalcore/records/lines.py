@@ -7,9 +7,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from evalcore.records.batch import Batch
-from evalcore.records.objects import RecordFault, read_object
-from evalcore.tally import Tally
+from evalq.evalcore.model.tally import Tally
+from evalq.evalcore.records.batch import Batch
+from evalq.evalcore.records.objects import RecordFault, read_object
 
 __all__ = ["Line", "read_lines"]
 

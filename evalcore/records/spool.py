@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from evalcore.errors import InputError
-from evalcore.files import open_input, replacing
-from evalcore.records.inputs import PACKED, Source, unpacked_name
-from evalcore.records.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
+from evalq.evalcore.errors import InputError
+from evalq.evalcore.files import open_input, replacing
+from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
+from evalq.evalcore.records.inputs import PACKED, Source, unpacked_name
 
 __all__ = ["MAX_UNPACKED_BYTES", "needs_spool", "spool"]
 

@@ -4,7 +4,7 @@
 offsets in characters. Patterns that no linear search can run are refused with a reason (`PatternRefused`).
 """
 
-from evalcore.scan.nodes import PatternRefused
-from evalcore.scan.scanner import Pattern, Scan, Scanner, require_searchable
+from evalq.evalcore.scan.nodes import PatternRefused
+from evalq.evalcore.scan.scanner import Pattern, Scan, Scanner, require_searchable
 
 __all__ = ["Pattern", "PatternRefused", "Scan", "Scanner", "require_searchable"]

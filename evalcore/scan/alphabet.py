@@ -13,8 +13,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from evalcore.scan.charset import END, NEWLINE, CharSet, category
-from evalcore.scan.nodes import PatternRefused
+from evalq.evalcore.scan.charset import END, NEWLINE, CharSet, category
+from evalq.evalcore.scan.nodes import PatternRefused
 
 __all__ = ["WORD_BYTES", "Alphabet"]
 

@@ -6,7 +6,7 @@ search looks far beyond the match it finds: ``a.*?z|a`` over a row of a's looks 
 
 from __future__ import annotations
 
-from evalcore.scan.nodes import Chars, Node, PatternRefused, Repeat, Sequence, width
+from evalq.evalcore.scan.nodes import Chars, Node, PatternRefused, Repeat, Sequence, width
 
 __all__ = ["MAX_COUNTED", "require_countable"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from evalcore.scan.alphabet import Alphabet
-from evalcore.scan.nodes import Anchor, Chars, Choice, Node, Place, Repeat, Sequence
+from evalq.evalcore.scan.alphabet import Alphabet
+from evalq.evalcore.scan.nodes import Anchor, Chars, Choice, Node, Place, Repeat, Sequence
 
 __all__ = ["re2_source", "strings", "whole_words"]
 

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import re2
 
-from evalcore.scan.alphabet import WORD_BYTES, Alphabet
-from evalcore.scan.bounds import require_countable
-from evalcore.scan.emit import re2_source, strings, whole_words
-from evalcore.scan.nodes import Node, PatternRefused
+from evalq.evalcore.scan.alphabet import WORD_BYTES, Alphabet
+from evalq.evalcore.scan.bounds import require_countable
+from evalq.evalcore.scan.emit import re2_source, strings, whole_words
+from evalq.evalcore.scan.nodes import Node, PatternRefused
 
 __all__ = ["Counter", "Encoded", "Engine", "Finder", "Span", "Strings", "Words", "counter", "finder"]
 

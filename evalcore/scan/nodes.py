@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from evalcore.scan.charset import CharSet
+from evalq.evalcore.scan.charset import CharSet
 
 __all__ = ["Anchor", "Chars", "Choice", "Node", "PatternRefused", "Place", "Repeat", "Sequence", "charsets", "width"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from re import _constants, _parser  # type: ignore[attr-defined]  # the parser that defines what a pattern means
 from typing import Any
 
-from evalcore.scan.charset import EVERY, NEWLINE, CharSet, Folding, category, complement, folded, union
-from evalcore.scan.nodes import Anchor, Chars, Choice, Node, PatternRefused, Place, Repeat, Sequence, width
+from evalq.evalcore.scan.charset import EVERY, NEWLINE, CharSet, Folding, category, complement, folded, union
+from evalq.evalcore.scan.nodes import Anchor, Chars, Choice, Node, PatternRefused, Place, Repeat, Sequence, width
 
 __all__ = ["parse"]
 

@@ -8,13 +8,13 @@ from functools import lru_cache
 
 import msgspec
 
-from evalcore.scan.alphabet import Alphabet
-from evalcore.scan.charset import Folding
-from evalcore.scan.matchers import Counter, Encoded, Finder, Span, Strings, counter, finder
-from evalcore.scan.nodes import Anchor, Choice, Node, PatternRefused, Repeat, charsets
-from evalcore.scan.nodes import Sequence as Row
-from evalcore.scan.parse import parse
-from evalcore.scan.sweep import SWEEP_FROM, Sweep
+from evalq.evalcore.scan.alphabet import Alphabet
+from evalq.evalcore.scan.charset import Folding
+from evalq.evalcore.scan.matchers import Counter, Encoded, Finder, Span, Strings, counter, finder
+from evalq.evalcore.scan.nodes import Anchor, Choice, Node, PatternRefused, Repeat, charsets
+from evalq.evalcore.scan.nodes import Sequence as Row
+from evalq.evalcore.scan.parse import parse
+from evalq.evalcore.scan.sweep import SWEEP_FROM, Sweep
 
 __all__ = ["Pattern", "Scan", "Scanner", "require_searchable"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import re2
 
-from evalcore.scan.matchers import Encoded, Engine, Span, Strings
+from evalq.evalcore.scan.matchers import Encoded, Engine, Span, Strings
 
 __all__ = ["SWEEP_FROM", "Sweep"]
 

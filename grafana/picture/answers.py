@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from evalq.workers.exporter.catalogue import RECENT_LABEL
 from grafana.queries import SERIES
-from workers.exporter.catalogue import RECENT_LABEL
 
 __all__ = ["Answered", "Source", "Value", "lines", "marked", "matrix", "table", "values"]
 

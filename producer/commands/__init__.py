@@ -24,7 +24,7 @@ SUMMARIES = {
 """What `evalq --help` says of each command that is no evaluation, in its order."""
 
 MODULES = {
-    name: f"producer.commands.{module}"
+    name: f"evalq.producer.commands.{module}"
     for module, names in {
         "suite": ("run",),
         "demo": ("demo",),

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from evalcore import registry
-from evalcore.errors import StorageError, UsageError
-from evalcore.evaluator import Evaluator, Request
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.errors import StorageError, UsageError
 
 __all__ = ["COMMANDS"]
 
@@ -32,7 +32,7 @@ _SEED = 20260224
 @click.option("--workers", envvar="EVALQ_WORKERS", type=click.IntRange(1, 1024), help="Worker processes [one a core].")
 def _demo(out: Path, only: tuple[str, ...], records: int | None, data_only: bool, workers: int | None) -> None:
     """Every evaluation on sample data made on the spot, through real workers on an embedded server."""
-    from producer.progress import Reporter
+    from evalq.producer.monitor.reporter import Reporter
 
     began = time.monotonic()
     try:
@@ -74,9 +74,9 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
 def _evaluate(
     samples: list[tuple[Evaluator[Any, Any], Request]], out: Path, workers: int | None, reporter: Any
 ) -> list[Path]:
-    from producer.job import Asked, Job
-    from producer.session import Place, carry_out, shared_place
-    from workers.settings import load_settings
+    from evalq.producer.folder.job import Asked, Job
+    from evalq.producer.runs.execute import Place, carry_out, shared_place
+    from evalq.workers.settings import load_settings
 
     folders = []
     names = [evaluator.name for evaluator, _ in samples]

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalcore import registry
-from evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
-from evalcore.version import __version__, code_version
-from producer.commands import SUMMARIES
-from producer.commands import options as shared
-from producer.commands.heartbeat import worker_heard
-from producer.diagnosis import Finding, diagnose
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
+from evalq.evalcore.version import __version__, code_version
+from evalq.producer.commands import SUMMARIES
+from evalq.producer.commands import options as shared
+from evalq.producer.commands.heartbeat import worker_heard
+from evalq.producer.monitor.diagnosis import Finding, diagnose
 
 if TYPE_CHECKING:
-    from workers.settings import Settings
+    from evalq.workers.settings import Settings
 
 __all__ = ["COMMANDS"]
 
@@ -35,7 +35,7 @@ def _here() -> Iterator[Finding]:
 
 
 def _embedded() -> Iterator[Finding]:
-    from producer.embedded import embedded_server
+    from evalq.producer.local.embedded import embedded_server
 
     try:
         with embedded_server():
@@ -46,7 +46,7 @@ def _embedded() -> Iterator[Finding]:
 
 def _deployment(settings: Settings) -> Iterator[Finding]:
     """The servers that the URLs name, and the workers on them."""
-    from workers.watch import Watch
+    from evalq.workers.monitor.watcher import Watch
 
     watch = Watch(settings)
     try:

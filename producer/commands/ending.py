@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from evalcore.errors import Driven, UsageError
-from evalcore.life import RunState, next_step
-from producer.commands import options as shared
-from producer.commands.find import (
+from evalq.evalcore.errors import Driven, UsageError
+from evalq.evalcore.model.life import RunState, next_step
+from evalq.producer.commands import options as shared
+from evalq.producer.commands.find import (
     RUNS,
     calls_of,
     command,
@@ -21,7 +21,7 @@ from producer.commands.find import (
     server_options,
     warn,
 )
-from producer.folder import RunFolder
+from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["COMMANDS"]
 
@@ -104,11 +104,11 @@ def _await_driver(folder: RunFolder) -> None:
 def _prune(
     names: tuple[str, ...], older_than: float, everyone: bool, suites: tuple[str, ...], dry_run: bool, **given: Any
 ) -> None:
-    from producer.prune import forget_suites, prune, prune_named
+    from evalq.producer.runs.prune import forget_suites, prune, prune_named
 
     ledger = ledger_of(given)
     if suites:
-        from workers.history import History
+        from evalq.workers.ledger.history import History
 
         if ledger is None:
             raise UsageError("--suite is about a ledger's history: give --broker URL too")

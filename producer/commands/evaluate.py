@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalcore import registry
-from evalcore.canonical import Json
-from evalcore.errors import Driven, EvalqError, Incomplete, NothingEvaluated, UsageError
-from evalcore.evaluator import Command, Evaluator, Request
-from evalcore.report.markdown import visible
-from producer.commands import options as shared
-from producer.commands.told import command_line
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Command, Evaluator, Request
+from evalq.evalcore.errors import Driven, EvalqError, Incomplete, NothingEvaluated, UsageError
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.commands import options as shared
+from evalq.producer.commands.command_line import command_line
 
 if TYPE_CHECKING:
-    from producer.folder import RunFolder
-    from producer.live.sweep import Sweep
-    from producer.progress import Reporter
+    from evalq.producer.folder.run_folder import RunFolder
+    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.sweeps.sweep import Sweep
 
 __all__ = [
     "conclude",
@@ -59,9 +59,9 @@ def extra_command(command: Command) -> click.Command:
 
 
 def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
-    from producer.job import Job, RunExistsError
-    from producer.outputs import check_output
-    from producer.session import Place, carry_out, launch
+    from evalq.producer.folder.job import Job, RunExistsError
+    from evalq.producer.outputs import check_output
+    from evalq.producer.runs.execute import Place, carry_out, launch
 
     asked_for = dict(given)
     own = {option.name: given.pop(f"own_{option.name}") for option in evaluator.options}
@@ -79,7 +79,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
     if given["detach"] and not place.settings.broker:
         raise UsageError("--detach needs --broker: an embedded server ends with this command")
     if given.get("target"):
-        from producer.commands.live import start_live  # that module shows runs by this one's means
+        from evalq.producer.commands.live import start_live  # that module shows runs by this one's means
 
         if not start_live(evaluator, request, asked, place, reporter, given):
             return _start(evaluator, asked_for)
@@ -102,7 +102,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
         reporter.say(f"run {job.run}: {job.folder.path}")
         conclude(job.folder, given, reporter)
     except RunExistsError as earlier:
-        from producer.commands.runs import join_run  # that module shows runs by this one's means
+        from evalq.producer.commands.runs import join_run  # that module shows runs by this one's means
 
         if not join_run(earlier.path, place, reporter, given):
             return _start(evaluator, asked_for)  # it ended on faulty input, and was removed
@@ -113,7 +113,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
 
 
 def _asked(given: dict[str, Any], unpack_bytes: int) -> Any:
-    from producer.job import Asked
+    from evalq.producer.folder.job import Asked
 
     return Asked(
         out=given.get("out"),
@@ -128,7 +128,7 @@ def _asked(given: dict[str, Any], unpack_bytes: int) -> Any:
 
 
 def _follow(evaluator: Evaluator[Any, Any], request: Request, given: dict[str, Any], reporter: Any) -> int:
-    from producer.commands.follow import follow_log
+    from evalq.producer.commands.follow import follow_log
 
     try:
         return follow_log(evaluator, request, given, reporter)
@@ -139,7 +139,7 @@ def _follow(evaluator: Evaluator[Any, Any], request: Request, given: dict[str, A
 
 def reporter_for(unit: str, given: dict[str, Any]) -> Any:
     """How a command with the output options tells its progress."""
-    from producer.progress import Reporter
+    from evalq.producer.monitor.reporter import Reporter
 
     return Reporter(
         unit,
@@ -152,7 +152,7 @@ def reporter_for(unit: str, given: dict[str, Any]) -> Any:
 
 def show(folder: Any, evaluator: Any, report: dict[str, Json], options: dict[str, Any], given: dict[str, Any]) -> None:
     """The finished report on standard output and in the files asked for."""
-    from producer.outputs import render, write_output
+    from evalq.producer.outputs import render, write_output
 
     for path in given["outputs"]:
         write_output(path, folder, evaluator, options)
@@ -174,7 +174,7 @@ def conclude(folder: RunFolder, given: dict[str, Any], reporter: Reporter) -> No
 
     Raises Incomplete for more records or calls without a result than are allowed.
     """
-    from producer.live.sweep import Sweep
+    from evalq.producer.sweeps.sweep import Sweep
 
     info, report = folder.info(), folder.report()
     show(folder, registry.get(report["evaluator"]), report, info.request.options, given)
@@ -209,7 +209,7 @@ def refuse_dead(folder: Any, report: dict[str, Json], given: dict[str, Any]) -> 
 
 def _retry(folder: RunFolder, given: dict[str, Any]) -> str:
     """The command that tries again, at the place that this one named."""
-    from workers.connect import broker_option
+    from evalq.workers.connections import broker_option
 
     broker = f" {broker_option(given['broker'])}" if given.get("broker") else ""
     files = [f" --{name} {shlex.quote(str(given[name]))}" for name in ("targets", "settings") if given.get(name)]
@@ -227,7 +227,7 @@ def refuse_unscored(folder: Any, report: dict[str, Json]) -> None:
 
 
 def _dry_run(job: Any, reporter: Any) -> None:
-    from producer.planner import Planner
+    from evalq.producer.runs.planner import Planner
 
     try:
         chunks = list(Planner(job).chunks())

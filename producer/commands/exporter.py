@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from evalcore.errors import ConfigError, UsageError
+from evalq.evalcore.errors import ConfigError, UsageError
 
 __all__ = ["COMMANDS"]
 
@@ -20,9 +20,9 @@ __all__ = ["COMMANDS"]
 @click.option("--settings", envvar="EVALQ_SETTINGS", type=click.Path(dir_okay=False), help="A YAML file of settings.")
 def _exporter(port: int, bind: str, settings: str | None, **given: Any) -> None:
     """Show the ledger as Prometheus metrics on /metrics, with /healthz and /readyz, until SIGTERM."""
-    from workers.connect import is_redis, redacted
-    from workers.exporter.server import Exporter
-    from workers.settings import load_settings
+    from evalq.workers.connections import is_redis, redacted
+    from evalq.workers.exporter.server import Exporter
+    from evalq.workers.settings import load_settings
 
     chosen = load_settings(settings, **given)
     if not chosen.broker:

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from evalcore.errors import UsageError
-from producer.commands import SUMMARIES
-from producer.commands import options as shared
-from producer.folder import RunFolder, run_folders
-from producer.info import RunInfo
+from evalq.evalcore.errors import UsageError
+from evalq.producer.commands import SUMMARIES
+from evalq.producer.commands import options as shared
+from evalq.producer.folder.info import RunInfo
+from evalq.producer.folder.run_folder import RunFolder, run_folders
 
 __all__ = [
     "RUNS",
@@ -70,8 +70,8 @@ def elsewhere(run: str | None, given: dict[str, Any]) -> bool:
 
 def ledger_of(given: dict[str, Any]) -> Any:
     """The ledger at the broker that is named; None where none is."""
-    from workers.connect import connect
-    from workers.ledger import Ledger
+    from evalq.workers.connections import connect
+    from evalq.workers.ledger.runs import Ledger
 
     settings = shared.settings_from(given)
     return Ledger(connect(settings.ledger_url, settings), settings) if settings.broker else None
@@ -79,7 +79,7 @@ def ledger_of(given: dict[str, Any]) -> Any:
 
 def calls_of(ledger: Any, given: dict[str, Any]) -> Any:
     """The calls of sweeps on the ledger's server; None without one."""
-    from workers.calls import Calls
+    from evalq.workers.ledger.sweeps import Calls
 
     return Calls(ledger.client, shared.settings_from(given)) if ledger is not None else None
 

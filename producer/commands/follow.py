@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from evalcore.errors import InputError, Interrupted, NothingEvaluated, StorageError, UsageError
-from evalcore.evaluator import Evaluator, Request
-from evalcore.report.markdown import visible
-from producer.commands import options as shared
-from producer.commands.evaluate import show
-from producer.commands.told import command_line
-from producer.follow.run import FollowRun, Pass, begin
-from producer.outputs import write_output
-from producer.progress import Reporter
-from producer.remember import remember
-from workers.settings import Settings
+from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.errors import InputError, Interrupted, NothingEvaluated, StorageError, UsageError
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.commands import options as shared
+from evalq.producer.commands.command_line import command_line
+from evalq.producer.commands.evaluate import show
+from evalq.producer.follow.run import FollowRun, Pass, begin
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.outputs import write_output
+from evalq.producer.runs.record_history import remember
+from evalq.workers.settings import Settings
 
 __all__ = ["follow_log"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from evalcore.errors import ConfigError
-from evalcore.version import code_version
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.version import code_version
 
 __all__ = ["SILENT", "worker_heard"]
 
@@ -21,8 +21,8 @@ def worker_heard(settings: Any) -> int:
 
     A container is a host of its own, so there it is the one worker's. Raises BrokerUnreachable, ConfigError.
     """
-    from workers.connect import connect
-    from workers.register import Register
+    from evalq.workers.connections import connect
+    from evalq.workers.ledger.heartbeats import Register
 
     if not settings.ledger_url:
         raise ConfigError("a worker's heartbeat is in its ledger: --broker URL, EVALQ_BROKER, or --settings FILE")

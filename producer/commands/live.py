@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalcore.errors import Driven, EvalqError
-from evalcore.evaluator import Evaluator, Request
-from producer.commands.evaluate import conclude
-from producer.commands.told import command_line
+from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.errors import Driven, EvalqError
+from evalq.producer.commands.command_line import command_line
+from evalq.producer.commands.evaluate import conclude
 
 if TYPE_CHECKING:
-    from producer.job import Asked
-    from producer.live.asked import Live
-    from producer.session import Place
+    from evalq.producer.folder.job import Asked
+    from evalq.producer.runs.execute import Place
+    from evalq.producer.sweeps.options import Live
 
 __all__ = ["start_live"]
 
 
 def _live_from(given: dict[str, Any]) -> Live:
     """What the live options ask for."""
-    from producer.live.asked import Live
+    from evalq.producer.sweeps.options import Live
 
     return Live(
         target=given["target"],
@@ -37,15 +37,15 @@ def start_live(
     evaluator: Evaluator[Any, Any], request: Request, asked: Asked, place: Place, reporter: Any, given: dict[str, Any]
 ) -> bool:
     """Start a sweep and, unless detached, see it through; False where another command's of this key is gone."""
-    from producer.job import RunExistsError
-    from producer.live.cache import Cache
-    from producer.live.session import carry_out_sweep, launch_sweep, refuse_detached
-    from producer.live.sweep import Sweep
+    from evalq.producer.folder.job import RunExistsError
+    from evalq.producer.sweeps.cache import Cache
+    from evalq.producer.sweeps.execute import carry_out_sweep, launch_sweep, refuse_detached
+    from evalq.producer.sweeps.sweep import Sweep
 
     live = _live_from(given)
     try:
         if given["dry_run"]:
-            from producer.live.estimate import estimate
+            from evalq.producer.sweeps.estimate import estimate
 
             for line in estimate(evaluator, request, live, place.settings):
                 click.echo(line)
@@ -68,7 +68,7 @@ def start_live(
         reporter.say(f"run {sweep.run}: {sweep.folder.path}")
         conclude(sweep.folder, given, reporter)
     except RunExistsError as earlier:
-        from producer.commands.runs import join_run
+        from evalq.producer.commands.runs import join_run
 
         return join_run(earlier.path, place, reporter, given)
     except EvalqError as error:

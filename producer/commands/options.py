@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from evalcore.calls import WHEN_DECIDED
-from evalcore.errors import ConfigError, UsageError
-from evalcore.evaluator import Evaluator, Option
-from evalcore.params import load_mapping, option_params
+from evalq.evalcore.contract.evaluator import Evaluator, Option
+from evalq.evalcore.contract.params import load_mapping, option_params
+from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.evalcore.model.calls import WHEN_DECIDED
 
 __all__ = [
     "calling_options",
@@ -172,7 +172,7 @@ def tags_from(tags: Iterable[str]) -> dict[str, str]:
 
 def settings_from(given: dict[str, Any]) -> Any:
     """Settings from the command line, the environment and a file."""
-    from workers.settings import load_settings
+    from evalq.workers.settings import load_settings
 
     if given.get("inline") and given.get("broker"):
         raise ConfigError("--inline uses no broker: leave --broker (or EVALQ_BROKER) away")

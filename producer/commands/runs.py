@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalcore import registry
-from evalcore.canonical import Json, canonical_json
-from evalcore.errors import EvalqError, Incomplete, UsageError
-from producer import fleet
-from producer.commands import options as shared
-from producer.commands.evaluate import conclude, reporter_for, show
-from producer.commands.find import (
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import EvalqError, Incomplete, UsageError
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.producer.commands import options as shared
+from evalq.producer.commands.evaluate import conclude, reporter_for, show
+from evalq.producer.commands.find import (
     RUNS,
     calls_of,
     command,
@@ -25,16 +24,17 @@ from producer.commands.find import (
     run_argument,
     server_options,
 )
-from producer.folder import RunFolder
-from producer.unserved import other_code
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor import fleet
+from evalq.producer.monitor.unserved import other_code
 
 if TYPE_CHECKING:
-    from evalcore.plan import Header
-    from producer.info import RunInfo
-    from producer.session import Place
-    from workers.ledger import Ledger
-    from workers.standing import Look
-    from workers.watch import Watch
+    from evalq.evalcore.model.manifest import Header
+    from evalq.producer.folder.info import RunInfo
+    from evalq.producer.runs.execute import Place
+    from evalq.workers.ledger.progress import Look
+    from evalq.workers.ledger.runs import Ledger
+    from evalq.workers.monitor.watcher import Watch
 
 __all__ = ["COMMANDS", "join_run"]
 
@@ -96,7 +96,7 @@ def _sweep(given: dict[str, Any], run: str) -> dict[str, Json] | None:
 
 def _watch_for(given: dict[str, Any]) -> Watch | None:
     """What looks at the servers that are named, where any is."""
-    from workers.watch import Watch
+    from evalq.workers.monitor.watcher import Watch
 
     settings = shared.settings_from(given)
     return Watch(settings) if settings.broker else None
@@ -134,7 +134,7 @@ def _status(run: str | None, **given: Any) -> None:
     if header is not None:
         import msgspec
 
-        from workers.register import Register
+        from evalq.workers.ledger.heartbeats import Register
 
         look = ledger.look(info["run"])
         info |= {"progress": msgspec.to_builtins(look.progress), "suspect": len(look.suspect), "leases": look.leases}
@@ -168,10 +168,10 @@ def _status(run: str | None, **given: Any) -> None:
 
 def _troubles(ledger: Ledger, header: Header, look: Look) -> dict[str, Json]:
     """Which hosts failed at an open run, and why, and what to do where it waits for somebody."""
-    from workers.failures import Failures
-    from workers.judge import judge
-    from workers.register import Register
-    from workers.standing import TRIES
+    from evalq.workers.ledger.failures import Failures
+    from evalq.workers.ledger.heartbeats import Register
+    from evalq.workers.ledger.progress import TRIES
+    from evalq.workers.recovery.judge import judge
 
     if look.progress.state != "open":
         return {}
@@ -186,9 +186,9 @@ def _troubles(ledger: Ledger, header: Header, look: Look) -> dict[str, Json]:
 
 
 def _resume(run: str | None, **given: Any) -> None:
-    from producer.joining import resume_any
-    from producer.live.sweep import Sweep
-    from producer.session import driving, refuse_over
+    from evalq.producer.runs.execute import driving, refuse_over
+    from evalq.producer.sweeps.joining import resume_any
+    from evalq.producer.sweeps.sweep import Sweep
 
     folder = find(run)
     reporter = reporter_for(registry.get(folder.info().evaluator).unit, given)
@@ -202,15 +202,15 @@ def _resume(run: str | None, **given: Any) -> None:
 
 
 def _place(given: dict[str, Any]) -> Place:
-    from producer.session import Place
+    from evalq.producer.runs.execute import Place
 
     return Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
 
 
 def _retry(run: str | None, errors: bool, **given: Any) -> None:
-    from producer.joining import resume_any
-    from producer.retry import begin_retry
-    from producer.session import driving
+    from evalq.producer.runs.execute import driving
+    from evalq.producer.sweeps.joining import resume_any
+    from evalq.producer.sweeps.retry import begin_retry
 
     if not errors:
         raise UsageError("say what to try again: --errors, the records without a result")
@@ -227,7 +227,7 @@ def join_run(path: Path, place: Place, reporter: Any, given: dict[str, Any]) -> 
 
     False where that run is gone: it ended on faulty input, and left no folder.
     """
-    from producer.joining import join, launch_again, resume_any
+    from evalq.producer.sweeps.joining import join, launch_again, resume_any
 
     folder = RunFolder(path)
     try:
@@ -247,8 +247,8 @@ def join_run(path: Path, place: Place, reporter: Any, given: dict[str, Any]) -> 
 
 def _watch(run: str | None, **given: Any) -> None:
     """Look on until a run has its report; nothing is computed, and nothing of it changed, for anybody else."""
-    from producer.joining import attend_fleet, ended, resume_any, watch_driver
-    from producer.session import Place
+    from evalq.producer.runs.execute import Place
+    from evalq.producer.sweeps.joining import attend_fleet, ended, resume_any, watch_driver
 
     settings = shared.settings_from(given)
     reporter = reporter_for("records", given)
@@ -275,7 +275,7 @@ def _fetched(run: str | None, given: dict[str, Any]) -> RunFolder | None:
     ledger = ledger_of(given)
     if folder.reported or ledger is None:
         return None
-    from producer.fetch import fetch
+    from evalq.producer.runs.download import fetch
 
     return fetch(folder.info().run if folder.begun else str(run), path, ledger, shared.settings_from(given))
 

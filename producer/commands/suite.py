@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalcore.canonical import Json, canonical_json
-from evalcore.errors import Driven, EvalqError, Interrupted, UsageError
-from evalcore.report.markdown import visible
-from producer.commands import options as shared
-from producer.commands.evaluate import refuse_dead, refuse_unanswered, refuse_unscored, reporter_for, tell
-from producer.commands.told import command_line
-from producer.live.asked import Live
-from producer.outputs import check_output, render, write_output
-from producer.suite import PlannedRun, load_suite
+from evalq.evalcore.errors import Driven, EvalqError, Interrupted, UsageError
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.commands import options as shared
+from evalq.producer.commands.command_line import command_line
+from evalq.producer.commands.evaluate import refuse_dead, refuse_unanswered, refuse_unscored, reporter_for, tell
+from evalq.producer.outputs import check_output, render, write_output
+from evalq.producer.suites.suite_file import PlannedRun, load_suite
+from evalq.producer.sweeps.options import Live
 
 if TYPE_CHECKING:
-    from producer.folder import RunFolder
+    from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["COMMANDS"]
 
@@ -27,7 +27,7 @@ _SEVERITY = (0, 5, 2, 3)
 
 
 def _suite(config: str, **given: Any) -> int:
-    from producer.session import shared_place
+    from evalq.producer.runs.execute import shared_place
 
     name, runs = load_suite(config)
     for run in runs:
@@ -63,15 +63,15 @@ def _named(run: PlannedRun, report: Json) -> Json:
 
 
 def _place(given: dict[str, Any]) -> Any:
-    from producer.session import Place
+    from evalq.producer.runs.execute import Place
 
     return Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
 
 
 def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str, Any]) -> Json:
     """Start one run and, unless detached, see it through; returns its report."""
-    from producer.job import Asked, Job, RunExistsError
-    from producer.session import carry_out, launch
+    from evalq.producer.folder.job import Asked, Job, RunExistsError
+    from evalq.producer.runs.execute import carry_out, launch
 
     asked = Asked(
         under=given["out"],
@@ -108,7 +108,7 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
 
 def _shown(run: PlannedRun, folder: RunFolder, reporter: Any, given: dict[str, Any]) -> dict[str, Json]:
     """A finished run of the suite: its files, its report, its end; returns the report."""
-    from producer.live.sweep import Sweep
+    from evalq.producer.sweeps.sweep import Sweep
 
     report = folder.report()
     for path in run.outputs:
@@ -128,9 +128,9 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Any, given: dict[str, A
 
 def _sweep(run: PlannedRun, live: Live, asked: Any, place: Any, reporter: Any, given: dict[str, Any]) -> Json:
     """A live sweep of the suite; returns its report, None where it is left to the fleet."""
-    from producer.job import RunExistsError
-    from producer.live.session import carry_out_sweep, launch_sweep
-    from producer.live.sweep import Sweep
+    from evalq.producer.folder.job import RunExistsError
+    from evalq.producer.sweeps.execute import carry_out_sweep, launch_sweep
+    from evalq.producer.sweeps.sweep import Sweep
 
     sweep = Sweep.start(run.evaluator, run.request, live, asked)
     sweep.folder.note(command=command_line())
@@ -151,8 +151,8 @@ def _earlier(run: PlannedRun, path: Path, place: Any, reporter: Any, given: dict
 
     Raises FileNotFoundError where it is gone: it ended on faulty input, and left no folder.
     """
-    from producer.folder import RunFolder
-    from producer.joining import join, launch_again, resume_any
+    from evalq.producer.folder.run_folder import RunFolder
+    from evalq.producer.sweeps.joining import join, launch_again, resume_any
 
     folder = RunFolder(path)
     reporter.say(f"run {folder.info().run}: begun before, in {path}")

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalcore.errors import ConfigError, Incomplete, UsageError
-from producer.commands import SUMMARIES
-from producer.commands import options as shared
+from evalq.evalcore.errors import ConfigError, Incomplete, UsageError
+from evalq.producer.commands import SUMMARIES
+from evalq.producer.commands import options as shared
 
 if TYPE_CHECKING:
-    from workers.settings import Settings
-    from workers.targets import Answer, Failure, NamedTarget
+    from evalq.workers.settings import Settings
+    from evalq.workers.targets import Answer, Failure, NamedTarget
 
 __all__ = ["COMMANDS"]
 
@@ -25,8 +25,8 @@ _SHOWN = 60
 
 
 def _targets(name: str | None, prompt: str | None, agent: str, repeat: int, concurrency: int, **given: Any) -> int:
-    from workers.settings import load_settings
-    from workers.targets import load_targets
+    from evalq.workers.settings import load_settings
+    from evalq.workers.targets import load_targets
 
     named = {key: given.get(key) for key in ("broker", "ledger", "targets")}
     settings = load_settings(given.get("settings"), **named)
@@ -53,9 +53,9 @@ def _targets(name: str | None, prompt: str | None, agent: str, repeat: int, conc
 
 def _kept(target: NamedTarget, results: list[list[Answer | Failure]]) -> str:
     """Keep what the calls took; returns where, "" where they told no tokens or nothing can be written here."""
-    from evalcore.calls import Attempt
-    from producer.live.measured import keep_trial
-    from workers.stations import config_digest
+    from evalq.evalcore.model.calls import Attempt
+    from evalq.producer.sweeps.measured import keep_trial
+    from evalq.workers.callers.target_sessions import config_digest
 
     calls = [
         [Attempt(prompt_tokens=one.prompt_tokens, completion_tokens=one.completion_tokens) for one in attempts]
@@ -80,7 +80,7 @@ def _server(settings: Settings) -> Iterator[str]:
     if settings.broker or settings.ledger:
         yield settings.ledger_url
         return
-    from producer.embedded import embedded_server
+    from evalq.producer.local.embedded import embedded_server
 
     with embedded_server() as url:
         yield url
@@ -88,9 +88,9 @@ def _server(settings: Settings) -> Iterator[str]:
 
 async def _try(target: NamedTarget, settings: Settings, url: str, trial: _Trial) -> list[list[Answer | Failure]]:
     """Every attempt of each call, in the order in which the calls ended."""
-    from workers.connect import connect
-    from workers.pacing import Pacer
-    from workers.targets import Call, Caller, call_paced, limits_of
+    from evalq.workers.connections import connect
+    from evalq.workers.ratelimit.limiter import Pacer
+    from evalq.workers.targets import Call, Caller, call_paced, limits_of
 
     repeats = iter(range(trial.repeat))
     results: list[list[Answer | Failure]] = []
@@ -140,7 +140,7 @@ def _place(target: Any) -> str:
 
 def _told(repeat: int, attempts: list[Answer | Failure]) -> str:
     """One call's line: its number, status, latency, tokens, retries, and how its answer begins."""
-    from workers.targets import Failure
+    from evalq.workers.targets import Failure
 
     last = attempts[-1]
     status = last.kind if isinstance(last, Failure) else "ok"
@@ -159,7 +159,7 @@ def _short(text: str) -> str:
 
 def _summary(target: NamedTarget, results: list[list[Answer | Failure]]) -> int:
     """The last lines. Raises Incomplete when a call has no answer."""
-    from workers.targets import Failure
+    from evalq.workers.targets import Failure
 
     every = [attempt for attempts in results for attempt in attempts]
     last = [attempts[-1] for attempts in results]

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from evalcore.errors import ConfigError
+from evalq.evalcore.errors import ConfigError
 
 __all__ = ["COMMANDS"]
 
@@ -49,7 +49,7 @@ def _worker(
     """Compute chunks and make live calls for every run of this version on a broker, until SIGTERM."""
     # billiard reads it when it is imported: SIGTERM then lets running chunks end and gives the others back.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
-    from workers.settings import load_settings
+    from evalq.workers.settings import load_settings
 
     chosen = load_settings(settings, roots=tuple(Path(root) for root in roots) or None, **given)
     if not chosen.broker:
@@ -57,16 +57,16 @@ def _worker(
     if chosen.calls and not chosen.targets:
         raise ConfigError("--calls needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
     if chosen.calls:
-        from workers.targets import load_targets
+        from evalq.workers.targets import load_targets
 
         load_targets(chosen.targets)
     if not chosen.processes:
         if not chosen.calls:
             raise ConfigError("a worker with --concurrency 0 has nothing to do without --calls N")
-        from workers.calling import run_calls
+        from evalq.workers.callers.main import run_calls
 
         return run_calls(chosen, loglevel.upper(), quiet=quiet)
-    from workers.main import run_worker
+    from evalq.workers.pool.main import run_worker
 
     return run_worker(chosen, loglevel.upper(), preload, quiet=quiet)
 

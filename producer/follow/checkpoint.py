@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from evalcore.canonical import Json, digest
-from evalcore.errors import WireError
-from evalcore.files import write_atomic
-from evalcore.tally import Tally
-from producer.follow.segment import Segment
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.files import write_atomic
+from evalq.evalcore.model.canonical import Json, digest
+from evalq.evalcore.model.tally import Tally
+from evalq.producer.follow.segment import Segment
 
 __all__ = ["CHECKPOINT", "Checkpoint", "Mark"]
 

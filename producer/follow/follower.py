@@ -11,15 +11,15 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from evalcore.errors import InputChanged, InputError
-from evalcore.evaluator import Batch, Evaluator, Params, State
-from evalcore.partial import decode, encode
-from evalcore.records.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
-from producer.follow.checkpoint import Checkpoint
-from producer.follow.rotation import find, find_copy, locate, rotated_later, stat
-from producer.follow.running import RunningSha256
-from producer.follow.segment import Segment, opened
-from producer.follow.whole import Whole
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, Params, State
+from evalq.evalcore.contract.partial import decode, encode
+from evalq.evalcore.errors import InputChanged, InputError
+from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
+from evalq.producer.follow.checkpoint import Checkpoint
+from evalq.producer.follow.digest import RunningSha256
+from evalq.producer.follow.rotation import find, find_copy, locate, rotated_later, stat
+from evalq.producer.follow.segment import Segment, opened
+from evalq.producer.follow.whole import Whole
 
 __all__ = ["Follower"]
 

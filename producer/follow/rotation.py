@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from evalcore.errors import InputChanged
-from producer.follow.segment import Segment, opened
+from evalq.evalcore.errors import InputChanged
+from evalq.producer.follow.segment import Segment, opened
 
 __all__ = ["find", "find_copy", "locate", "rotated_later", "stat"]
 

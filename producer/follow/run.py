@@ -14,19 +14,19 @@ from typing import Any
 
 import msgspec
 
-from evalcore.canonical import Json, canonical_json, digest
-from evalcore.errors import ConfigError, NothingEvaluated, UsageError
-from evalcore.evaluator import Evaluator, Outcome, Params, Request
-from evalcore.fold import Fold, InputSummary
-from evalcore.params import validate
-from evalcore.records.inputs import PACKED
-from evalcore.tally import Tally
-from evalcore.version import code_version
-from producer.folder import RECORDS, FolderTaken, RunFolder
-from producer.follow.checkpoint import Checkpoint
-from producer.follow.follower import Follower
-from producer.follow.rotation import find
-from producer.outputs import write_report
+from evalq.evalcore.contract.evaluator import Evaluator, Outcome, Params, Request
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError
+from evalq.evalcore.fold.fold import Fold, InputSummary
+from evalq.evalcore.model.canonical import Json, canonical_json, digest
+from evalq.evalcore.model.tally import Tally
+from evalq.evalcore.records.inputs import PACKED
+from evalq.evalcore.version import code_version
+from evalq.producer.folder.run_folder import RECORDS, FolderTaken, RunFolder
+from evalq.producer.follow.checkpoint import Checkpoint
+from evalq.producer.follow.follower import Follower
+from evalq.producer.follow.rotation import find
+from evalq.producer.outputs import write_report
 
 __all__ = ["FollowRun", "Pass", "begin"]
 

@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from evalcore.errors import InputError
-from evalcore.files import open_raw
+from evalq.evalcore.errors import InputError
+from evalq.evalcore.files import open_raw
 
 __all__ = ["PRINT_BYTES", "Segment", "opened"]
 

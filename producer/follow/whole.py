@@ -9,7 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from evalcore.files import open_raw
+from evalq.evalcore.files import open_raw
 
 __all__ = ["Whole"]
 

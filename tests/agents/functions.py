@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workers.targets import Failure
-from workers.targets.programs import CallFailed
+from evalq.workers.targets import Failure
+from evalq.workers.targets.programs import CallFailed
 
 
 def exits(call: dict[str, Any]) -> None:

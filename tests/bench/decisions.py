@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from evalcore.evaluators.planagent.sample import write_rows
-from evalcore.records.batch import Batch
-from producer.embedded import embedded_server
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.records.batch import Batch
+from evalq.producer.local.embedded import embedded_server
 
 ROWS, TIMES = 2_000, 20
 

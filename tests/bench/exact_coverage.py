@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evalcore.evaluators.vs.stats import (
+from evalq.evalcore.evaluators.vs.stats import (
     ALPHA,
     FIXED_RUNS,
     collision_interval,
@@ -22,7 +22,7 @@ from evalcore.evaluators.vs.stats import (
     mode_share_interval,
     mode_share_p_value,
 )
-from evalcore.report.markdown import table as markdown_table
+from evalq.evalcore.views.markdown import table as markdown_table
 
 RUNS = (2, 3, 5, 8, 10, 15, 20, 25, 30, 40, 50, 100, 200)
 FEW_RUNS = (2, 3, 5, 8, 12)

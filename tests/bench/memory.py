@@ -7,8 +7,8 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-from evalcore.evaluators.cooperation.sample import write_events
-from evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.evaluators.cooperation.sample import write_events
+from evalq.evalcore.evaluators.planagent.sample import write_rows
 from tests.integration.harness import children_of, start_evalq
 
 ROW_BYTES, EVENT_BYTES = 3_050, 241

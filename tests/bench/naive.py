@@ -10,9 +10,9 @@ from typing import Any
 
 from celery import Celery
 
-from evalcore import registry
-from evalcore.evaluator import Batch
-from evalcore.params import validate
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.contract.params import validate
 from tests.bench.throughput import plan_rows
 from tests.integration.harness import wait_until
 

@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 import re2
 
-from evalcore.evaluator import Batch
-from evalcore.evaluators import selfcheck, verification
-from evalcore.evaluators.selfcheck.signals import SIGNAL_LISTS, SignalScan
-from evalcore.evaluators.verification.score import scorer
-from evalcore.scan import Pattern, Scanner
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.evaluators import selfcheck, verification
+from evalq.evalcore.evaluators.selfcheck.signals import SIGNAL_LISTS, SignalScan
+from evalq.evalcore.evaluators.verification.score import scorer
+from evalq.evalcore.scan import Pattern, Scanner
 
 WORDS = [
     "the",

@@ -17,18 +17,18 @@ from typing import Any
 import httpx
 import msgspec
 
-from evalcore import registry
-from evalcore.evaluator import Evaluator
-from evalcore.inline import evaluate_files
-from evalcore.partial import Partial
-from evalcore.plan import Chunk, Header, PlannedInput, Seal
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.contract.partial import Partial
+from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.workers.exporter.server import Exporter
+from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.history import Entry, History, Place, entry_of
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.monitor.watcher import Watch
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
-from workers.exporter.server import Exporter
-from workers.history import Entry, History, Place, entry_of
-from workers.ledger import Ledger
-from workers.register import Register
-from workers.settings import Settings
-from workers.watch import Watch
 
 SUITES = 8
 

@@ -17,9 +17,9 @@ from functools import cache
 
 import numpy as np
 
-from evalcore.evaluators.vs.stats import FIXED_RUNS, ShareRule, stopping_rule
-from evalcore.report.markdown import table as markdown_table
-from evalcore.stats import wilson
+from evalq.evalcore.evaluators.vs.stats import FIXED_RUNS, ShareRule, stopping_rule
+from evalq.evalcore.stats import wilson
+from evalq.evalcore.views.markdown import table as markdown_table
 
 CASES = 2000
 SEED = 20261122

@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from evalcore import registry
-from evalcore.evaluator import Batch
-from evalcore.params import validate
-from evalcore.records.cut import Cutter
-from evalcore.records.inputs import read_columns
-from evalcore.records.span import Span, read_span
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.model.span import Span, read_span
+from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.inputs import read_columns
 from tests.integration.harness import clean_environment, evalq, running_server
 
 PROCESSES = 2
@@ -28,7 +28,7 @@ PROCESSES = 2
 
 def make_rows(path: Path, rows: int) -> None:
     """A CSV of made rows, with a Query ID for every ten."""
-    from evalcore.evaluators.planagent.sample import write_rows
+    from evalq.evalcore.evaluators.planagent.sample import write_rows
 
     with path.open("w", encoding="utf-8", newline="") as out:
         write_rows(out, rows, seed=1, queries=max(1, rows // 10), rounds=[f"{n}/1" for n in range(1, 11)])

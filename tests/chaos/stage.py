@@ -164,7 +164,7 @@ class Stage:
 
     def add_sick_worker(self) -> None:
         """A worker that cannot load the run's evaluator, as on a host where a library is missing."""
-        module = f"evalcore.evaluators.{self.subject.args[0]}"
+        module = f"evalq.evalcore.evaluators.{self.subject.args[0]}"
         self.groups.append(Group(self._spawn(self._worker_command(), "sick", "w0", CHAOS_BROKEN=module), "w0", True))
 
     def twins_said(self) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from evalcore import registry
+from evalq.evalcore.contract import registry
 from tests.integration.harness import evalq
 
 __all__ = ["RECORDS", "Subject", "Workshop", "record_keys"]

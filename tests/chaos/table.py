@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalcore.report.markdown import table
+from evalq.evalcore.views.markdown import table
 
 __all__ = ["current", "page", "render"]
 

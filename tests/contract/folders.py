@@ -7,10 +7,10 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from evalcore import registry
-from evalcore.evaluator import Evaluator, Request
-from evalcore.params import merged
-from evalcore.records.inputs import format_suffixes
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.contract.params import merged
+from evalq.evalcore.records.inputs import format_suffixes
 
 __all__ = ["conformance_inputs", "own_evaluators"]
 

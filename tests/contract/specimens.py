@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from evalcore.canonical import Json
-from evalcore.evaluator import Batch, Evaluator, InputResult, Outcome, Params, State, Tally
-from evalcore.panels import Panel, Plot
-from evalcore.stats import ExactSum
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, InputResult, Outcome, Params, State, Tally
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.views.panels import Panel, Plot
 
 
 class SumParams(Params):

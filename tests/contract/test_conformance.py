@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalcore import registry
-from evalcore.conformance import check, param_variants
-from evalcore.conformance.subject import Example
-from evalcore.evaluator import Evaluator
-from evalcore.records.inputs import format_suffixes
+from evalq.evalcore.conformance import check, param_variants
+from evalq.evalcore.conformance.subject import Example
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.records.inputs import format_suffixes
 from tests.contract.folders import conformance_inputs, own_evaluators
 
 SEED_RECORDS = 40

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from evalcore.conformance import param_variants
-from evalcore.evaluator import Option, Params
+from evalq.evalcore.conformance import param_variants
+from evalq.evalcore.contract.evaluator import Option, Params
 from tests.contract.specimens import Summing
 
 

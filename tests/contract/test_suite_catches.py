@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from evalcore.conformance import PROPERTIES, ConformanceError, Violation, check, conformance
-from evalcore.conformance.garbage import garbled
-from evalcore.conformance.purity import watched
-from evalcore.conformance.subject import Example
-from evalcore.errors import ConfigError, InputError
-from evalcore.evaluator import Batch, InputResult, Outcome, Tally
+from evalq.evalcore.conformance import PROPERTIES, ConformanceError, Violation, check, conformance
+from evalq.evalcore.conformance.garbage import garbled
+from evalq.evalcore.conformance.purity import watched
+from evalq.evalcore.conformance.subject import Example
+from evalq.evalcore.contract.evaluator import Batch, InputResult, Outcome, Tally
+from evalq.evalcore.errors import ConfigError, InputError
 from tests.contract import specimens
 from tests.contract.specimens import Row, Summing, SumParams
 

@@ -11,7 +11,7 @@ import click
 import pytest
 import yaml
 
-from producer.cli import cli
+from evalq.producer.cli import cli
 from tests.deploy.programs import TOP
 
 DEPLOY = TOP / "deploy"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.version import code_version
+from evalq.evalcore.version import code_version
 from tests.deploy.image import DOCKERFILE, TOP, build, sent, stages
 from tests.deploy.programs import program, run
 
@@ -74,7 +74,7 @@ def test_the_build_stage_gives_a_working_evalq_of_this_code(tmp_path: Path) -> N
     """Its steps, run as processes: every package by its hash, evalq of this tree's code version, no pip left."""
     result = build(stages(TEXT)[0], tmp_path)
     python = result / "bin" / "python"
-    script = "from evalcore.version import code_version; print(code_version())"
+    script = "from evalq.evalcore.version import code_version; print(code_version())"
     done = subprocess.run([python, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == code_version()
     doctor = subprocess.run(

@@ -13,8 +13,8 @@ import pytest
 import redis
 import yaml
 
-from evalcore.evaluators.cooperation.sample import write_events
-from evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.evaluators.cooperation.sample import write_events
+from evalq.evalcore.evaluators.planagent.sample import write_rows
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.deploy.programs import TOP
 from tests.deploy.stack import Stack

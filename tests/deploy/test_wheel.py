@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from zipfile import ZipFile
 
-from evalcore.version import code_version
+from evalq.evalcore.version import code_version
 from tests.deploy.programs import TOP
 
 PARTS = ("evalcore", "workers", "producer", "pyproject.toml", "setup.py", "README.md", "LICENSE")
@@ -22,7 +22,7 @@ def test_a_wheel_holds_nothing_of_an_earlier_build(tmp_path: Path) -> None:
     for part in PARTS:
         copy = shutil.copytree if (TOP / part).is_dir() else shutil.copy
         copy(TOP / part, tree / part)
-    for folder in ("evalcore", "workers/lua"):
+    for folder in ("evalcore", "workers/ledger/lua"):
         stale = tree / "build" / "lib" / folder
         stale.mkdir(parents=True)
         (stale / "gone.py").write_text("")
@@ -44,7 +44,7 @@ def test_a_wheel_holds_nothing_of_an_earlier_build(tmp_path: Path) -> None:
     with ZipFile(wheel) as packed:
         assert not [name for name in packed.namelist() if "gone" in name]
         packed.extractall(tmp_path / "installed")
-    script = "import evalcore.version as v; print(v.__file__, v.code_version())"
+    script = "import evalq.evalcore.version as v; print(v.__file__, v.code_version())"
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
     told = subprocess.check_output([sys.executable, "-P", "-c", script], env=environment, text=True).split()
     assert told == [str(tmp_path / "installed" / "evalcore" / "version.py"), code_version()]

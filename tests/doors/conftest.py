@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.evaluators.planagent.sample import write_rows
 from tests.integration.harness import Server, evalq, running_server
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evalcore.plan import queue_name
-from evalcore.version import code_version
+from evalq.evalcore.model.manifest import queue_name
+from evalq.evalcore.version import code_version
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.settings import Settings
 from tests.integration.harness import EVALQ, Server, clean_environment, serves, wait_until
-from workers.broker import Broker
-from workers.settings import Settings
 
 __all__ = ["QUEUE", "LoggedWorker", "logged_worker", "real_message", "refused_items", "stripped_items"]
 

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import redis
 
-from producer.embedded import server_program
+from evalq.producer.local.embedded import server_program
+from evalq.workers.ledger.runs import keys_of as run_keys
+from evalq.workers.ledger.sweeps import keys_of as sweep_keys
+from evalq.workers.ratelimit.limiter import Pacer
+from evalq.workers.ratelimit.policy import Limits
 from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
 from tests.integration.harness import EVALQ, PATIENCE, Server, clean_environment, evalq, info, same_answer, wait_until
 from tests.integration.scraping import running_exporter
-from workers.calls import keys_of as sweep_keys
-from workers.ledger import keys_of as run_keys
-from workers.pacing import Pacer
-from workers.pool import Limits
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "redis"
 ROLES = ("producer", "worker", "exporter")

@@ -13,16 +13,16 @@ import msgspec
 import pytest
 import zstandard
 
-from evalcore import registry
-from evalcore.errors import ConfigError, WireError
-from evalcore.inline import evaluate_files
-from evalcore.params import load_mapping
-from evalcore.partial import MAX_PARTIAL_BYTES, Partial, decode
-from evalcore.plan import Chunk
-from producer.suite import load_suite
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.params import load_mapping
+from evalq.evalcore.contract.partial import MAX_PARTIAL_BYTES, Partial, decode
+from evalq.evalcore.errors import ConfigError, WireError
+from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.model.manifest import Chunk
+from evalq.producer.suites.suite_file import load_suite
+from evalq.workers.inputs import CHANGED, unpack
+from evalq.workers.settings import load_settings
 from tests.integration.harness import EVALQ, clean_environment, evalq
-from workers.reading import CHANGED, unpack
-from workers.settings import load_settings
 
 MEBI = 1 << 20
 LIMITED = 600 * MEBI

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import zstandard
 
-from evalcore.version import code_version
+from evalq.evalcore.version import code_version
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import Server, evalq, running_fleet, running_server, wait_until
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.workers.child import child
+from evalq.workers.ledger.detached import Reports
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.settings import Settings
 from tests.agents.server import running_agent, write_golden
 from tests.integration.harness import Server, clean_environment, same_answer, serves, wait_until
-from workers.child import child
-from workers.ledger import Ledger
-from workers.reports import Reports
-from workers.settings import Settings
 
 EVALQ = str(Path(sys.executable).parent / "evalq")
 OURS = {"evalcore", "workers", "producer"}

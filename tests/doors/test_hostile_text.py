@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from evalcore import registry
-from evalcore.evaluator import Request
-from producer.job import Asked, Job
-from producer.outputs import write_output
-from producer.progress import Reporter
-from producer.session import Place, carry_out
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.producer.folder.job import Asked, Job
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.outputs import write_output
+from evalq.producer.runs.execute import Place, carry_out
+from evalq.workers.settings import Settings
 from tests.integration.harness import evalq
-from workers.settings import Settings
 
 HOSTILE = (
     "@everyone &#64;all https://evil.example/x HTTP://evil.example www.evil.example me@evil.example ftp://evil.example "

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalcore.plan import Chunk, Header, PlannedInput, Seal
-from evalcore.version import code_version
+from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.evalcore.version import code_version
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.settings import Settings
 from tests.doors.intruder import LoggedWorker, logged_worker
 from tests.integration.harness import Server, evalq, wait_until
-from workers.broker import Broker
-from workers.ledger import Ledger
-from workers.settings import Settings
 
 LINE = b'{"turn": 1, "agent": "secret-agent", "decision": "join", "resources": {"stone": 3}}\n'
 

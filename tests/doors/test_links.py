@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from evalcore import registry
-from evalcore.evaluator import Request
-from evalcore.evaluators.planagent.sample import write_rows
-from evalcore.files import open_appending, open_input, open_new, replacing, write_atomic
-from producer.folder import RunFolder
-from producer.job import Asked, Job
-from producer.prune import prune
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.files import open_appending, open_input, open_new, replacing, write_atomic
+from evalq.producer.folder.job import Asked, Job
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs.prune import prune
 from tests.folders import facts
 from tests.integration.harness import evalq
 

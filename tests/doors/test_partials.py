@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from evalcore.canonical import digest
+from evalq.evalcore.model.canonical import digest
 from tests.doors.intruder import logged_worker
 from tests.integration.harness import Server, evalq, info, same_answer, wait_until
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from celery import Celery
 
+from evalq.workers.broker.app import make_app
+from evalq.workers.settings import Settings
 from tests.doors.intruder import logged_worker
 from tests.integration.harness import Server, wait_until
-from workers.app import make_app
-from workers.settings import Settings
 
 
 def test_nobody_controls_a_worker_from_afar(server: Server, data: Path, tmp_path: Path) -> None:

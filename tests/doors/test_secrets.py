@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from evalq.workers.connections import redacted
 from tests.integration.harness import (
     EVALQ,
     PATIENCE,
@@ -19,7 +20,6 @@ from tests.integration.harness import (
     start_evalq,
     wait_until,
 )
-from workers.connect import redacted
 
 SECRET = "opensesame-0123456789"  # noqa: S105 - of a server that lives as long as a test
 
@@ -68,13 +68,13 @@ def test_a_password_stays_where_it_is(server: Server, data: Path, calm: Path, tm
 
     def seen() -> bool:
         lines.update(_told_to_processes(producer.pid))
-        return any("producer.cli worker" in line for line in lines.values()) or producer.poll() is not None
+        return any("evalq.producer.cli worker" in line for line in lines.values()) or producer.poll() is not None
 
     wait_until(seen, "its worker has started")
     out, said = producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 0, said
     same_answer(calm, tmp_path / "run")
-    assert sum("producer.cli worker" in line for line in lines.values()) >= 1, "the worker was seen"
+    assert sum("evalq.producer.cli worker" in line for line in lines.values()) >= 1, "the worker was seen"
     assert SECRET not in "".join(lines.values()) + out + said
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) > 6

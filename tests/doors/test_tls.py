@@ -134,8 +134,8 @@ def test_the_broker_connection_checks_for_itself(
     """Celery's own connection, without the ledger's before it, refuses a server it cannot check."""
     from kombu.exceptions import OperationalError
 
-    from workers.app import make_app
-    from workers.settings import Settings
+    from evalq.workers.broker.app import make_app
+    from evalq.workers.settings import Settings
 
     good = make_app(Settings(broker=secured.url()))
     with good.connection_for_write() as connection:

@@ -15,29 +15,29 @@ from typing import Any
 
 import zstandard
 
-from evalcore import registry
-from evalcore.canonical import canonical_json, digest
-from evalcore.errors import EvalqError, InputError, WireError
-from evalcore.evaluator import Batch, Evaluator, Params
-from evalcore.evaluators.cooperation.config import load_experiment
-from evalcore.evaluators.planagent.answer import read_answer
-from evalcore.evaluators.vs.agents import default_agents
-from evalcore.evaluators.vs.golden import load_golden
-from evalcore.evaluators.vs.params import LEVELS
-from evalcore.fold import Fold, InputSummary
-from evalcore.params import load_mapping, validate
-from evalcore.partial import Partial, decode, encode
-from evalcore.plan import Chunk, Header, Seal, from_wire, to_wire
-from evalcore.records.cut import Cutter
-from evalcore.records.inputs import Source, read_columns
-from evalcore.records.span import Format
-from evalcore.records.spool import spool
-from producer.folder import JOURNAL, MANIFEST, RunFolder
-from producer.journal import Journal
-from producer.manifest import Manifest
-from producer.suite import load_suite
-from workers.hints import MAX_HINT_BYTES, read_hint
-from workers.settings import load_settings
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, Params
+from evalq.evalcore.contract.params import load_mapping, validate
+from evalq.evalcore.contract.partial import Partial, decode, encode
+from evalq.evalcore.errors import EvalqError, InputError, WireError
+from evalq.evalcore.evaluators.cooperation.config import load_experiment
+from evalq.evalcore.evaluators.planagent.answer import read_answer
+from evalq.evalcore.evaluators.vs.agents import default_agents
+from evalq.evalcore.evaluators.vs.golden import load_golden
+from evalq.evalcore.evaluators.vs.params import LEVELS
+from evalq.evalcore.fold.fold import Fold, InputSummary
+from evalq.evalcore.model.canonical import canonical_json, digest
+from evalq.evalcore.model.manifest import Chunk, Header, Seal, from_wire, to_wire
+from evalq.evalcore.model.span import Format
+from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.inputs import Source, read_columns
+from evalq.evalcore.records.spool import spool
+from evalq.producer.folder.journal import Journal
+from evalq.producer.folder.manifest import Manifest
+from evalq.producer.folder.run_folder import JOURNAL, MANIFEST, RunFolder
+from evalq.producer.suites.suite_file import load_suite
+from evalq.workers.broker.message import MAX_HINT_BYTES, read_hint
+from evalq.workers.settings import load_settings
 
 __all__ = ["HARNESSES", "seeds"]
 

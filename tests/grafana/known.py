@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from evalcore import registry
+from evalq.evalcore.contract import registry
+from evalq.workers.exporter.catalogue import FAMILIES, Family, quality
 from tests.grafana.promql import parsed, result_labels
-from workers.exporter.catalogue import FAMILIES, Family, quality
 
 __all__ = ["RULES", "TOP", "alerts", "exported", "families", "groups", "known", "recordings"]
 

@@ -15,7 +15,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from evalcore import registry
+from evalq.evalcore.contract import registry
 from grafana import generate
 from grafana.page import DATASOURCE_UID, draw
 from grafana.pages import pages

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalcore import registry
+from evalq.evalcore.contract import registry
 from tests.grafana import checks
 from tests.grafana.known import RULES, TOP, alerts, known, recordings
 from tests.grafana.pages import PAGES

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore import registry
+from evalq.evalcore.contract import registry
 from tests.integration.harness import clean_environment
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "evaluators"

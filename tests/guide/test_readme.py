@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from evalcore.canonical import canonical_json
-from evalcore.conformance import check
-from evalcore.evaluator import Evaluator, Outcome, Params, State, Tally
-from evalcore.evaluators.planagent.sample import write_rows
-from evalcore.inline import evaluate_files
+from evalq.evalcore.conformance import check
+from evalq.evalcore.contract.evaluator import Evaluator, Outcome, Params, State, Tally
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.model.canonical import canonical_json
 from tests.integration.harness import evalq
 
 TOP = Path(__file__).parents[2]

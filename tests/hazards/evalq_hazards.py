@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from evalcore.canonical import Json, canonical_json
-from evalcore.evaluator import Batch, Evaluator, InputResult, Outcome, Params, State, Tally
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, InputResult, Outcome, Params, State, Tally
+from evalq.evalcore.model.canonical import Json, canonical_json
 
 if "HAZARDS_IMPORT" in os.environ:
     raise ImportError(os.environ["HAZARDS_IMPORT"])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.evaluators.cooperation.sample import write_events
-from evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.evaluators.cooperation.sample import write_events
+from evalq.evalcore.evaluators.planagent.sample import write_rows
 from tests.integration.harness import Fleet, Server, evalq, running_fleet, running_server
 
 MID_ROWS = 30_000

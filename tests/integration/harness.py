@@ -17,10 +17,10 @@ from typing import Any
 
 import redis
 
-from producer.embedded import server_program
+from evalq.producer.local.embedded import server_program
 from tests.integration.ports import free_port
 
-EVALQ = (sys.executable, "-m", "producer.cli")
+EVALQ = (sys.executable, "-m", "evalq.producer.cli")
 HAZARDS = os.pathsep.join([str(Path(__file__).parents[1] / "hazards"), str(Path(__file__).parents[2])])
 """PYTHONPATH of commands and workers that know the evaluator `hazards`, whose records kill."""
 PATIENCE = 180.0

@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from evalcore import registry
-from producer.cli import cli
-from producer.commands import MODULES, SUMMARIES, ending, runs
+from evalq.evalcore.contract import registry
+from evalq.producer.cli import cli
+from evalq.producer.commands import MODULES, SUMMARIES, ending, runs
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
     EVALQ,
@@ -36,7 +36,7 @@ FINAL = {"manifest.json", "records.jsonl", "report.json", "report.md", "results.
 
 def test_help_imports_nothing_heavy() -> None:
     """The list of commands comes without Celery, pandas, numpy, pydantic or redis."""
-    code = "import sys; from producer.cli import main; main(['--help']); print(sorted(sys.modules))"
+    code = "import sys; from evalq.producer.cli import main; main(['--help']); print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "planagent" in done.stdout
     modules = done.stdout.splitlines()[-1]

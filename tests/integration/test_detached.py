@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.errors import Divergent, InfrastructureError
+from evalq.evalcore.errors import Divergent, InfrastructureError
+from evalq.workers.ledger.detached import Reports
+from evalq.workers.ledger.history import History, Place
+from evalq.workers.ledger.runs import Ledger, keys_of
+from evalq.workers.recovery.finaliser import finalise
+from evalq.workers.settings import Settings
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
     PATIENCE,
@@ -23,11 +28,6 @@ from tests.integration.harness import (
     wait_until,
 )
 from tests.integration.scraping import running_exporter
-from workers.finaliser import finalise
-from workers.history import History, Place
-from workers.ledger import Ledger, keys_of
-from workers.reports import Reports
-from workers.settings import Settings
 
 
 def _detach(server: Server, data: Path, out: Path, name: str = "small.csv") -> str:

@@ -39,7 +39,7 @@ def test_nothing_outlives_a_killed_command(data: Path, tmp_path: Path, scratch: 
     wait_until(lambda: info(tmp_path / "run").get("progress"), "the run is under way")
     started = _processes(str(scratch))
     assert any("--port 0 --unixsocket" in line for line in started), "a server without a TCP port"
-    assert any("producer.cli worker" in line for line in started)
+    assert any("evalq.producer.cli worker" in line for line in started)
     os.kill(command.pid, signal)
     command.communicate()
     wait_until(lambda: not _processes(str(scratch)), "all processes of the command have ended")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore import registry
+from evalq.evalcore.contract import registry
 from tests.integration.conftest import Calm
 from tests.integration.harness import Fleet, Server, evalq, running_fleet, same_answer
 

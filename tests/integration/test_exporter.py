@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from evalcore import registry
-from evalcore.evaluator import Evaluator
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator
 from tests.integration.harness import (
     PATIENCE,
     Fleet,

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from evalcore.canonical import digest
-from evalcore.evaluators.cooperation.sample import write_events
+from evalq.evalcore.evaluators.cooperation.sample import write_events
+from evalq.evalcore.model.canonical import digest
+from evalq.workers.ledger.history import Entry, History, Place
+from evalq.workers.settings import Settings
 from tests.integration.harness import EVALQ, PATIENCE, Server, clean_environment, evalq, info, start_evalq, wait_until
 from tests.integration.scraping import running_exporter
-from workers.history import Entry, History, Place
-from workers.settings import Settings
 
 LOG = "events.jsonl"
 FILES = ("report.json", "records.jsonl", "results.yaml", "report.md")
@@ -148,8 +148,8 @@ def test_every_report_a_reader_sees_is_that_of_some_whole_lines(events: bytes, t
             wait_until(another, "the next report")
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
-    from evalcore.canonical import canonical_json
-    from evalcore.inline import evaluate_files
+    from evalq.evalcore.fold.inline import evaluate_files
+    from evalq.evalcore.model.canonical import canonical_json
 
     ends = [match.end() for match in re.finditer(b"\n", events[:420_000])]
     cuts = {digest(events[:end]): end for end in ends}

@@ -6,13 +6,13 @@ import contextlib
 import json
 from pathlib import Path
 
-from evalcore.canonical import digest
-from evalcore.plan import queue_name
-from evalcore.version import code_version
+from evalq.evalcore.model.canonical import digest
+from evalq.evalcore.model.manifest import queue_name
+from evalq.evalcore.version import code_version
+from evalq.workers.ledger.history import Entry, History, Place
+from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Fleet, Server, evalq, info, start_evalq, wait_until
 from tests.integration.scraping import running_exporter
-from workers.history import Entry, History, Place
-from workers.settings import Settings
 
 NIGHT = Place("planagent", "night", "")
 

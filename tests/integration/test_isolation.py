@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.canonical import canonical_json
+from evalq.evalcore.model.canonical import canonical_json
 from tests.integration.harness import HAZARDS, Fleet, Server, evalq, info, running_fleet, same_answer
 
 RECORDS = 2_000

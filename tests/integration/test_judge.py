@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.evaluators.planagent.sample import write_rows
 from tests.agents.server import Agent, running_agent
 from tests.integration.harness import evalq
 

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from evalcore.evaluators.planagent.sample import write_rows
-from evalcore.plan import queue_name
-from evalcore.version import code_version
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.model.manifest import queue_name
+from evalq.evalcore.version import code_version
+from evalq.workers.ledger import scripts
 from tests.integration.conftest import MID_ROWS, Calm
 from tests.integration.harness import (
     EVALQ,
@@ -37,7 +38,6 @@ from tests.integration.harness import (
     start_evalq,
     wait_until,
 )
-from workers import scripts
 
 CHUNKS = 400
 TOP = Path(__file__).parents[2]
@@ -338,7 +338,7 @@ def test_a_command_s_server_is_the_settings_own_and_not_shown_in_the_process_lis
     )
     wait_until(lambda: server.client.smembers("evalq:workers"), "the local worker serves")
     listed = subprocess.run(["ps", "-eo", "pgid,args"], capture_output=True, text=True, check=True).stdout
-    mine = [line for line in listed.splitlines() if "producer.cli" in line]
+    mine = [line for line in listed.splitlines() if "evalq.producer.cli" in line]
     assert mine
     assert not [line for line in mine if server.url in line]
     os.killpg(process.pid, signal.SIGINT)

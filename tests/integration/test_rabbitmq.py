@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.version import code_version
+from evalq.evalcore.version import code_version
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
     PATIENCE,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.canonical import canonical_json
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.workers.ledger.heartbeats import Register, sick_of
 from tests.integration.harness import HAZARDS, PATIENCE, Server, evalq, running_fleet, start_evalq, wait_until
-from workers.register import Register, sick_of
 
 WHY = "cannot load hazards: the entry point 'hazards' (evalq_hazards:evaluator) cannot be loaded: no module named torch"
 SICK = {"PYTHONPATH": HAZARDS, "HAZARDS_IMPORT": "no module named torch"}

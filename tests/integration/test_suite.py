@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from evalcore import registry
+from evalq.evalcore.contract import registry
 from tests.integration.harness import EVALQ, Fleet, Server, clean_environment, evalq, info, wait_until
 
 WORKFLOW = Path(__file__).parents[2] / "deploy" / "ci" / "vs-evaluation.yml"

@@ -15,6 +15,12 @@ from typing import Any
 
 import pytest
 
+from evalq.workers.ledger.detached import Reports
+from evalq.workers.ledger.history import History, Place
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.sweeps import Calls, keys_of
+from evalq.workers.recovery.unattended import LeftSweeps
+from evalq.workers.settings import Settings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import (
     EVALQ,
@@ -29,12 +35,6 @@ from tests.integration.harness import (
     wait_until,
 )
 from tests.integration.scraping import running_exporter
-from workers.calls import Calls, keys_of
-from workers.history import History, Place
-from workers.leaving import LeftSweeps
-from workers.ledger import Ledger
-from workers.reports import Reports
-from workers.settings import Settings
 
 CASES: dict[str, dict[str, Any]] = {f"C{number}": {"share": number / 5, "fenced": number % 2} for number in range(6)}
 
@@ -234,7 +234,9 @@ def kill_in_flight(server: Server, callers: Fleet, victim: subprocess.Popen[byte
     return killed
 
 
-SLOW_TO_RECORD = "from workers import calling, units; units._GATHER_SECONDS = 0.5; raise SystemExit(calling.main())"
+SLOW_TO_RECORD = (
+    "from evalq.workers import calling, units; units._GATHER_SECONDS = 0.5; raise SystemExit(calling.main())"
+)
 
 
 def test_what_the_ledger_offers_before_it_knows_of_a_spent_quota_is_not_called(

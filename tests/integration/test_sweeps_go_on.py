@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from evalq.workers.ledger.heartbeats import Register
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import Server, evalq, info, running_fleet, start_evalq, wait_until
 from tests.integration.test_sweeps import CASES, outputs, replays, sweep, write_targets
-from workers.register import Register
 
 
 def recorded(server: Server) -> int:

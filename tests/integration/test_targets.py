@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from evalcore.errors import BrokerUnreachable
+from evalq.evalcore.errors import BrokerUnreachable
+from evalq.workers.ratelimit.limiter import Pacer
+from evalq.workers.ratelimit.policy import Limits, keys_of
+from evalq.workers.targets import Answer, Call, Caller, Failure, call_paced, limits_of, load_targets
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, evalq, wait_until
-from workers.pacing import Pacer
-from workers.pool import Limits, keys_of
-from workers.targets import Answer, Call, Caller, Failure, call_paced, limits_of, load_targets
 
 SECRET = "sk-never-to-be-seen"  # noqa: S105 - nobody's
 

@@ -8,8 +8,8 @@ from typing import Any
 import kombu
 import pytest
 
+from evalq.workers.broker.transport import Transport
 from tests.integration.harness import running_server
-from workers.transport import Transport
 
 
 @pytest.mark.parametrize("answer", ["ack", "reject", "requeue"])

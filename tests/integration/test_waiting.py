@@ -188,7 +188,7 @@ def test_a_process_that_calls_waits_for_a_ledger_in_one_line(server: Server, tmp
     (tmp_path / "targets.yaml").write_text("targets: {one: {kind: command, argv: [cat]}}\n")
     server.kill()
     settings = {"EVALQ_BROKER": server.url, "EVALQ_TARGETS": "targets.yaml", "EVALQ_CALLS": "2"}
-    command = ["-c", "import sys; from workers.calling import main; sys.exit(main())"]
+    command = ["-c", "import sys; from evalq.workers.callers.main import main; sys.exit(main())"]
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=tmp_path,

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from evalcore import registry
-from evalcore.canonical import canonical_json
-from evalcore.evaluator import Evaluator
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.model.canonical import canonical_json
 from tests.agents.server import write_golden
 from tests.integration.harness import HAZARDS, PATIENCE, Fleet, Server, committed, info, start_evalq, wait_until
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalcore import registry
-from evalcore.evaluator import Evaluator
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator
 from tests.integration.harness import wait_until
 from tests.live.prometheus import PROGRAM
 from tests.live.questions import Question

@@ -19,7 +19,7 @@ from tests.mutation.page import page
 from tests.mutation.trial import Baseline, baseline, import_slow_ones, killed_by
 
 FOLDERS = ("planagent", "cooperation", "vs", "selfcheck", "verification")
-PACKAGE = "evalcore.evaluators"
+PACKAGE = "evalq.evalcore.evaluators"
 NEEDS = {"deepeval.py": "deepeval"}
 """Modules that only an extra can import."""
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from evalcore.report.markdown import table
+from evalq.evalcore.views.markdown import table
 
 __all__ = ["page"]
 

@@ -40,7 +40,12 @@ GRACE = 20.0
 
 def import_slow_ones() -> None:
     """Import what every child needs and no change touches."""
-    for name in (*SLOW, "evalcore.conformance", "evalcore.registry", "evalcore.records.inputs"):
+    for name in (
+        *SLOW,
+        "evalq.evalcore.conformance",
+        "evalq.evalcore.contract.registry",
+        "evalq.evalcore.records.inputs",
+    ):
         try:
             importlib.import_module(name)
         except ImportError:

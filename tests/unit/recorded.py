@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from evalcore import registry
-from evalcore.conformance import param_variants
-from evalcore.evaluator import Evaluator, Option
-from evalcore.inline import evaluate_files
+from evalq.evalcore.conformance import param_variants
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator, Option
+from evalq.evalcore.fold.inline import evaluate_files
 from tests.contract.folders import conformance_inputs
 
 __all__ = ["kept", "made"]

@@ -1,6 +1,6 @@
 """Every metric of the fleet that the exporter shows, as data: the exporter and its page are made from it.
 
-Evaluators declare their own gauges (`evalcore.metrics`). Labels are sets that stay small: users name suites and
+Evaluators declare their own gauges (`evalq.evalcore.views.metrics`). Labels are sets that stay small: users name suites and
 targets, so those are capped (``max_suites``), and what is beyond the cap is counted as `OTHER`.
 """
 
@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from evalcore.metrics import Metric
-from workers.ledger import OTHER
-from workers.measures import SECONDS
+from evalq.evalcore.views.metrics import Metric
+from evalq.workers.ledger.histograms import SECONDS
+from evalq.workers.ledger.runs import OTHER
 
 __all__ = ["FAMILIES", "OTHER", "RECENT_LABEL", "RUN_LABELS", "SECONDS", "Family", "family", "quality"]
 

@@ -9,12 +9,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as PrometheusMetric
 from prometheus_client.registry import Collector
 
-from evalcore import registry
-from evalcore.metrics import Unit
-from evalcore.version import __version__, code_version
-from workers.exporter.catalogue import FAMILIES, Family, family, quality
-from workers.exporter.families import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
-from workers.snapshot import Newest, Snapshot
+from evalq.evalcore.contract import registry
+from evalq.evalcore.version import __version__, code_version
+from evalq.evalcore.views.metrics import Unit
+from evalq.workers.exporter.catalogue import FAMILIES, Family, family, quality
+from evalq.workers.exporter.series import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
+from evalq.workers.monitor.snapshot import Newest, Snapshot
 
 __all__ = ["About", "Live", "Quality"]
 

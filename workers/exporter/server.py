@@ -10,10 +10,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import redis
 
-from evalcore.errors import EvalqError
-from workers.exporter.page import Page
-from workers.settings import Settings
-from workers.watch import Watch
+from evalq.evalcore.errors import EvalqError
+from evalq.workers.exporter.exposition import Page
+from evalq.workers.monitor.watcher import Watch
+from evalq.workers.settings import Settings
 
 __all__ = ["Exporter"]
 

@@ -3,9 +3,9 @@
 `load_targets` reads the file, a `Caller` calls one target, `call_paced` does so at the fleet's common pace.
 """
 
-from workers.targets.answers import KINDS, Answer, Call, Failure, FailureKind
-from workers.targets.caller import Caller, Tries, attempt, call_paced, limits_of
-from workers.targets.config import NamedTarget, Target, load_targets
+from evalq.workers.targets.answers import KINDS, Answer, Call, Failure, FailureKind
+from evalq.workers.targets.caller import Caller, Tries, attempt, call_paced, limits_of
+from evalq.workers.targets.config import NamedTarget, Target, load_targets
 
 __all__ = [
     "KINDS",

@@ -14,12 +14,20 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from evalcore.errors import ConfigError
-from workers.pacing import Pacer
-from workers.pool import Limits
-from workers.targets.answers import Answer, Call, Failure
-from workers.targets.config import CommandTarget, HttpTarget, NamedTarget, OpenAiTarget, PythonTarget, RetryRule, Target
-from workers.targets.extract import NoJson, beside, extract
+from evalq.evalcore.errors import ConfigError
+from evalq.workers.ratelimit.limiter import Pacer
+from evalq.workers.ratelimit.policy import Limits
+from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.config import (
+    CommandTarget,
+    HttpTarget,
+    NamedTarget,
+    OpenAiTarget,
+    PythonTarget,
+    RetryRule,
+    Target,
+)
+from evalq.workers.targets.extract import NoJson, beside, extract
 
 __all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
 
@@ -235,14 +243,14 @@ def _key(named: NamedTarget, environment: Mapping[str, str]) -> str | None:
 def _way(named: NamedTarget, key: str | None, environment: Mapping[str, str]) -> _Way:
     target = named.target
     if isinstance(target, PythonTarget):
-        from workers.targets.functions import Function
+        from evalq.workers.targets.functions import Function
 
         return Function(target, named.folder, environment)
     if isinstance(target, CommandTarget):
-        from workers.targets.programs import Command
+        from evalq.workers.targets.programs import Command
 
         return Command(target, named.folder, environment)
-    from workers.targets.endpoints import ChatEndpoint, HttpEndpoint  # httpx takes a while to import
+    from evalq.workers.targets.endpoints import ChatEndpoint, HttpEndpoint  # httpx takes a while to import
 
     if isinstance(target, OpenAiTarget):
         return ChatEndpoint(target, named.folder, key)

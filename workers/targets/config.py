@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import msgspec
 from pydantic import AfterValidator, Field, field_validator
 
-from evalcore.errors import ConfigError
-from evalcore.evaluator import Params
-from evalcore.params import load_mapping, validate
-from workers.targets.answers import FailureKind
-from workers.targets.template import parse_path
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.contract.params import load_mapping, validate
+from evalq.evalcore.errors import ConfigError
+from evalq.workers.targets.answers import FailureKind
+from evalq.workers.targets.template import parse_path
 
 __all__ = [
     "MODELS",

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from evalcore.errors import ConfigError
-from evalcore.params import MAX_FILE_CHARACTERS
-from workers.targets.answers import Answer, Call, Failure
-from workers.targets.config import HttpTarget, OpenAiTarget, usable_name
-from workers.targets.headers import rate_limits
-from workers.targets.template import Missing, fill, find, parse_path
-from workers.targets.web import Reply, Web
+from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
+from evalq.evalcore.errors import ConfigError
+from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.config import HttpTarget, OpenAiTarget, usable_name
+from evalq.workers.targets.headers import rate_limits
+from evalq.workers.targets.template import Missing, fill, find, parse_path
+from evalq.workers.targets.web import Reply, Web
 
 __all__ = ["ChatEndpoint", "HttpEndpoint"]
 

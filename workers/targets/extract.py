@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from evalcore.records.objects import deeper_than
+from evalq.evalcore.records.objects import deeper_than
 
 __all__ = ["MAX_DEPTH", "NoJson", "beside", "extract", "json_text"]
 

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import msgspec
 
-from evalcore.errors import ConfigError
-from workers.child import child
-from workers.functions import Asked, Told
-from workers.targets.answers import Answer, Call, Failure
-from workers.targets.config import PythonTarget
+from evalq.evalcore.errors import ConfigError
+from evalq.workers.child import child
+from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.config import PythonTarget
+from evalq.workers.targets.function_host import Asked, Told
 
 __all__ = ["Function"]
 
@@ -164,7 +164,7 @@ class Function:
         threads = target.max_concurrency or _THREADS
         facts = (target.function, str(folder), str(target.max_bytes), str(threads), str(target.max_megabytes))
         self._target = target
-        self._command = child("workers.functions", *facts)
+        self._command = child("evalq.workers.targets.function_host", *facts)
         self._environment = {name: value for name, value in environment.items() if not name.startswith("EVALQ_")}
         self._shared: _Process | None = None
         self._starting = asyncio.Lock()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from workers.targets.answers import Quota, RateLimits
+from evalq.workers.targets.answers import Quota, RateLimits
 
 __all__ = ["rate_limits", "retry_after"]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from workers.targets.answers import Answer, Call, Failure
-from workers.targets.config import CommandTarget
+from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.config import CommandTarget
 
 __all__ = ["CallFailed", "Command"]
 

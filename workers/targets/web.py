@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from evalcore.errors import ConfigError
-from evalcore.records.objects import deeper_than
-from workers.targets.answers import Failure, FailureKind
-from workers.targets.body import read_body
-from workers.targets.extract import MAX_DEPTH, beside
-from workers.targets.headers import rate_limits, retry_after
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.records.objects import deeper_than
+from evalq.workers.targets.answers import Failure, FailureKind
+from evalq.workers.targets.body import read_body
+from evalq.workers.targets.extract import MAX_DEPTH, beside
+from evalq.workers.targets.headers import rate_limits, retry_after
 
 __all__ = ["Reply", "Web"]
 

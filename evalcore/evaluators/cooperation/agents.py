@@ -14,7 +14,7 @@ from operator import sub
 
 import msgspec
 
-from evalcore.stats import ExactSum
+from evalq.evalcore.stats import ExactSum
 
 __all__ = ["BETRAYAL", "COOPERATIVE", "NEITHER", "AgentState"]
 

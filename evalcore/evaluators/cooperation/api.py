@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalcore.errors import InputError
-from evalcore.evaluators.cooperation.evaluator import evaluator
-from evalcore.evaluators.cooperation.metrics import MetricsResult, pretty_json
-from evalcore.evaluators.cooperation.params import CooperationParams, Rules
-from evalcore.evaluators.cooperation.summary import write_text
-from evalcore.inline import evaluate_files
-from evalcore.params import validate
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.errors import InputError
+from evalq.evalcore.evaluators.cooperation.evaluator import evaluator
+from evalq.evalcore.evaluators.cooperation.metrics import MetricsResult, pretty_json
+from evalq.evalcore.evaluators.cooperation.params import CooperationParams, Rules
+from evalq.evalcore.evaluators.cooperation.summary import write_text
+from evalq.evalcore.fold.inline import evaluate_files
 
 __all__ = ["CooperationEvaluator", "EvaluationRules"]
 

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 from pydantic import ConfigDict
 
-from evalcore.errors import InputError, UsageError
-from evalcore.evaluator import Params, Request
-from evalcore.evaluators.cooperation.params import Rules
-from evalcore.params import load_mapping, merged, validate
-from evalcore.records.inputs import discover, format_suffixes
+from evalq.evalcore.contract.evaluator import Params, Request
+from evalq.evalcore.contract.params import load_mapping, merged, validate
+from evalq.evalcore.errors import InputError, UsageError
+from evalq.evalcore.evaluators.cooperation.params import Rules
+from evalq.evalcore.records.inputs import discover, format_suffixes
 
 __all__ = ["Experiment", "completed", "load_experiment"]
 

@@ -8,23 +8,23 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from evalcore.canonical import Json
-from evalcore.errors import UsageError
-from evalcore.evaluator import Batch, Evaluator, Export, InputResult, Option, Outcome, Request, Tally
-from evalcore.evaluators.cooperation.config import completed
-from evalcore.evaluators.cooperation.gauges import METRICS
-from evalcore.evaluators.cooperation.kernel import summarize
-from evalcore.evaluators.cooperation.metrics import measure, pretty_json
-from evalcore.evaluators.cooperation.panels import PANELS
-from evalcore.evaluators.cooperation.params import CooperationParams
-from evalcore.evaluators.cooperation.reading import read
-from evalcore.evaluators.cooperation.render import log_tables
-from evalcore.evaluators.cooperation.resort import Limits, resorted
-from evalcore.evaluators.cooperation.sample import write_events
-from evalcore.evaluators.cooperation.state import CooperationState
-from evalcore.evaluators.cooperation.summary import COMMAND
-from evalcore.report.markdown import escape
-from evalcore.tally import LISTED, Faults
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, Export, InputResult, Option, Outcome, Request, Tally
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.evaluators.cooperation.config import completed
+from evalq.evalcore.evaluators.cooperation.gauges import METRICS
+from evalq.evalcore.evaluators.cooperation.kernel import summarize
+from evalq.evalcore.evaluators.cooperation.metrics import measure, pretty_json
+from evalq.evalcore.evaluators.cooperation.panels import PANELS
+from evalq.evalcore.evaluators.cooperation.params import CooperationParams
+from evalq.evalcore.evaluators.cooperation.reading import read
+from evalq.evalcore.evaluators.cooperation.render import log_tables
+from evalq.evalcore.evaluators.cooperation.resort import Limits, resorted
+from evalq.evalcore.evaluators.cooperation.sample import write_events
+from evalq.evalcore.evaluators.cooperation.state import CooperationState
+from evalq.evalcore.evaluators.cooperation.summary import COMMAND
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.tally import LISTED, Faults
+from evalq.evalcore.views.markdown import escape
 
 __all__ = ["Cooperation", "evaluator"]
 

@@ -6,10 +6,10 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import Any
 
-from evalcore.evaluators.cooperation.agents import BETRAYAL, COOPERATIVE, NEITHER
-from evalcore.evaluators.cooperation.event import Event, number
-from evalcore.evaluators.cooperation.params import Rules
-from evalcore.evaluators.cooperation.state import CooperationState
+from evalq.evalcore.evaluators.cooperation.agents import BETRAYAL, COOPERATIVE, NEITHER
+from evalq.evalcore.evaluators.cooperation.event import Event, number
+from evalq.evalcore.evaluators.cooperation.params import Rules
+from evalq.evalcore.evaluators.cooperation.state import CooperationState
 
 __all__ = ["kinds_of", "summarize", "values_of"]
 

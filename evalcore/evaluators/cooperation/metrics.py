@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evalcore.evaluator import InputResult
-from evalcore.evaluators.cooperation.params import CooperationParams
-from evalcore.evaluators.cooperation.state import CooperationState
-from evalcore.stats import ExactSum, gini, shannon_bits
+from evalq.evalcore.contract.evaluator import InputResult
+from evalq.evalcore.evaluators.cooperation.params import CooperationParams
+from evalq.evalcore.evaluators.cooperation.state import CooperationState
+from evalq.evalcore.stats import ExactSum, gini, shannon_bits
 
 __all__ = ["MetricsResult", "measure", "pretty_json"]
 

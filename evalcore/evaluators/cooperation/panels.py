@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalcore.panels import Panel, Plot
+from evalq.evalcore.views.panels import Panel, Plot
 
 __all__ = ["PANELS"]
 

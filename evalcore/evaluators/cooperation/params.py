@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import field_validator
 
-from evalcore.evaluator import Params
+from evalq.evalcore.contract.evaluator import Params
 
 __all__ = ["CooperationParams", "Rules"]
 

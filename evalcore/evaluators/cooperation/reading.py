@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from evalcore.evaluator import Batch
-from evalcore.evaluators.cooperation.event import Event, integral
-from evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, parse_line, too_deep
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.evaluators.cooperation.event import Event, integral
+from evalq.evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, parse_line, too_deep
 
 __all__ = ["read"]
 

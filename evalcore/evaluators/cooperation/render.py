@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evalcore.report.markdown import table
+from evalq.evalcore.views.markdown import table
 
 __all__ = ["log_tables", "share"]
 

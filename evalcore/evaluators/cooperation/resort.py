@@ -17,13 +17,13 @@ from typing import BinaryIO
 
 import msgspec
 
-from evalcore.errors import InputChanged
-from evalcore.evaluator import Batch
-from evalcore.evaluators.cooperation.kernel import kinds_of, values_of
-from evalcore.evaluators.cooperation.params import Rules
-from evalcore.evaluators.cooperation.reading import read
-from evalcore.evaluators.cooperation.state import Columns, CooperationState
-from evalcore.records.span import BOM
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.evaluators.cooperation.kernel import kinds_of, values_of
+from evalq.evalcore.evaluators.cooperation.params import Rules
+from evalq.evalcore.evaluators.cooperation.reading import read
+from evalq.evalcore.evaluators.cooperation.state import Columns, CooperationState
+from evalq.evalcore.model.span import BOM
 
 __all__ = ["Limits", "resorted"]
 

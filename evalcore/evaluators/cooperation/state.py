@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from evalcore.evaluator import State
-from evalcore.evaluators.cooperation.agents import COOPERATIVE, AgentState
-from evalcore.evaluators.cooperation.turns import TurnSet
+from evalq.evalcore.contract.evaluator import State
+from evalq.evalcore.evaluators.cooperation.agents import COOPERATIVE, AgentState
+from evalq.evalcore.evaluators.cooperation.turns import TurnSet
 
 __all__ = ["Columns", "CooperationState"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from evalcore.errors import InputError, UsageError
-from evalcore.evaluator import Command, Option
-from evalcore.evaluators.cooperation.config import Experiment, load_experiment
-from evalcore.evaluators.cooperation.metrics import MetricsResult, pretty_json
-from evalcore.evaluators.cooperation.render import log_tables, share
-from evalcore.files import open_input, write_atomic
-from evalcore.report.markdown import escape
+from evalq.evalcore.contract.evaluator import Command, Option
+from evalq.evalcore.errors import InputError, UsageError
+from evalq.evalcore.evaluators.cooperation.config import Experiment, load_experiment
+from evalq.evalcore.evaluators.cooperation.metrics import MetricsResult, pretty_json
+from evalq.evalcore.evaluators.cooperation.render import log_tables, share
+from evalq.evalcore.files import open_input, write_atomic
+from evalq.evalcore.views.markdown import escape
 
 __all__ = ["COMMAND", "write_text"]
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from evalcore.evaluators.planagent.answer import shortened
-from evalcore.evaluators.planagent.params import Form, Kind, PlanParams, RatioBand
+from evalq.evalcore.evaluators.planagent.answer import shortened
+from evalq.evalcore.evaluators.planagent.params import Form, Kind, PlanParams, RatioBand
 
 __all__ = ["Check", "Checklist", "checklist_reader", "parse_checks", "points_by_passes", "without_space"]
 

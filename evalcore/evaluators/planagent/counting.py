@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from evalcore.evaluators.planagent.answer import plain_text, shortened
-from evalcore.evaluators.planagent.checks import Checklist
-from evalcore.evaluators.planagent.params import PlanParams
-from evalcore.evaluators.planagent.state import PlanState
+from evalq.evalcore.evaluators.planagent.answer import plain_text, shortened
+from evalq.evalcore.evaluators.planagent.checks import Checklist
+from evalq.evalcore.evaluators.planagent.params import PlanParams
+from evalq.evalcore.evaluators.planagent.state import PlanState
 
 __all__ = ["Group", "spread"]
 

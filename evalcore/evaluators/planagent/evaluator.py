@@ -7,23 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from evalcore.calls import Prompt
-from evalcore.canonical import Json
-from evalcore.evaluator import Batch, Command, Evaluator, InputResult, Option, Outcome, Request
-from evalcore.evaluators.planagent.answer import shortened
-from evalcore.evaluators.planagent.gauges import METRICS
-from evalcore.evaluators.planagent.judging import judged, prompts
-from evalcore.evaluators.planagent.kernel import COLUMNS, evaluate_batch
-from evalcore.evaluators.planagent.markdown import LANGUAGES, render
-from evalcore.evaluators.planagent.panels import PANELS
-from evalcore.evaluators.planagent.params import PlanParams
-from evalcore.evaluators.planagent.prompt import judge_prompt
-from evalcore.evaluators.planagent.queries import unpack_rows
-from evalcore.evaluators.planagent.sample import write_rows
-from evalcore.evaluators.planagent.section import file_section
-from evalcore.evaluators.planagent.state import PlanState
-from evalcore.records.span import Format
-from evalcore.tally import LISTED, Faults
+from evalq.evalcore.contract.evaluator import Batch, Command, Evaluator, InputResult, Option, Outcome, Request
+from evalq.evalcore.evaluators.planagent.answer import shortened
+from evalq.evalcore.evaluators.planagent.gauges import METRICS
+from evalq.evalcore.evaluators.planagent.judging import judged, prompts
+from evalq.evalcore.evaluators.planagent.kernel import COLUMNS, evaluate_batch
+from evalq.evalcore.evaluators.planagent.markdown import LANGUAGES, render
+from evalq.evalcore.evaluators.planagent.panels import PANELS
+from evalq.evalcore.evaluators.planagent.params import PlanParams
+from evalq.evalcore.evaluators.planagent.prompt import judge_prompt
+from evalq.evalcore.evaluators.planagent.queries import unpack_rows
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.evaluators.planagent.section import file_section
+from evalq.evalcore.evaluators.planagent.state import PlanState
+from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.span import Format
+from evalq.evalcore.model.tally import LISTED, Faults
 
 __all__ = ["PlanAgent", "evaluator"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from evalcore.canonical import Json
-from evalcore.metrics import Metric
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.metrics import Metric
 
 __all__ = ["METRICS"]
 

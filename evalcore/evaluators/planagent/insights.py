@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from evalcore.canonical import Json
-from evalcore.evaluators.planagent.params import KINDS, PlanParams
-from evalcore.evaluators.planagent.queries import QueryReview
-from evalcore.evaluators.planagent.scoring import EMPTY, ERROR, UNPARSABLE
-from evalcore.evaluators.planagent.state import GroupCount, PlanState
-from evalcore.evaluators.planagent.tables import Table
-from evalcore.tally import LISTED
+from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
+from evalq.evalcore.evaluators.planagent.queries import QueryReview
+from evalq.evalcore.evaluators.planagent.scoring import EMPTY, ERROR, UNPARSABLE
+from evalq.evalcore.evaluators.planagent.state import GroupCount, PlanState
+from evalq.evalcore.evaluators.planagent.tables import Table
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.tally import LISTED
 
 __all__ = ["insights", "listed"]
 

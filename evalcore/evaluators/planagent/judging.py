@@ -10,16 +10,16 @@ from typing import TextIO
 
 import msgspec
 
-from evalcore.calls import Prompt
-from evalcore.errors import InputError, UsageError
-from evalcore.evaluator import Batch, Request
-from evalcore.evaluators.planagent.kernel import COLUMNS
-from evalcore.evaluators.planagent.prompt import judge_prompt
-from evalcore.evaluators.planagent.texts import LANGUAGES
-from evalcore.records.cut import Cutter
-from evalcore.records.inputs import Source, discover, format_suffixes
-from evalcore.records.span import read_span
-from evalcore.records.spool import spool
+from evalq.evalcore.contract.evaluator import Batch, Request
+from evalq.evalcore.errors import InputError, UsageError
+from evalq.evalcore.evaluators.planagent.kernel import COLUMNS
+from evalq.evalcore.evaluators.planagent.prompt import judge_prompt
+from evalq.evalcore.evaluators.planagent.texts import LANGUAGES
+from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.span import read_span
+from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.inputs import Source, discover, format_suffixes
+from evalq.evalcore.records.spool import spool
 
 __all__ = ["judged", "prompts"]
 

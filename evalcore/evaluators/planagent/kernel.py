@@ -6,17 +6,17 @@ from operator import itemgetter
 
 import msgspec
 
-from evalcore.evaluator import Batch, Outcome, Tally
-from evalcore.evaluators.planagent.answer import Answer, read_answer
-from evalcore.evaluators.planagent.checks import Checklist, checklist_reader
-from evalcore.evaluators.planagent.counting import Group, spread
-from evalcore.evaluators.planagent.llm import Agreement, LlmScore, read_llm_score
-from evalcore.evaluators.planagent.params import PlanParams
-from evalcore.evaluators.planagent.queries import UNSCORED, pack_row
-from evalcore.evaluators.planagent.scoring import EMPTY, ERROR, UNPARSABLE, ErrorTexts, SpeedScale
-from evalcore.evaluators.planagent.search import paths_of_missed
-from evalcore.evaluators.planagent.state import PlanState
-from evalcore.stats import ExactSum
+from evalq.evalcore.contract.evaluator import Batch, Outcome, Tally
+from evalq.evalcore.evaluators.planagent.answer import Answer, read_answer
+from evalq.evalcore.evaluators.planagent.checks import Checklist, checklist_reader
+from evalq.evalcore.evaluators.planagent.counting import Group, spread
+from evalq.evalcore.evaluators.planagent.llm import Agreement, LlmScore, read_llm_score
+from evalq.evalcore.evaluators.planagent.params import PlanParams
+from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_row
+from evalq.evalcore.evaluators.planagent.scoring import EMPTY, ERROR, UNPARSABLE, ErrorTexts, SpeedScale
+from evalq.evalcore.evaluators.planagent.search import paths_of_missed
+from evalq.evalcore.evaluators.planagent.state import PlanState
+from evalq.evalcore.stats import ExactSum
 
 __all__ = ["COLUMNS", "evaluate_batch"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from evalcore.canonical import Json
-from evalcore.evaluators.planagent.params import TOP_SCORE
-from evalcore.stats import ExactSum
+from evalq.evalcore.evaluators.planagent.params import TOP_SCORE
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.stats import ExactSum
 
 __all__ = ["Agreement", "LlmScore", "read_llm_score", "weighted_kappa"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evalcore.canonical import Json
-from evalcore.evaluators.planagent.notes import escaped, notes
-from evalcore.evaluators.planagent.section import round_order
-from evalcore.evaluators.planagent.texts import LANGUAGES, TEXTS, Texts
+from evalq.evalcore.evaluators.planagent.notes import escaped, notes
+from evalq.evalcore.evaluators.planagent.section import round_order
+from evalq.evalcore.evaluators.planagent.texts import LANGUAGES, TEXTS, Texts
+from evalq.evalcore.model.canonical import Json
 
 __all__ = ["LANGUAGES", "render"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from evalcore.canonical import Json
-from evalcore.evaluators.planagent.texts import Texts
-from evalcore.report.markdown import inert
+from evalq.evalcore.evaluators.planagent.texts import Texts
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.markdown import inert
 
 __all__ = ["escaped", "notes"]
 

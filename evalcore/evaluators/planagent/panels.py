@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evalcore.evaluators.planagent.params import TOP_SCORE
-from evalcore.panels import Panel, Plot, Threshold
+from evalq.evalcore.evaluators.planagent.params import TOP_SCORE
+from evalq.evalcore.views.panels import Panel, Plot, Threshold
 
 __all__ = ["PANELS"]
 

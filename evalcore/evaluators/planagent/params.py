@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from evalcore.evaluator import Params
+from evalq.evalcore.contract.evaluator import Params
 
 __all__ = ["KINDS", "TOP_SCORE", "Diagnostic", "Form", "Kind", "Mask", "PlanParams", "RatioBand", "Rules", "SpeedBand"]
 

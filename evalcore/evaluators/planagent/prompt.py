@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from evalcore.evaluators.planagent.texts import LANGUAGES
+from evalq.evalcore.evaluators.planagent.texts import LANGUAGES
 
 __all__ = ["judge_prompt"]
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from evalcore.evaluators.planagent.sample_parts import all_cases, quoted
+from evalq.evalcore.evaluators.planagent.sample_parts import all_cases, quoted
 
 __all__ = ["write_rows"]
 

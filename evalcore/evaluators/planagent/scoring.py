@@ -7,8 +7,8 @@ from bisect import bisect_left
 from functools import lru_cache
 from typing import Any
 
-from evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
-from evalcore.evaluators.planagent.params import Mask, PlanParams, SpeedBand
+from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
+from evalq.evalcore.evaluators.planagent.params import Mask, PlanParams, SpeedBand
 
 __all__ = ["EMPTY", "ERROR", "UNPARSABLE", "ErrorTexts", "SpeedScale", "is_error"]
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
-from evalcore.evaluators.planagent.checks import Check, without_space
+from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
+from evalq.evalcore.evaluators.planagent.checks import Check, without_space
 
 __all__ = ["paths_of_missed"]
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from evalcore.canonical import Json
-from evalcore.evaluators.planagent.insights import insights, listed
-from evalcore.evaluators.planagent.params import KINDS, TOP_SCORE, PlanParams
-from evalcore.evaluators.planagent.queries import QueryReview
-from evalcore.evaluators.planagent.scoring import SpeedScale
-from evalcore.evaluators.planagent.state import PlanState, RoundStats
-from evalcore.evaluators.planagent.tables import Table
-from evalcore.stats import ExactSum
+from evalq.evalcore.evaluators.planagent.insights import insights, listed
+from evalq.evalcore.evaluators.planagent.params import KINDS, TOP_SCORE, PlanParams
+from evalq.evalcore.evaluators.planagent.queries import QueryReview
+from evalq.evalcore.evaluators.planagent.scoring import SpeedScale
+from evalq.evalcore.evaluators.planagent.state import PlanState, RoundStats
+from evalq.evalcore.evaluators.planagent.tables import Table
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.stats import ExactSum
 
 __all__ = ["file_section", "round_order"]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from evalcore.evaluator import State
-from evalcore.evaluators.planagent.llm import Agreement
-from evalcore.evaluators.planagent.params import TOP_SCORE
-from evalcore.evaluators.planagent.queries import Queries
-from evalcore.evaluators.planagent.tables import Table
-from evalcore.stats import ExactSum
+from evalq.evalcore.contract.evaluator import State
+from evalq.evalcore.evaluators.planagent.llm import Agreement
+from evalq.evalcore.evaluators.planagent.params import TOP_SCORE
+from evalq.evalcore.evaluators.planagent.queries import Queries
+from evalq.evalcore.evaluators.planagent.tables import Table
+from evalq.evalcore.stats import ExactSum
 
 __all__ = ["GroupCount", "PlanState", "RoundStats"]
 

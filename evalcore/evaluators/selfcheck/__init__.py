@@ -4,18 +4,18 @@ The names of the specification, in Python's spelling; `check` is synchronous, `a
 and results are the specification's camelCase, in JSON and as attributes.
 """
 
-from evalcore.evaluators.selfcheck.evaluator import SelfCheck, evaluator
-from evalcore.evaluators.selfcheck.evidence import Evidence, GoalBackwardResult, GoalPath
-from evalcore.evaluators.selfcheck.goals import resolve_goals
-from evalcore.evaluators.selfcheck.params import SelfCheckParams
-from evalcore.evaluators.selfcheck.protocol import (
+from evalq.evalcore.evaluators.selfcheck.evaluator import SelfCheck, evaluator
+from evalq.evalcore.evaluators.selfcheck.evidence import Evidence, GoalBackwardResult, GoalPath
+from evalq.evalcore.evaluators.selfcheck.goals import resolve_goals
+from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
+from evalq.evalcore.evaluators.selfcheck.protocol import (
     SelfCheckProtocol,
     SelfCheckResult,
     create_default_self_check_protocol,
     create_self_check_protocol,
 )
-from evalcore.evaluators.selfcheck.questions import SELF_CHECK_QUESTIONS, SelfCheckQuestion
-from evalcore.evaluators.selfcheck.signals import (
+from evalq.evalcore.evaluators.selfcheck.questions import SELF_CHECK_QUESTIONS, SelfCheckQuestion
+from evalq.evalcore.evaluators.selfcheck.signals import (
     CALIBRATED_DANGER_SIGNALS,
     DANGER_SIGNALS,
     EXTENDED_DANGER_SIGNALS,

@@ -7,9 +7,9 @@ from typing import Literal
 import msgspec
 from pydantic import Field
 
-from evalcore.canonical import Json
-from evalcore.evaluator import Params
-from evalcore.stats import wilson
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.stats import wilson
 
 __all__ = ["Confusion", "Targets", "effectiveness", "met"]
 

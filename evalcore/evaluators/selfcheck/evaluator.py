@@ -9,24 +9,24 @@ from typing import Any
 
 import msgspec
 
-from evalcore.canonical import Json
-from evalcore.evaluator import Batch, Command, Evaluator, InputResult, Option, Outcome, Request, Tally
-from evalcore.evaluators.selfcheck.effectiveness import effectiveness
-from evalcore.evaluators.selfcheck.evidence import Record, read_record
-from evalcore.evaluators.selfcheck.gauges import METRICS
-from evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE, resolve_command
-from evalcore.evaluators.selfcheck.markdown import markdown, unresolved_notice
-from evalcore.evaluators.selfcheck.panels import PANELS
-from evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
-from evalcore.evaluators.selfcheck.protocol import SelfCheckResult
-from evalcore.evaluators.selfcheck.sample import write_records
-from evalcore.evaluators.selfcheck.signals import SIGNAL_LISTS
-from evalcore.evaluators.selfcheck.state import SelfCheckState
-from evalcore.evaluators.selfcheck.suspicion import REASONS, suspicions
-from evalcore.records.lines import Line, read_lines
-from evalcore.records.objects import RecordFault
-from evalcore.report.failed import failed_section
-from evalcore.tally import LISTED, Faults
+from evalq.evalcore.contract.evaluator import Batch, Command, Evaluator, InputResult, Option, Outcome, Request, Tally
+from evalq.evalcore.evaluators.selfcheck.effectiveness import effectiveness
+from evalq.evalcore.evaluators.selfcheck.evidence import Record, read_record
+from evalq.evalcore.evaluators.selfcheck.gauges import METRICS
+from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE, resolve_command
+from evalq.evalcore.evaluators.selfcheck.markdown import markdown, unresolved_notice
+from evalq.evalcore.evaluators.selfcheck.panels import PANELS
+from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
+from evalq.evalcore.evaluators.selfcheck.protocol import SelfCheckResult
+from evalq.evalcore.evaluators.selfcheck.sample import write_records
+from evalq.evalcore.evaluators.selfcheck.signals import SIGNAL_LISTS
+from evalq.evalcore.evaluators.selfcheck.state import SelfCheckState
+from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS, suspicions
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.tally import LISTED, Faults
+from evalq.evalcore.records.lines import Line, read_lines
+from evalq.evalcore.records.objects import RecordFault
+from evalq.evalcore.views.failed import failed_section
 
 __all__ = ["SelfCheck", "evaluator"]
 

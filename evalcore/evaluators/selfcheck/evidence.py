@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
-from evalcore.records.objects import typed
+from evalq.evalcore.records.objects import typed
 
 __all__ = [
     "Assumption",

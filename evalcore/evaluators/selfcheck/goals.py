@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from evalcore.errors import ConfigError, InputError, UsageError
-from evalcore.evaluators.selfcheck.evidence import GoalBackwardResult, GoalPath
-from evalcore.evaluators.selfcheck.signals import search_pattern
-from evalcore.files import open_given
-from evalcore.records.objects import RecordFault, read_object, typed
-from evalcore.scan import PatternRefused, Scanner
+from evalq.evalcore.errors import ConfigError, InputError, UsageError
+from evalq.evalcore.evaluators.selfcheck.evidence import GoalBackwardResult, GoalPath
+from evalq.evalcore.evaluators.selfcheck.signals import search_pattern
+from evalq.evalcore.files import open_given
+from evalq.evalcore.records.objects import RecordFault, read_object, typed
+from evalq.evalcore.scan import PatternRefused, Scanner
 
 __all__ = ["HOW_TO_RESOLVE", "MAX_SEARCHED_BYTES", "resolve_command", "resolve_goals"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evalcore.canonical import Json
-from evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE
-from evalcore.evaluators.selfcheck.params import SelfCheckParams
-from evalcore.evaluators.selfcheck.suspicion import REASONS
-from evalcore.params import validate
-from evalcore.report.failed import failed_table
-from evalcore.report.markdown import escape, table
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE
+from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
+from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.failed import failed_table
+from evalq.evalcore.views.markdown import escape, table
 
 __all__ = ["effectiveness_table", "markdown", "unresolved_notice"]
 

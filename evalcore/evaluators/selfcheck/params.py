@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import Field, field_serializer, field_validator
 
-from evalcore.evaluator import Params
-from evalcore.evaluators.selfcheck.effectiveness import Targets
-from evalcore.evaluators.selfcheck.protocol import SelfCheckProtocol
-from evalcore.evaluators.selfcheck.questions import QUESTIONS, Question
-from evalcore.evaluators.selfcheck.signals import CONTEXT, DANGER_SIGNALS, SIGNAL_LISTS, DangerSignal
-from evalcore.evaluators.selfcheck.suspicion import SuspicionRules
-from evalcore.scan.named import by_name, name_of
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.evaluators.selfcheck.effectiveness import Targets
+from evalq.evalcore.evaluators.selfcheck.protocol import SelfCheckProtocol
+from evalq.evalcore.evaluators.selfcheck.questions import QUESTIONS, Question
+from evalq.evalcore.evaluators.selfcheck.signals import CONTEXT, DANGER_SIGNALS, SIGNAL_LISTS, DangerSignal
+from evalq.evalcore.evaluators.selfcheck.suspicion import SuspicionRules
+from evalq.evalcore.scan.named import by_name, name_of
 
 __all__ = ["SelfCheckParams", "protocol"]
 

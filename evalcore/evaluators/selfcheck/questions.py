@@ -10,10 +10,10 @@ from typing import Any, Literal, Self
 import msgspec
 from pydantic import Field, field_validator, model_validator
 
-from evalcore.evaluator import Params
-from evalcore.evaluators.selfcheck.evidence import Evidence
-from evalcore.evaluators.selfcheck.signals import search_pattern
-from evalcore.scan import Scanner, require_searchable
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.evaluators.selfcheck.evidence import Evidence
+from evalq.evalcore.evaluators.selfcheck.signals import search_pattern
+from evalq.evalcore.scan import Scanner, require_searchable
 
 __all__ = ["QUESTIONS", "SELF_CHECK_QUESTIONS", "Question", "SelfCheckQuestion", "evidence_text"]
 

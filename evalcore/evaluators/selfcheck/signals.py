@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from evalcore.evaluator import Params
-from evalcore.evaluators.selfcheck.calibrated import CALIBRATED
-from evalcore.scan import Pattern, Scanner, require_searchable
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.evaluators.selfcheck.calibrated import CALIBRATED
+from evalq.evalcore.scan import Pattern, Scanner, require_searchable
 
 __all__ = [
     "CALIBRATED_DANGER_SIGNALS",

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from evalcore.evaluator import State
-from evalcore.evaluators.selfcheck.effectiveness import Confusion
-from evalcore.evaluators.selfcheck.protocol import SelfCheckResult
-from evalcore.tally import Faults
+from evalq.evalcore.contract.evaluator import State
+from evalq.evalcore.evaluators.selfcheck.effectiveness import Confusion
+from evalq.evalcore.evaluators.selfcheck.protocol import SelfCheckResult
+from evalq.evalcore.model.tally import Faults
 
 __all__ = ["SelfCheckState"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalcore.evaluators.verification.rules import Patterns
-from evalcore.evaluators.verification.score import COMPONENTS, score_verification
+from evalq.evalcore.evaluators.verification.rules import Patterns
+from evalq.evalcore.evaluators.verification.score import COMPONENTS, score_verification
 
 try:
     from deepeval.metrics import BaseMetric

@@ -8,20 +8,20 @@ from typing import Any
 
 import msgspec
 
-from evalcore.canonical import Json
-from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request, Tally
-from evalcore.evaluators.verification.gauges import METRICS
-from evalcore.evaluators.verification.markdown import markdown
-from evalcore.evaluators.verification.panels import PANELS
-from evalcore.evaluators.verification.params import VerificationParams
-from evalcore.evaluators.verification.patterns import PATTERN_SETS
-from evalcore.evaluators.verification.sample import write_records
-from evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore, scorer
-from evalcore.evaluators.verification.state import Agreement, VerificationState
-from evalcore.records.lines import Line, read_lines
-from evalcore.records.objects import typed
-from evalcore.report.failed import failed_section
-from evalcore.tally import LISTED, Faults
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request, Tally
+from evalq.evalcore.evaluators.verification.gauges import METRICS
+from evalq.evalcore.evaluators.verification.markdown import markdown
+from evalq.evalcore.evaluators.verification.panels import PANELS
+from evalq.evalcore.evaluators.verification.params import VerificationParams
+from evalq.evalcore.evaluators.verification.patterns import PATTERN_SETS
+from evalq.evalcore.evaluators.verification.sample import write_records
+from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore, scorer
+from evalq.evalcore.evaluators.verification.state import Agreement, VerificationState
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.tally import LISTED, Faults
+from evalq.evalcore.records.lines import Line, read_lines
+from evalq.evalcore.records.objects import typed
+from evalq.evalcore.views.failed import failed_section
 
 __all__ = ["Verification", "evaluator"]
 

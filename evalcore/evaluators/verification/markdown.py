@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evalcore.canonical import Json
-from evalcore.evaluators.verification.score import BANDS, COMPONENTS
-from evalcore.report.failed import failed_table
-from evalcore.report.markdown import escape, table
+from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.failed import failed_table
+from evalq.evalcore.views.markdown import escape, table
 
 __all__ = ["markdown"]
 

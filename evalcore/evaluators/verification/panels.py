@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalcore.panels import Panel, Plot, Threshold
+from evalq.evalcore.views.panels import Panel, Plot, Threshold
 
 __all__ = ["PANELS"]
 

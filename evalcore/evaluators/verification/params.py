@@ -6,11 +6,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_serializer, field_validator, model_validator
 
-from evalcore.evaluator import Params
-from evalcore.evaluators.verification.patterns import DEFAULT, PATTERN_SETS
-from evalcore.evaluators.verification.rules import Patterns
-from evalcore.params import merged
-from evalcore.scan.named import by_name, name_of
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.contract.params import merged
+from evalq.evalcore.evaluators.verification.patterns import DEFAULT, PATTERN_SETS
+from evalq.evalcore.evaluators.verification.rules import Patterns
+from evalq.evalcore.scan.named import by_name, name_of
 
 __all__ = ["Bands", "ExecutionWeights", "Scoring", "Shortfalls", "ToolWeights", "VerificationParams", "Weights"]
 

@@ -8,7 +8,7 @@ show where the sets differ: illustrations, no estimates.
 
 from __future__ import annotations
 
-from evalcore.evaluators.verification.rules import CountedRule, Gate, NamedRule, Patterns, Rule
+from evalq.evalcore.evaluators.verification.rules import CountedRule, Gate, NamedRule, Patterns, Rule
 
 __all__ = ["DEFAULT", "HARDENED", "PATTERN_SETS"]
 

@@ -6,8 +6,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from evalcore.evaluator import Params
-from evalcore.scan import Pattern, require_searchable
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.scan import Pattern, require_searchable
 
 __all__ = ["CountedRule", "Gate", "NamedRule", "Patterns", "Rule"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from evalcore.evaluators.verification.params import Bands, Scoring, VerificationParams
-from evalcore.evaluators.verification.rules import Patterns, Rule
-from evalcore.scan import Pattern, Scan, Scanner
+from evalq.evalcore.evaluators.verification.params import Bands, Scoring, VerificationParams
+from evalq.evalcore.evaluators.verification.rules import Patterns, Rule
+from evalq.evalcore.scan import Pattern, Scan, Scanner
 
 __all__ = ["BANDS", "COMPONENTS", "Components", "Scorer", "VerificationScore", "score_verification", "scorer"]
 

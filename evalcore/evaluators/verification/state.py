@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from evalcore.evaluator import State
-from evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore
-from evalcore.stats import ExactSum
-from evalcore.tally import Faults
+from evalq.evalcore.contract.evaluator import State
+from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore
+from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.stats import ExactSum
 
 __all__ = ["Agreement", "VerificationState"]
 

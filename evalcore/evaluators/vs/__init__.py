@@ -4,14 +4,14 @@ The validators and `detect_mode_collapse` take plain dicts and can be used by th
 evalq runs.
 """
 
-from evalcore.evaluators.vs.collapse import ModeCollapseReport, detect_mode_collapse
-from evalcore.evaluators.vs.contract import ContractFault, contract_faults
-from evalcore.evaluators.vs.document import results_document
-from evalcore.evaluators.vs.evaluator import VsEvaluator, evaluator
-from evalcore.evaluators.vs.golden import load_golden
-from evalcore.evaluators.vs.params import VsParams
-from evalcore.evaluators.vs.state import VsState
-from evalcore.evaluators.vs.validators import (
+from evalq.evalcore.evaluators.vs.collapse import ModeCollapseReport, detect_mode_collapse
+from evalq.evalcore.evaluators.vs.contract import ContractFault, contract_faults
+from evalq.evalcore.evaluators.vs.document import results_document
+from evalq.evalcore.evaluators.vs.evaluator import VsEvaluator, evaluator
+from evalq.evalcore.evaluators.vs.golden import load_golden
+from evalq.evalcore.evaluators.vs.params import VsParams
+from evalq.evalcore.evaluators.vs.state import VsState
+from evalq.evalcore.evaluators.vs.validators import (
     ValidationResult,
     validate_provenance,
     validate_self_critique,

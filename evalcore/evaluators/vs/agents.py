@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evalcore.errors import ConfigError
-from evalcore.evaluator import Params
-from evalcore.params import load_mapping
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.contract.params import load_mapping
+from evalq.evalcore.errors import ConfigError
 
 __all__ = ["Agent", "default_agents", "load_agents"]
 

@@ -14,10 +14,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalcore.canonical import Json
-from evalcore.evaluators.vs.options import fuzzy_counts, normalized_counts
-from evalcore.evaluators.vs.params import CollapseRule
-from evalcore.evaluators.vs.stats import (
+from evalq.evalcore.evaluators.vs.options import fuzzy_counts, normalized_counts
+from evalq.evalcore.evaluators.vs.params import CollapseRule
+from evalq.evalcore.evaluators.vs.stats import (
     ALPHA,
     FIXED_RUNS,
     ShareRule,
@@ -31,7 +30,8 @@ from evalcore.evaluators.vs.stats import (
     runs_to_decide,
     stopping_rule,
 )
-from evalcore.stats import shannon_bits
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.stats import shannon_bits
 
 __all__ = ["CaseCounts", "ModeCollapseReport", "collapse_nowhere", "detect_mode_collapse", "robust_block", "specified"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from evalcore.evaluators.vs.naming import join
-from evalcore.records.objects import deeper_than
+from evalq.evalcore.evaluators.vs.naming import join
+from evalq.evalcore.records.objects import deeper_than
 
 __all__ = ["MAX_DEPTH", "Malformed", "decode", "repeated_keys"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from evalcore.canonical import Json
+from evalq.evalcore.model.canonical import Json
 
 __all__ = ["results_document"]
 

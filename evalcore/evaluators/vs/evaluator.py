@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from evalcore.calls import Prompt
-from evalcore.canonical import Json
-from evalcore.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
-from evalcore.evaluators.vs.document import results_document
-from evalcore.evaluators.vs.gauges import METRICS
-from evalcore.evaluators.vs.inputs import complete, output_line, prompts, stopping
-from evalcore.evaluators.vs.judge import judge_for
-from evalcore.evaluators.vs.markdown import dashboard
-from evalcore.evaluators.vs.naming import shorten
-from evalcore.evaluators.vs.panels import PANELS
-from evalcore.evaluators.vs.params import LEVELS, VsParams
-from evalcore.evaluators.vs.record import record_line
-from evalcore.evaluators.vs.sample import sample_request
-from evalcore.evaluators.vs.section import vs_section
-from evalcore.evaluators.vs.state import Gatherer, VsState
-from evalcore.evaluators.vs.stopping import Stopping
-from evalcore.records.span import BOM
-from evalcore.tally import LISTED, Faults, Tally
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
+from evalq.evalcore.evaluators.vs.document import results_document
+from evalq.evalcore.evaluators.vs.gauges import METRICS
+from evalq.evalcore.evaluators.vs.inputs import complete, output_line, prompts, stopping
+from evalq.evalcore.evaluators.vs.judge import judge_for
+from evalq.evalcore.evaluators.vs.markdown import dashboard
+from evalq.evalcore.evaluators.vs.naming import shorten
+from evalq.evalcore.evaluators.vs.panels import PANELS
+from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
+from evalq.evalcore.evaluators.vs.record import record_line
+from evalq.evalcore.evaluators.vs.sample import sample_request
+from evalq.evalcore.evaluators.vs.section import vs_section
+from evalq.evalcore.evaluators.vs.state import Gatherer, VsState
+from evalq.evalcore.evaluators.vs.stopping import Stopping
+from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.span import BOM
+from evalq.evalcore.model.tally import LISTED, Faults, Tally
 
 __all__ = ["VsEvaluator", "evaluator"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from evalcore.evaluators.vs.naming import kind_of, shorten
-from evalcore.evaluators.vs.params import Case, Expectation, VsParams
+from evalq.evalcore.evaluators.vs.naming import kind_of, shorten
+from evalq.evalcore.evaluators.vs.params import Case, Expectation, VsParams
 
 __all__ = ["Check", "Unmet", "checks_of", "t_score_range_check", "unmet"]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from evalcore.evaluators.vs.contract import ContractFault
-from evalcore.evaluators.vs.expectations import Unmet
-from evalcore.evaluators.vs.params import VsParams
-from evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
+from evalq.evalcore.evaluators.vs.contract import ContractFault
+from evalq.evalcore.evaluators.vs.expectations import Unmet
+from evalq.evalcore.evaluators.vs.params import VsParams
+from evalq.evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
 
 __all__ = [
     "LOW_SPREAD",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalcore.metrics import Metric
+from evalq.evalcore.views.metrics import Metric
 
 __all__ = ["METRICS"]
 

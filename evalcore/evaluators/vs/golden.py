@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from evalcore.errors import ConfigError
-from evalcore.evaluators.vs.agents import Agent
-from evalcore.evaluators.vs.naming import join, kind_of, shorten
-from evalcore.evaluators.vs.params import Level
-from evalcore.params import load_mapping
+from evalq.evalcore.contract.params import load_mapping
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.vs.agents import Agent
+from evalq.evalcore.evaluators.vs.naming import join, kind_of, shorten
+from evalq.evalcore.evaluators.vs.params import Level
 
 __all__ = ["load_golden", "load_inputs"]
 

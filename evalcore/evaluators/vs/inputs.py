@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from evalcore.calls import Prompt
-from evalcore.errors import UsageError
-from evalcore.evaluator import Request
-from evalcore.evaluators.vs.agents import load_agents
-from evalcore.evaluators.vs.decoding import Malformed, decode
-from evalcore.evaluators.vs.golden import load_golden, load_inputs
-from evalcore.evaluators.vs.params import VsParams
-from evalcore.evaluators.vs.stopping import Stopping
-from evalcore.params import validate
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.evaluators.vs.agents import load_agents
+from evalq.evalcore.evaluators.vs.decoding import Malformed, decode
+from evalq.evalcore.evaluators.vs.golden import load_golden, load_inputs
+from evalq.evalcore.evaluators.vs.params import VsParams
+from evalq.evalcore.evaluators.vs.stopping import Stopping
+from evalq.evalcore.model.calls import Prompt
 
 __all__ = ["complete", "output_line", "prompts", "stopping"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from evalcore.evaluators.vs.contract import ContractFault, contract_faults
-from evalcore.evaluators.vs.decoding import Malformed, decode, repeated_keys
-from evalcore.evaluators.vs.expectations import Check, Unmet, checks_of, t_score_range_check, unmet
-from evalcore.evaluators.vs.findings import (
+from evalq.evalcore.evaluators.vs.contract import ContractFault, contract_faults
+from evalq.evalcore.evaluators.vs.decoding import Malformed, decode, repeated_keys
+from evalq.evalcore.evaluators.vs.expectations import Check, Unmet, checks_of, t_score_range_check, unmet
+from evalq.evalcore.evaluators.vs.findings import (
     Finding,
     contract_findings,
     critique_finding,
@@ -20,11 +20,11 @@ from evalcore.evaluators.vs.findings import (
     provenance_finding,
     t_score_finding,
 )
-from evalcore.evaluators.vs.naming import found, kind_of, shorten
-from evalcore.evaluators.vs.options import identity
-from evalcore.evaluators.vs.params import Case, Level, VsParams
-from evalcore.evaluators.vs.stoprule import stop_of
-from evalcore.evaluators.vs.validators import (
+from evalq.evalcore.evaluators.vs.naming import found, kind_of, shorten
+from evalq.evalcore.evaluators.vs.options import identity
+from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
+from evalq.evalcore.evaluators.vs.stoprule import stop_of
+from evalq.evalcore.evaluators.vs.validators import (
     CritiqueResult,
     PhaseResult,
     ProvenanceResult,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from evalcore.canonical import Json
-from evalcore.evaluators.vs.naming import shorten
-from evalcore.report.markdown import escape, table
+from evalq.evalcore.evaluators.vs.naming import shorten
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.markdown import escape, table
 
 __all__ = ["dashboard"]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from rapidfuzz import process
 from rapidfuzz.distance import Indel
 
-from evalcore.evaluators.vs.opposites import opposed
+from evalq.evalcore.evaluators.vs.opposites import opposed
 
 __all__ = ["LONGEST", "fuzzy_counts", "identity", "normalize", "normalized_counts"]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from evalcore.evaluator import Params
-from evalcore.evaluators.vs.agents import Agent, default_agents
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.evaluators.vs.agents import Agent, default_agents
 
 __all__ = [
     "LEVELS",

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from evalcore.evaluators.vs.findings import REMEDIES
-from evalcore.evaluators.vs.judge import Held, Judgement, Scores
-from evalcore.evaluators.vs.naming import kind_of, shorten
-from evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
+from evalq.evalcore.evaluators.vs.findings import REMEDIES
+from evalq.evalcore.evaluators.vs.judge import Held, Judgement, Scores
+from evalq.evalcore.evaluators.vs.naming import kind_of, shorten
+from evalq.evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
 
 __all__ = ["record_line"]
 

@@ -12,12 +12,12 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from evalcore.calls import WHEN_DECIDED
-from evalcore.evaluator import Request
-from evalcore.evaluators.vs.agents import default_agents
-from evalcore.evaluators.vs.golden import load_golden
-from evalcore.evaluators.vs.params import LEVELS, Case, Expectation, Level, VsParams
-from evalcore.params import validate
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.evaluators.vs.agents import default_agents
+from evalq.evalcore.evaluators.vs.golden import load_golden
+from evalq.evalcore.evaluators.vs.params import LEVELS, Case, Expectation, Level, VsParams
+from evalq.evalcore.model.calls import WHEN_DECIDED
 
 __all__ = ["GOLDEN", "conformance_files", "conformance_params", "sample_cases", "sample_request", "write_outputs"]
 

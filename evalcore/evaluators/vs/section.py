@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from evalcore.calls import WHEN_DECIDED
-from evalcore.canonical import Json
-from evalcore.evaluator import InputResult
-from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
-from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES, in_full
-from evalcore.evaluators.vs.params import Case, Level, VsParams
-from evalcore.evaluators.vs.state import CaseState, VsState
-from evalcore.evaluators.vs.stats import ALPHA
-from evalcore.stats import ExactSum, is_below
+from evalq.evalcore.contract.evaluator import InputResult
+from evalq.evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
+from evalq.evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES, in_full
+from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
+from evalq.evalcore.evaluators.vs.state import CaseState, VsState
+from evalq.evalcore.evaluators.vs.stats import ALPHA
+from evalq.evalcore.model.calls import WHEN_DECIDED
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.stats import ExactSum, is_below
 
 __all__ = ["vs_section"]
 

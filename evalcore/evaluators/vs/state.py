@@ -6,10 +6,10 @@ from typing import Self
 
 import msgspec
 
-from evalcore.evaluator import State
-from evalcore.evaluators.vs.judge import Judgement, Scores
-from evalcore.stats import ExactSum
-from evalcore.tally import Faults
+from evalq.evalcore.contract.evaluator import State
+from evalq.evalcore.evaluators.vs.judge import Judgement, Scores
+from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.stats import ExactSum
 
 __all__ = ["CaseState", "VsState"]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from evalcore.evaluators.vs.judge import judge_for
-from evalcore.evaluators.vs.options import normalize
-from evalcore.evaluators.vs.params import VsParams
-from evalcore.evaluators.vs.stats import stopping_rule
+from evalq.evalcore.evaluators.vs.judge import judge_for
+from evalq.evalcore.evaluators.vs.options import normalize
+from evalq.evalcore.evaluators.vs.params import VsParams
+from evalq.evalcore.evaluators.vs.stats import stopping_rule
 
 __all__ = ["Stopping"]
 

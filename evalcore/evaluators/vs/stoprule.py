@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalcore.calls import WHEN_DECIDED
-from evalcore.evaluators.vs.naming import found, kind_of, shorten
+from evalq.evalcore.evaluators.vs.naming import found, kind_of, shorten
+from evalq.evalcore.model.calls import WHEN_DECIDED
 
 __all__ = ["stop_of"]
 

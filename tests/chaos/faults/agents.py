@@ -48,6 +48,6 @@ class CallerKilled(Fault):
 
 def _calls(pid: int) -> bool:
     try:
-        return b"workers.calling" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"evalq.workers.callers.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False

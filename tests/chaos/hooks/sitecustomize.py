@@ -23,7 +23,7 @@ from typing import Any
 
 POINTS: dict[str, tuple[tuple[str, str, str], ...]] = {
     # module: (function, point before it, point after it); "{1}" stands for the second argument
-    "workers.ledger": (
+    "evalq.workers.ledger.runs": (
         ("Ledger.commit", "computed", "committed"),
         ("Ledger.mark", "", "marked"),
         ("Ledger.take", "", "taken"),
@@ -31,9 +31,9 @@ POINTS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("Ledger.trim", "synced", "trimmed"),
         ("Ledger.close", "collected", "closed"),
     ),
-    "producer.collect": (("Collector.finish", "folding", "folded"),),
-    "producer.folder": (("RunFolder.write", "writing-{1}", "written-{1}"),),
-    "producer.outputs": (("write_final", "", "finished"),),
+    "evalq.producer.runs.collector": (("Collector.finish", "folding", "folded"),),
+    "evalq.producer.folder.run_folder": (("RunFolder.write", "writing-{1}", "written-{1}"),),
+    "evalq.producer.outputs": (("write_final", "", "finished"),),
     "tests.chaos.naive.tasks": (("deliver", "computed", "committed"),),
 }
 _FOLDER = os.environ.get("CHAOS_POINTS", "")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import redis
 
-from evalcore import registry
-from evalcore.records.cut import Cutter
-from evalcore.records.inputs import read_columns
+from evalq.evalcore.contract import registry
+from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.inputs import read_columns
 from tests.chaos.naive.tasks import DONE, app, score
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import redis
 from celery import Celery
 
-from evalcore import registry
-from evalcore.evaluator import Batch
-from evalcore.params import validate
-from evalcore.records.span import Span, read_span
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.model.span import Span, read_span
 
 __all__ = ["DONE", "ROWS", "app", "deliver", "score"]
 

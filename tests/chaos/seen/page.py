@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evalcore.report.markdown import table
+from evalq.evalcore.views.markdown import table
 from tests.chaos.seen.compare import ROWS
 from tests.chaos.seen.observers import OBSERVERS
 

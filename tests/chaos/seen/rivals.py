@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from evalcore.version import __version__
+from evalq.evalcore.version import __version__
 from tests.chaos.seen.observers import OBSERVERS, Observer
 
 __all__ = ["environment_of", "install", "versions"]

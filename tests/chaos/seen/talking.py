@@ -16,22 +16,24 @@ from typing import Any
 
 JOURNAL = "SEEN_JOURNAL"
 TALK = {"worker_send_task_events": True, "task_send_sent_event": True, "worker_enable_remote_control": True}
-"""Settings that workers.app has the other way round."""
+"""Settings that evalq.workers.broker.app has the other way round."""
 
 
 def main() -> None:
     """evalq's command line, talking."""
     if "worker" in sys.argv:  # as `evalq worker` does, before billiard is imported
         os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
-    from workers import app, broker, tasks
-    from workers import main as worker
+    from evalq.workers.broker import app
+    from evalq.workers.broker import publisher as broker
+    from evalq.workers.pool import chunk_runner as tasks
+    from evalq.workers.pool import main as worker
 
     stock = app._configuration
     app._configuration = lambda settings: stock(settings) | TALK
     worker._app = _with_heartbeat(worker._app)
     broker.Broker.publish = _told(broker.Broker.publish)  # type: ignore[method-assign]
     tasks.Worker.evaluate = _followed(tasks.Worker.evaluate)  # type: ignore[method-assign]
-    from producer.cli import main as evalq
+    from evalq.producer.cli import main as evalq
 
     evalq()
 

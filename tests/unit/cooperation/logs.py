@@ -9,14 +9,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from evalcore.canonical import canonical_json
-from evalcore.evaluators.cooperation import Cooperation, evaluator
-from evalcore.evaluators.cooperation.kernel import summarize
-from evalcore.evaluators.cooperation.params import Rules
-from evalcore.evaluators.cooperation.reading import read
-from evalcore.evaluators.cooperation.state import CooperationState
-from evalcore.inline import Evaluation, evaluate_files
-from evalcore.records.batch import Batch
+from evalq.evalcore.evaluators.cooperation import Cooperation, evaluator
+from evalq.evalcore.evaluators.cooperation.kernel import summarize
+from evalq.evalcore.evaluators.cooperation.params import Rules
+from evalq.evalcore.evaluators.cooperation.reading import read
+from evalq.evalcore.evaluators.cooperation.state import CooperationState
+from evalq.evalcore.fold.inline import Evaluation, evaluate_files
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.records.batch import Batch
 
 DECISIONS = [None, "cooperate", "JOIN", "defect", "Steal", "betray", "assist", "wait", " cooperate", ""]
 

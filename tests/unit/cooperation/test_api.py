@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evalcore import registry
-from evalcore.errors import ConfigError, InputError
-from evalcore.evaluators import cooperation
-from evalcore.evaluators.cooperation import CooperationEvaluator, EvaluationRules, Evaluator, MetricsResult
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import ConfigError, InputError
+from evalq.evalcore.evaluators import cooperation
+from evalq.evalcore.evaluators.cooperation import CooperationEvaluator, EvaluationRules, Evaluator, MetricsResult
 from tests.unit.cooperation.logs import entry, run
 from tests.unit.cooperation.test_metrics import SAMPLE
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from evalcore.errors import ConfigError, EvalqError, UsageError
-from evalcore.evaluator import Request
-from evalcore.evaluators.cooperation import CooperationParams, evaluator
-from evalcore.params import validate
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.errors import ConfigError, EvalqError, UsageError
+from evalq.evalcore.evaluators.cooperation import CooperationParams, evaluator
 
 CONFIG = """\
 experiment:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evalcore.errors import InputError
-from evalcore.evaluators.cooperation import evaluator, reading
-from evalcore.evaluators.cooperation.event import Event
-from evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, parse_line
-from evalcore.evaluators.cooperation.reading import read
-from evalcore.records.batch import Batch
+from evalq.evalcore.errors import InputError
+from evalq.evalcore.evaluators.cooperation import evaluator, reading
+from evalq.evalcore.evaluators.cooperation.event import Event
+from evalq.evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, parse_line
+from evalq.evalcore.evaluators.cooperation.reading import read
+from evalq.evalcore.records.batch import Batch
 from tests.unit.cooperation.logs import entry, report_bytes, run
 
 GOOD = b'{"turn": 1, "agent": "a", "resources": {"stone": 2}}\n'

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import evalcore.evaluators.cooperation as package
-from evalcore.evaluators.cooperation import Cooperation, CooperationEvaluator, evaluator
-from evalcore.evaluators.cooperation.resort import Limits
-from evalcore.inline import evaluate_files
+import evalq.evalcore.evaluators.cooperation as package
+from evalq.evalcore.evaluators.cooperation import Cooperation, CooperationEvaluator, evaluator
+from evalq.evalcore.evaluators.cooperation.resort import Limits
+from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, entry, report_bytes, rows, run
 from tests.unit.cooperation.oracle import oracle
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from evalcore.errors import ConfigError, InputError, UsageError
-from evalcore.evaluator import Request
-from evalcore.evaluators.cooperation import MetricsResult, evaluator
-from evalcore.evaluators.cooperation.metrics import pretty_json
-from evalcore.inline import evaluate_files
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import ConfigError, InputError, UsageError
+from evalq.evalcore.evaluators.cooperation import MetricsResult, evaluator
+from evalq.evalcore.evaluators.cooperation.metrics import pretty_json
+from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, run
 from tests.unit.cooperation.test_metrics import SAMPLE
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from evalcore.errors import InputChanged
-from evalcore.evaluators.cooperation import Cooperation, Rules, evaluator, resort
-from evalcore.evaluators.cooperation import turns as turns_module
-from evalcore.evaluators.cooperation.resort import Limits, resorted
-from evalcore.evaluators.cooperation.state import CooperationState
+from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.evaluators.cooperation import Cooperation, Rules, evaluator, resort
+from evalq.evalcore.evaluators.cooperation import turns as turns_module
+from evalq.evalcore.evaluators.cooperation.resort import Limits, resorted
+from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from tests.unit.cooperation.logs import as_jsonl, entry, report_bytes, run, state_of
 from tests.unit.cooperation.test_metrics import agrees
 

@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evalcore.evaluators.cooperation import evaluator
-from evalcore.evaluators.cooperation.sample import write_events
-from evalcore.inline import evaluate_files
+from evalq.evalcore.evaluators.cooperation import evaluator
+from evalq.evalcore.evaluators.cooperation.sample import write_events
+from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.cooperation.logs import entry, run
 from tests.unit.cooperation.test_metrics import agrees
 

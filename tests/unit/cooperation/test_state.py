@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalcore.evaluators.cooperation import turns as turns_module
-from evalcore.evaluators.cooperation.state import CooperationState
-from evalcore.evaluators.cooperation.turns import MOST_BLOCKS, TurnSet
+from evalq.evalcore.evaluators.cooperation import turns as turns_module
+from evalq.evalcore.evaluators.cooperation.state import CooperationState
+from evalq.evalcore.evaluators.cooperation.turns import MOST_BLOCKS, TurnSet
 from tests.unit.cooperation.logs import rows, state_of
 
 

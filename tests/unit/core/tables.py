@@ -12,9 +12,9 @@ from unittest import mock
 import msgspec
 from hypothesis import strategies as st
 
-from evalcore.records import cut
-from evalcore.records.cut import Cutter
-from evalcore.records.span import BOM, Format, Span
+from evalq.evalcore.model.span import BOM, Format, Span
+from evalq.evalcore.records import cut
+from evalq.evalcore.records.cut import Cutter
 
 __all__ = ["Known", "csv_files", "cut_up", "jsonl_files", "sha256"]
 

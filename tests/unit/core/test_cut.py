@@ -12,11 +12,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evalcore.errors import InputChanged
-from evalcore.records import cut
-from evalcore.records.batch import Batch
-from evalcore.records.cut import Cutter, record_ends
-from evalcore.records.span import BOM, Format, Span, read_span
+from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.model.span import BOM, Format, Span, read_span
+from evalq.evalcore.records import cut
+from evalq.evalcore.records.batch import Batch
+from evalq.evalcore.records.cut import Cutter, record_ends
 from tests.unit.core.tables import Known, csv_files, cut_up, jsonl_files, sha256
 
 BLOCKS = st.integers(1, 12) | st.just(1 << 16)

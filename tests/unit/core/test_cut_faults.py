@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalcore.errors import InputError
-from evalcore.records import cut
-from evalcore.records.cut import Cutter, QuoteFault, record_ends
+from evalq.evalcore.errors import InputError
+from evalq.evalcore.records import cut
+from evalq.evalcore.records.cut import Cutter, QuoteFault, record_ends
 from tests.unit.core.tables import Known, csv_files, cut_up
 
 INSIDE = "broken quoting: a quote inside a field that does not begin with one"

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from evalcore import errors
-from evalcore.errors import EvalqError, InputError, Interrupted
+from evalq.evalcore import errors
+from evalq.evalcore.errors import EvalqError, InputError, Interrupted
 
 
 def drawn() -> dict[str, int]:

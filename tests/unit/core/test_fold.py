@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.canonical import Json
-from evalcore.errors import InputError, NothingEvaluated
-from evalcore.evaluator import Evaluator, InputResult, Outcome, Tally
-from evalcore.fold import Fold, InputSummary
-from evalcore.stats import ExactSum
-from evalcore.tally import Faults
+from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Outcome, Tally
+from evalq.evalcore.errors import InputError, NothingEvaluated
+from evalq.evalcore.fold.fold import Fold, InputSummary
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.stats import ExactSum
 from tests.contract.specimens import Summing, SumParams, SumState
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from evalcore import registry
-from evalcore.canonical import digest
-from evalcore.errors import ConfigError, InputError, NothingEvaluated, UsageError
-from evalcore.inline import evaluate_files
-from evalcore.records.cut import Cutter
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import ConfigError, InputError, NothingEvaluated, UsageError
+from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.model.canonical import digest
+from evalq.evalcore.records.cut import Cutter
 from tests.contract.specimens import Summing
 from tests.contract.test_suite_catches import SummingCsv
 

@@ -8,9 +8,9 @@ import zipfile
 
 import pytest
 
-from evalcore.errors import InputError
-from evalcore.records.cut import Cutter
-from evalcore.records.kinds import HEAD_BYTES, kind_of
+from evalq.evalcore.errors import InputError
+from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.kinds import HEAD_BYTES, kind_of
 
 TABLE = 'id,"the, text"\n1,"a ""quoted"" word"\n2,가나다\n' * 40
 

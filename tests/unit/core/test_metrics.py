@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from evalcore import registry
-from evalcore.evaluator import Evaluator
-from evalcore.inline import evaluate_files
-from evalcore.metrics import LABELS, Metric, Sample, samples
-from evalcore.panels import Panel, Plot, Threshold, panel_faults
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.views.metrics import LABELS, Metric, Sample, samples
+from evalq.evalcore.views.panels import Panel, Plot, Threshold, panel_faults
 
 REPORT: dict[str, Any] = {
     "results": {

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.evaluator import Batch, Tally
-from evalcore.records.lines import read_lines
-from evalcore.records.objects import MAX_DEPTH, RecordFault, deeper_than, read_object, typed
+from evalq.evalcore.contract.evaluator import Batch, Tally
+from evalq.evalcore.records.lines import read_lines
+from evalq.evalcore.records.objects import MAX_DEPTH, RecordFault, deeper_than, read_object, typed
 
 BROKEN = {
     b'{"a": "\xff"}': "$: not UTF-8: byte 0xff at 7",

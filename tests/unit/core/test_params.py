@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.errors import ConfigError
-from evalcore.evaluator import Params
-from evalcore.params import load_mapping, merged, validate
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.contract.params import load_mapping, merged, validate
+from evalq.evalcore.errors import ConfigError
 
 
 class Rule(Params):

@@ -11,13 +11,13 @@ import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evalcore import partial as partial_module
-from evalcore.canonical import digest
-from evalcore.errors import WireError
-from evalcore.evaluator import Outcome, Tally
-from evalcore.partial import Partial, decode, encode
-from evalcore.stats import ExactSum
-from evalcore.tally import Faults
+from evalq.evalcore.contract import partial as partial_module
+from evalq.evalcore.contract.evaluator import Outcome, Tally
+from evalq.evalcore.contract.partial import Partial, decode, encode
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.model.canonical import digest
+from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.stats import ExactSum
 from tests.contract.specimens import Summing, SumState
 
 LINES = st.lists(st.sampled_from([b"{}", b'{"record":"a:1"}', '{"é":"\\n"}'.encode()]), max_size=4)

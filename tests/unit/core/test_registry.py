@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from evalcore import registry
-from evalcore.errors import ConfigError
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import ConfigError
 from tests.contract.specimens import Summing
 
 

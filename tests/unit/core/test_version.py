@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-import evalcore.version
-from evalcore.version import COMPUTING, code_parts, code_version, differences
+import evalq.evalcore.version
+from evalq.evalcore.version import COMPUTING, code_parts, code_version, differences
 
 TOP = Path(__file__).parents[3]
 NOT_COMPUTING = {
@@ -36,7 +36,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _version_of(folder: Path) -> str:
-    command = [sys.executable, "-c", "from evalcore.version import code_version; print(code_version())"]
+    command = [sys.executable, "-c", "from evalq.evalcore.version import code_version; print(code_version())"]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -48,7 +48,13 @@ def test_a_copy_is_the_same_version(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["evalcore/stats.py", "evalcore/evaluators/vs/agents.yaml", "workers/lua/commit.lua", "workers/tasks.py"]
+    "name",
+    [
+        "evalcore/stats.py",
+        "evalcore/evaluators/vs/agents.yaml",
+        "workers/ledger/lua/commit.lua",
+        "workers/pool/chunk_runner.py",
+    ],
 )
 def test_any_change_is_another_version(copy: Path, name: str) -> None:
     """Code, data that answers depend on, and the ledger's scripts."""
@@ -114,10 +120,10 @@ def canonicalize(name: str) -> str:
 
 def test_what_differs_is_told_by_folder_and_package() -> None:
     """Of folders only the name is told, since a digest says nothing; of packages both versions."""
-    ours = {"evalcore": "a1", "evalcore.evaluators.vs": "b1", "numpy": "2.1"}
-    theirs = {"evalcore": "a1", "evalcore.evaluators.vs": "b2", "numpy": "2.2", "evaluator x": "m:e x 1"}
+    ours = {"evalcore": "a1", "evalq.evalcore.evaluators.vs": "b1", "numpy": "2.1"}
+    theirs = {"evalcore": "a1", "evalq.evalcore.evaluators.vs": "b2", "numpy": "2.2", "evaluator x": "m:e x 1"}
     assert differences(theirs, ours) == [
-        "evalcore.evaluators.vs",
+        "evalq.evalcore.evaluators.vs",
         "evaluator x m:e x 1 (here none)",
         "numpy 2.2 (here 2.1)",
     ]
@@ -125,5 +131,5 @@ def test_what_differs_is_told_by_folder_and_package() -> None:
 
 def test_the_command_names_its_code() -> None:
     """`evalq --version` shows what a runbook compares with a queue's name."""
-    told = subprocess.check_output([sys.executable, "-m", "producer.cli", "--version"], text=True)
-    assert told == f"evalq {evalcore.version.__version__} (code {code_version()})\n"
+    told = subprocess.check_output([sys.executable, "-m", "evalq.producer.cli", "--version"], text=True)
+    assert told == f"evalq {evalq.evalcore.version.__version__} (code {code_version()})\n"

@@ -9,14 +9,14 @@ import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 
-from evalcore.partial import Partial
-from evalcore.plan import Chunk, Header, PlannedInput, Seal
+from evalq.evalcore.contract.partial import Partial
+from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.workers.exporter.exposition import Page
+from evalq.workers.ledger.history import Entry, History, Place
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.monitor.snapshot import read_snapshot
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
-from workers.exporter.page import Page
-from workers.history import Entry, History, Place
-from workers.ledger import Ledger
-from workers.settings import Settings
-from workers.snapshot import read_snapshot
 
 SETTINGS = Settings(max_suites=20, max_series=50, histories=30, history_runs=10)
 

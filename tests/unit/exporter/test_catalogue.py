@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from evalcore import registry
-from workers.exporter.catalogue import FAMILIES, SECONDS, Family, family, quality
+from evalq.evalcore.contract import registry
+from evalq.workers.exporter.catalogue import FAMILIES, SECONDS, Family, family, quality
 
 FORBIDDEN = {"run", "run_id", "worker", "host", "pid", "error", "message", "record"}
 EVERY = [*FAMILIES, *(f for name in registry.names() for metric in registry.get(name).metrics for f in quality(metric))]

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from evalcore.metrics import Metric
-from workers.exporter.catalogue import FAMILIES
-from workers.exporter.families import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
-from workers.history import Entry, Place
-from workers.measures import SECONDS, bucket, counters
-from workers.register import CallerFacts, TargetFacts
-from workers.snapshot import Newest, ServerFacts, Snapshot, Unserved, WorkerStanding
-from workers.sweeps import SweepHeader
+from evalq.evalcore.views.metrics import Metric
+from evalq.workers.exporter.catalogue import FAMILIES
+from evalq.workers.exporter.series import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
+from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
+from evalq.workers.ledger.histograms import SECONDS, bucket, counters
+from evalq.workers.ledger.history import Entry, Place
+from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.monitor.snapshot import Newest, ServerFacts, Snapshot, Unserved, WorkerStanding
 
 SOURCES = SERIES | OF_HISTORIES
 SERVER = ServerFacts("valkey", "9", 1, 0, "noeviction", 0, False, False, False, 0.0, 1)

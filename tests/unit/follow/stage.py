@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evalcore.canonical import canonical_json
-from evalcore.evaluator import Request
-from evalcore.evaluators.cooperation import evaluator
-from evalcore.inline import Evaluation, evaluate_files
-from evalcore.report.markdown import visible
-from producer.folder import RunFolder
-from producer.follow.checkpoint import Checkpoint
-from producer.follow.run import FollowRun, Pass, begin
-from producer.outputs import render
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.evaluators.cooperation import evaluator
+from evalq.evalcore.fold.inline import Evaluation, evaluate_files
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.follow.checkpoint import Checkpoint
+from evalq.producer.follow.run import FollowRun, Pass, begin
+from evalq.producer.outputs import render
 
 LOG = "events.jsonl"
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalcore.evaluators.cooperation import evaluator
-from evalcore.evaluators.cooperation.resort import Limits
-from evalcore.files import write_atomic
-from producer.follow import follower as follower_module
-from producer.follow.rotation import rotated_later
+from evalq.evalcore.evaluators.cooperation import evaluator
+from evalq.evalcore.evaluators.cooperation.resort import Limits
+from evalq.evalcore.files import write_atomic
+from evalq.producer.follow import follower as follower_module
+from evalq.producer.follow.rotation import rotated_later
 from tests.unit.cooperation.logs import as_jsonl, rows
 from tests.unit.cooperation.test_resort import shuffled_log
 from tests.unit.follow.stage import Stage
@@ -105,7 +105,7 @@ def test_a_kill_at_any_write_loses_and_doubles_nothing(seed: int, monkeypatch: p
             left = rng.randrange(1, 12)
             raise KilledError
 
-    for module in ("producer.follow.checkpoint", "producer.folder"):
+    for module in ("evalq.producer.follow.checkpoint", "evalq.producer.folder.run_folder"):
         monkeypatch.setattr(f"{module}.write_atomic", write)
     data = numbered(shuffled_log(60, seed))
     with tempfile.TemporaryDirectory() as folder, Stage(Path(folder)).entered() as stage:

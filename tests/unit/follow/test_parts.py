@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalcore.errors import InputChanged
-from producer.follow import running as running_module
-from producer.follow.rotation import find, find_copy, rotated_later
-from producer.follow.running import RunningSha256
-from producer.follow.segment import PRINT_BYTES, Segment
-from producer.follow.whole import Whole
+from evalq.evalcore.errors import InputChanged
+from evalq.producer.follow import digest as running_module
+from evalq.producer.follow.digest import RunningSha256
+from evalq.producer.follow.rotation import find, find_copy, rotated_later
+from evalq.producer.follow.segment import PRINT_BYTES, Segment
+from evalq.producer.follow.whole import Whole
 from tests.unit.follow.stage import Stage
 
 

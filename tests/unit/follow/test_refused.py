@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.errors import ConfigError, InputChanged, InputError, UsageError, WireError
-from evalcore.evaluator import Request
-from evalcore.evaluators.cooperation import evaluator
-from producer.folder import RunFolder
-from producer.follow import follower as follower_module
-from producer.follow import run as run_module
-from producer.follow.checkpoint import CHECKPOINT, MOST_MARKS, Checkpoint
-from producer.follow.run import begin
-from producer.job import Job
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import ConfigError, InputChanged, InputError, UsageError, WireError
+from evalq.evalcore.evaluators.cooperation import evaluator
+from evalq.producer.folder.job import Job
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.follow import follower as follower_module
+from evalq.producer.follow import run as run_module
+from evalq.producer.follow.checkpoint import CHECKPOINT, MOST_MARKS, Checkpoint
+from evalq.producer.follow.run import begin
 from tests.folders import facts
 from tests.unit.follow.stage import LOG, Stage
 

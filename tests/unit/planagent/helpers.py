@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalcore.evaluator import Batch, Outcome
-from evalcore.evaluators.planagent import PlanParams, PlanState, evaluator
-from evalcore.inline import Evaluation, evaluate_files
+from evalq.evalcore.contract.evaluator import Batch, Outcome
+from evalq.evalcore.evaluators.planagent import PlanParams, PlanState, evaluator
+from evalq.evalcore.fold.inline import Evaluation, evaluate_files
 
 COLUMNS = (
     "Run ID",

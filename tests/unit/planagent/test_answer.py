@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.evaluators.planagent.answer import MAX_DEPTH, Answer, plain_text, read_answer, shortened
+from evalq.evalcore.evaluators.planagent.answer import MAX_DEPTH, Answer, plain_text, read_answer, shortened
 from tests.unit.planagent.strategies import json_values
 
 

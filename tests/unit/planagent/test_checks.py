@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.evaluators.planagent import Check, PlanParams
-from evalcore.evaluators.planagent.checks import Checklist, checklist_reader, points_by_passes
-from evalcore.evaluators.planagent.params import Kind
+from evalq.evalcore.evaluators.planagent import Check, PlanParams
+from evalq.evalcore.evaluators.planagent.checks import Checklist, checklist_reader, points_by_passes
+from evalq.evalcore.evaluators.planagent.params import Kind
 
 READ = checklist_reader(PlanParams())
 

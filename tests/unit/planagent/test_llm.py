@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
-from evalcore.evaluators.planagent.prompt import judge_prompt
-from producer.cli import cli
+from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
+from evalq.evalcore.evaluators.planagent.prompt import judge_prompt
+from evalq.producer.cli import cli
 from tests.unit.planagent.helpers import TWO_CHECKS, answer, evaluate, evaluation, row
 
 BAD = answer(items=[{"formType": "OTHER"}])

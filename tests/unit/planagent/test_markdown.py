@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.evaluators.planagent import evaluator
-from evalcore.evaluators.planagent.notes import escaped
-from evalcore.evaluators.planagent.texts import LANGUAGES
-from evalcore.inline import evaluate_files
+from evalq.evalcore.evaluators.planagent import evaluator
+from evalq.evalcore.evaluators.planagent.notes import escaped
+from evalq.evalcore.evaluators.planagent.texts import LANGUAGES
+from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.planagent.helpers import Row, answer, evaluation, row, to_csv
 
 BAD = answer(items=[{"formType": "a|b"}], seconds=9)

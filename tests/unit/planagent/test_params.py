@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalcore.errors import ConfigError
-from evalcore.evaluators.planagent import PlanParams, evaluator
-from evalcore.params import validate
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.planagent import PlanParams, evaluator
 from tests.unit.planagent.helpers import TWO_CHECKS, answer, evaluate, row
 
 

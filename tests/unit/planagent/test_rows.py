@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalcore.evaluator import Batch
-from evalcore.evaluators.planagent import evaluator
-from evalcore.evaluators.planagent.params import PlanParams
-from evalcore.evaluators.planagent.scoring import ErrorTexts, SpeedScale, is_error
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.evaluators.planagent import evaluator
+from evalq.evalcore.evaluators.planagent.params import PlanParams
+from evalq.evalcore.evaluators.planagent.scoring import ErrorTexts, SpeedScale, is_error
 from tests.unit.planagent.helpers import COLUMNS, SELECT_CHECK, TWO_CHECKS, answer, evaluate, row, to_csv
 
 

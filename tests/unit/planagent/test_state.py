@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalcore.evaluators.planagent import PlanParams, PlanState, evaluator
-from evalcore.evaluators.planagent import queries as packing
-from evalcore.evaluators.planagent import tables as counting
-from evalcore.evaluators.planagent.queries import UNSCORED, Queries, Repeat, pack_row, unpack_rows
-from evalcore.evaluators.planagent.tables import Table
+from evalq.evalcore.evaluators.planagent import PlanParams, PlanState, evaluator
+from evalq.evalcore.evaluators.planagent import queries as packing
+from evalq.evalcore.evaluators.planagent import tables as counting
+from evalq.evalcore.evaluators.planagent.queries import UNSCORED, Queries, Repeat, pack_row, unpack_rows
+from evalq.evalcore.evaluators.planagent.tables import Table
 from tests.unit.planagent.helpers import batch_of, evaluate, row
 
 entries = st.tuples(st.text(max_size=12), st.integers(0, 5) | st.just(UNSCORED), st.integers(1, (1 << 40) - 1))

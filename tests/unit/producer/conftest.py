@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from evalcore import registry
-from evalcore.evaluator import Request
-from evalcore.evaluators.planagent.sample import write_rows
-from producer.collect import Collector
-from producer.folder import RunFolder
-from producer.here import drive_inline
-from producer.job import Asked, Job
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.producer.folder.job import Asked, Job
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs.collector import Collector
+from evalq.producer.runs.inline import drive_inline
 
 
 class _Killed(Exception):

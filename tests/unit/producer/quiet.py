@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from producer.progress import Reporter
+from evalq.producer.monitor.reporter import Reporter
 
 __all__ = ["QUIET"]
 

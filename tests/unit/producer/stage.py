@@ -7,25 +7,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evalcore import registry
-from evalcore.canonical import Json
-from evalcore.errors import WireError
-from evalcore.evaluator import Request
-from evalcore.evaluators.planagent.sample import write_rows
-from evalcore.version import code_version
-from producer.collect import Collector
-from producer.drive import Driver
-from producer.here import drive_inline
-from producer.job import Asked, Job
-from producer.patience import Patience
-from producer.standing import Standing
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.version import code_version
+from evalq.producer.folder.job import Asked, Job
+from evalq.producer.monitor.progress import Standing
+from evalq.producer.runs.collector import Collector
+from evalq.producer.runs.driver import Driver
+from evalq.producer.runs.inline import drive_inline
+from evalq.producer.runs.waiting import Patience
+from evalq.workers.broker.message import read_hint
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.pool.chunk_runner import Worker
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, wait_until
-from workers.broker import Broker
-from workers.hints import read_hint
-from workers.ledger import Ledger
-from workers.register import Register
-from workers.settings import Settings
-from workers.tasks import Worker
 
 ROWS = 120
 Report = dict[str, Json]

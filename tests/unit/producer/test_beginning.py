@@ -18,19 +18,19 @@ from typing import Any
 
 import pytest
 
-from evalcore import registry
-from evalcore.errors import Driven, StorageError, UsageError
-from evalcore.evaluator import Request
-from producer.folder import RunFolder, run_folders
-from producer.info import SCHEMA
-from producer.job import Asked, Job, RunExistsError
-from producer.lock import RunLock, holder
-from producer.private import is_private
-from producer.prune import prune
-from producer.session import Place, driving
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import Driven, StorageError, UsageError
+from evalq.producer.folder.info import SCHEMA
+from evalq.producer.folder.job import Asked, Job, RunExistsError
+from evalq.producer.folder.lock import RunLock, holder
+from evalq.producer.folder.run_folder import RunFolder, run_folders
+from evalq.producer.folder.staging import is_private
+from evalq.producer.runs.execute import Place, driving
+from evalq.producer.runs.prune import prune
+from evalq.workers.settings import Settings
 from tests.folders import begun, facts
 from tests.unit.vs.helpers import PARAMS, good_output
-from workers.settings import Settings
 
 FORK = multiprocessing.get_context("fork")
 TOUCHING = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "fcntl.flock", "os.listdir"}
@@ -313,6 +313,6 @@ def test_a_run_that_appears_after_it_was_looked_for_is_found(data: Path, monkeyp
     """Another process renames its folder into place between the look and the making: it is that run, and no fault."""
     _start(data / "run")
     looked = iter([data / "run"])
-    monkeypatch.setattr("producer.job.new_path", lambda *_: next(looked))
+    monkeypatch.setattr("evalq.producer.folder.job.new_path", lambda *_: next(looked))
     with pytest.raises(RunExistsError):
         _start(data / "run")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.errors import ConfigError, WorkersLost
-from producer import children as module
-from producer.children import Children
+from evalq.evalcore.errors import ConfigError, WorkersLost
+from evalq.producer.local import children as module
+from evalq.producer.local.children import Children
 from tests.integration.harness import wait_until
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalcore.version import code_parts, code_version
-from producer.diagnosis import diagnose
-from producer.fleet import fleet_of, rows
-from workers.register import CallerFacts, TargetFacts
-from workers.snapshot import ServerFacts, Snapshot, Unserved, WorkerStanding
-from workers.sweeps import SweepHeader
+from evalq.evalcore.version import code_parts, code_version
+from evalq.producer.monitor.diagnosis import diagnose
+from evalq.producer.monitor.fleet import fleet_of, rows
+from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
+from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.monitor.snapshot import ServerFacts, Snapshot, Unserved, WorkerStanding
 
 SERVER = ServerFacts("valkey", "9.0.1", 100, 1000, "noeviction", 0, True, False, False, 0.0, 1)
 WORKER = WorkerStanding("w1", socket.gethostname(), "mine", 2, 0, 1.0, 0.0, str(Path.cwd()), "idle")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.errors import InputError, UsageError
-from evalcore.life import NEXT, RunState, may_follow, next_step
-from producer.cli import main
-from producer.folder import RunFolder
-from producer.session import Place, resume
+from evalq.evalcore.errors import InputError, UsageError
+from evalq.evalcore.model.life import NEXT, RunState, may_follow, next_step
+from evalq.producer.cli import main
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs.execute import Place, resume
+from evalq.workers.settings import Settings
 from tests.folders import begun
 from tests.unit.producer.quiet import QUIET
-from workers.settings import Settings
 
 HALTED: list[RunState] = ["open", "interrupted", "paused", "stopped", "failed"]
 ONCE = ("planagent", "rows.csv", "--inline", "--once", "k", "--chunk-size", "5", "--out", "evalq-runs/run")

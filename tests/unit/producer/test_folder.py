@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalcore.errors import UsageError
-from evalcore.files import write_atomic
-from evalcore.partial import Partial
-from evalcore.plan import Chunk, Header, PlannedInput, Seal
-from producer.folder import RunFolder
-from producer.journal import Journal
-from producer.manifest import Manifest
+from evalq.evalcore.contract.partial import Partial
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.files import write_atomic
+from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.producer.folder.journal import Journal
+from evalq.producer.folder.manifest import Manifest
+from evalq.producer.folder.run_folder import RunFolder
 
 PARTIALS = [Partial(f"{n:064}", bytes([n]) * (n * 7)) for n in range(5)]
 HEADER = Header("r", "planagent", "1", "c", {"a": [1]}, (PlannedInput("i", "i", "i"),))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from producer.live import health
-from producer.live.health import Health
+from evalq.producer.sweeps import health
+from evalq.producer.sweeps.health import Health
+from evalq.workers.ledger.heartbeats import CallerFacts, Register, TargetFacts
+from evalq.workers.ledger.sweep_model import SweepHeader
 from tests.integration.harness import Server, running_server
-from workers.register import CallerFacts, Register, TargetFacts
-from workers.sweeps import SweepHeader
 
 
 @pytest.fixture

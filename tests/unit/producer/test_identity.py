@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalcore.errors import ConfigError, Divergent
-from evalcore.plan import Seal
-from producer import job as job_module
-from producer.here import evaluate, read
-from producer.planner import Planner
+from evalq.evalcore.errors import ConfigError, Divergent
+from evalq.evalcore.model.manifest import Seal
+from evalq.producer.folder import job as job_module
+from evalq.producer.runs.inline import evaluate, read
+from evalq.producer.runs.planner import Planner
 from tests.integration.harness import Server, running_server
 from tests.unit.producer.stage import Stage
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from evalcore import registry
-from evalcore.evaluator import Request
-from evalcore.plan import Chunk, from_wire, to_wire
-from producer.folder import RunFolder
-from producer.job import Asked, Job
-from producer.planner import Planner
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.model.manifest import Chunk, from_wire, to_wire
+from evalq.producer.folder.job import Asked, Job
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs.planner import Planner
 from tests.unit.vs.helpers import PARAMS, good_output
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from evalcore import registry
-from evalcore.errors import WireError
-from evalcore.evaluator import Request
-from producer.cli import main
-from producer.folder import JOURNAL, MANIFEST, RunFolder
-from producer.job import Asked, Job
-from producer.session import Place, carry_out, resume
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import WireError
+from evalq.producer.cli import main
+from evalq.producer.folder.job import Asked, Job
+from evalq.producer.folder.run_folder import JOURNAL, MANIFEST, RunFolder
+from evalq.producer.runs.execute import Place, carry_out, resume
+from evalq.workers.settings import Settings
 from tests.unit.producer.quiet import QUIET
-from workers.settings import Settings
 
 INLINE = Place(Settings(), inline=True)
 
@@ -48,7 +48,9 @@ def test_a_run_that_is_driven_is_the_same_byte_for_byte_after_a_look(
     _tear(half)
     before = _bytes(half)
     if command[0] == "watch":
-        monkeypatch.setattr("producer.joining.watch_driver", lambda *_: True)  # as if its driver had just been killed
+        monkeypatch.setattr(
+            "evalq.producer.sweeps.joining.watch_driver", lambda *_: True
+        )  # as if its driver had just been killed
     with half.driving() as mine:
         assert mine
         assert main([*command, *(["--inline"] if command[0] in ("resume", "retry") else [])]) == {

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.version import code_version
+from evalq.evalcore.version import code_version
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.recovery.reconciler import LOCK, may_tend
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
 from tests.unit.producer.stage import Stage
-from workers.ledger import Ledger
-from workers.reconciler import LOCK, may_tend
-from workers.settings import Settings
 
 HOUR_MS = 3_600_000
 PARTS = (

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalcore.calls import Attempt, Output
-from producer.live.cache import Cache
-from producer.live.measured import Means, keep_trial, means_of
+from evalq.evalcore.model.calls import Attempt, Output
+from evalq.producer.sweeps.cache import Cache
+from evalq.producer.sweeps.measured import Means, keep_trial, means_of
 
 PAID = Attempt(prompt_tokens=100, completion_tokens=10)
 FREE = Attempt(kind="server", reason="cut")

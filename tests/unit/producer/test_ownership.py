@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from evalcore.canonical import canonical_json
-from evalcore.errors import Divergent, Driven, Incomplete, InfrastructureError
-from evalcore.plan import Seal
-from producer.folder import RunFolder
-from producer.job import Job
-from producer.share import share
+from evalq.evalcore.errors import Divergent, Driven, Incomplete, InfrastructureError
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.model.manifest import Seal
+from evalq.producer.folder.job import Job
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs.share import share
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.ledger.detached import Detached, Reports
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.recovery.finaliser import finalise
+from evalq.workers.recovery.reconciler import Reconciler
 from tests.integration.harness import Server, running_server, wait_until
 from tests.unit.producer.stage import Report, Stage, StopDriving, killed_at
-from workers.broker import Broker
-from workers.finaliser import finalise
-from workers.ledger import Ledger
-from workers.reconciler import Reconciler
-from workers.reports import Detached, Reports
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from evalcore.errors import BrokerUnreachable, ServerRefused, WorkersLost
-from producer.patience import Patience
+from evalq.evalcore.errors import BrokerUnreachable, ServerRefused, WorkersLost
+from evalq.producer.runs.waiting import Patience
+from evalq.workers.connections import connect
+from evalq.workers.server_errors import PASSING
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
 from tests.unit.workers.states import STATES
-from workers.connect import connect
-from workers.server_errors import PASSING
-from workers.settings import Settings
 
 
 class Heard:

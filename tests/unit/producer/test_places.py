@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from evalcore import registry
-from evalcore.errors import Incomplete, UsageError
-from evalcore.evaluator import Request
-from producer.commands.evaluate import refuse_dead
-from producer.folder import RunFolder
-from producer.job import Asked
-from producer.live.asked import Live
-from producer.live.sweep import Sweep
-from producer.progress import Reporter
-from producer.session import Place, shared_place
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import Incomplete, UsageError
+from evalq.producer.commands.evaluate import refuse_dead
+from evalq.producer.folder.job import Asked
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.runs.execute import Place, shared_place
+from evalq.producer.sweeps.options import Live
+from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.connections import connect
+from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.settings import Settings
 from tests.agents.server import write_golden
 from tests.folders import facts
 from tests.integration.harness import wait_until
-from workers.connect import connect
-from workers.register import Register
-from workers.settings import Settings
 
 
 def _sweep(folder: Path) -> Sweep:

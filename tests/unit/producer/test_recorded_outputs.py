@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from evalcore.calls import Attempt, Output
-from producer.live.recorded import Recorded
+from evalq.evalcore.model.calls import Attempt, Output
+from evalq.producer.folder.call_log import Recorded
 
 TOTAL = 6
 

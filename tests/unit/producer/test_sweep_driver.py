@@ -12,23 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from evalcore import registry
-from evalcore.errors import Cancelled, Driven, EvalqError, UsageError
-from evalcore.evaluator import Request
-from producer.folder import RunFolder
-from producer.job import Asked
-from producer.joining import _note_done
-from producer.live.asked import Live
-from producer.live.drive import SweepDriver
-from producer.live.sweep import Sweep
-from producer.patience import Patience
-from producer.retry import begin_retry
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import Cancelled, Driven, EvalqError, UsageError
+from evalq.producer.folder.job import Asked
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs.waiting import Patience
+from evalq.producer.sweeps.driver import SweepDriver
+from evalq.producer.sweeps.joining import _note_done
+from evalq.producer.sweeps.options import Live
+from evalq.producer.sweeps.retry import begin_retry
+from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.callers import main as calling
+from evalq.workers.connections import connect
+from evalq.workers.ledger.sweeps import SWEEPS, Calls, keys_of
+from evalq.workers.settings import Settings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
-from workers import calling
-from workers.calls import SWEEPS, Calls, keys_of
-from workers.connect import connect
-from workers.settings import Settings
 
 CASES = 4
 

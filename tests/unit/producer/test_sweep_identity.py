@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from evalcore import registry
-from evalcore.errors import ConfigError, WireError
-from evalcore.evaluator import Request
-from producer.folder import RunFolder
-from producer.job import Asked, RunExistsError
-from producer.live.asked import Live
-from producer.live.drive import SweepDriver
-from producer.live.sweep import Sweep
-from producer.patience import Patience
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import ConfigError, WireError
+from evalq.producer.folder.job import Asked, RunExistsError
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs.waiting import Patience
+from evalq.producer.sweeps.driver import SweepDriver
+from evalq.producer.sweeps.options import Live
+from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.ledger.sweeps import Calls
+from evalq.workers.settings import Settings
 from tests.agents.server import write_golden
 from tests.integration.harness import running_server
-from workers.calls import Calls
-from workers.settings import Settings
 
 CASES: dict[str, dict[str, Any]] = {"A": {"share": 0.5}, "B": {"share": 1.0}}
 
@@ -83,7 +83,7 @@ def test_the_same_command_is_the_same_sweep(folder: Path) -> None:
 def test_another_code_version_is_another_sweep(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upgrade between two tries of one command never mixes codes in one report."""
     first = _begun(folder, 1)
-    monkeypatch.setattr("producer.live.sweep.code_version", lambda: "0" * 12)
+    monkeypatch.setattr("evalq.producer.sweeps.sweep.code_version", lambda: "0" * 12)
     assert first.run != _begun(folder, 2).run
 
 

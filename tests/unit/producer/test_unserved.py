@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.errors import WorkersLost
-from evalcore.plan import Header, PlannedInput
-from producer.standing import Standing
-from producer.unserved import Unserved
-from workers.settings import Settings
+from evalq.evalcore.errors import WorkersLost
+from evalq.evalcore.model.manifest import Header, PlannedInput
+from evalq.producer.monitor.progress import Standing
+from evalq.producer.monitor.unserved import Unserved
+from evalq.workers.settings import Settings
 
 HEADER = Header("r", "planagent", "1", "mine", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),))
 
@@ -30,7 +30,7 @@ class Heard:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds, in the one element."""
     now = [1000.0]
-    monkeypatch.setattr("producer.unserved.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("evalq.producer.monitor.unserved.time.monotonic", lambda: now[0])
     return now
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.scan import Pattern, PatternRefused, Scanner, require_searchable
+from evalq.evalcore.scan import Pattern, PatternRefused, Scanner, require_searchable
 
 REFUSED = {
     "(?=a)b": "look-ahead",

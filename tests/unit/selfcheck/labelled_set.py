@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from evalcore.evaluator import Batch, InputResult
-from evalcore.evaluators import selfcheck
-from evalcore.evaluators.selfcheck import SelfCheckParams
+from evalq.evalcore.contract.evaluator import Batch, InputResult
+from evalq.evalcore.evaluators import selfcheck
+from evalq.evalcore.evaluators.selfcheck import SelfCheckParams
 from tests.unit.selfcheck.pairs import PARTS, Features, feature_table, parts, separation
 
 __all__ = [

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evalcore.evaluators import selfcheck
+from evalq.evalcore.evaluators import selfcheck
 
 __all__ = [
     "BOUNDED",

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.evaluators.selfcheck.effectiveness import Confusion, Targets, effectiveness, met
-from evalcore.stats import wilson
+from evalq.evalcore.evaluators.selfcheck.effectiveness import Confusion, Targets, effectiveness, met
+from evalq.evalcore.stats import wilson
 
 
 @pytest.mark.parametrize(

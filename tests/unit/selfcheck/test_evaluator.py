@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from evalcore.conformance import check
-from evalcore.evaluator import Batch, InputResult
-from evalcore.evaluators.selfcheck import DANGER_SIGNALS, SELF_CHECK_QUESTIONS, SelfCheckParams, evaluator
-from evalcore.evaluators.selfcheck.sample import conformance_files, write_records
-from evalcore.evaluators.selfcheck.state import SelfCheckState
-from evalcore.inline import evaluate_files
-from evalcore.params import validate
-from evalcore.report.markdown import escape
+from evalq.evalcore.conformance import check
+from evalq.evalcore.contract.evaluator import Batch, InputResult
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.evaluators.selfcheck import DANGER_SIGNALS, SELF_CHECK_QUESTIONS, SelfCheckParams, evaluator
+from evalq.evalcore.evaluators.selfcheck.sample import conformance_files, write_records
+from evalq.evalcore.evaluators.selfcheck.state import SelfCheckState
+from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.views.markdown import escape
 
 GOOD = {
     "id": "good",

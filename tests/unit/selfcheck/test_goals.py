@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from evalcore.errors import ConfigError, InputError, UsageError
-from evalcore.evaluator import Batch
-from evalcore.evaluators.selfcheck import SelfCheckParams, evaluator, resolve_goals
-from evalcore.evaluators.selfcheck.goals import MAX_SEARCHED_BYTES
-from evalcore.records.objects import RecordFault
-from producer.cli import cli
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.errors import ConfigError, InputError, UsageError
+from evalq.evalcore.evaluators.selfcheck import SelfCheckParams, evaluator, resolve_goals
+from evalq.evalcore.evaluators.selfcheck.goals import MAX_SEARCHED_BYTES
+from evalq.evalcore.records.objects import RecordFault
+from evalq.producer.cli import cli
 
 OUT = [
     ("/etc/passwd", "an absolute path"),

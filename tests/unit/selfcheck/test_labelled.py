@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.evaluators.selfcheck.evidence import read_record, scanned_text
-from evalcore.records.objects import read_object
+from evalq.evalcore.evaluators.selfcheck.evidence import read_record, scanned_text
+from evalq.evalcore.records.objects import read_object
 from tests.unit.selfcheck.labelled_set import HALVES, LABELLED, LISTS, halves, measured, sealed_digest, tables
 from tests.unit.selfcheck.pairs import PARTS, parts
 

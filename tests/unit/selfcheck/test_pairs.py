@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 
-from evalcore.evaluators.selfcheck.evidence import read_record
-from evalcore.records.objects import read_object
+from evalq.evalcore.evaluators.selfcheck.evidence import read_record
+from evalq.evalcore.records.objects import read_object
 from tests.unit.selfcheck.pairs import (
     BOUNDED,
     PAIRS,

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from evalcore.errors import ConfigError
-from evalcore.evaluator import Batch
-from evalcore.evaluators.selfcheck import (
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.selfcheck import (
     CALIBRATED_DANGER_SIGNALS,
     DANGER_SIGNALS,
     EXTENDED_DANGER_SIGNALS,
     SelfCheckParams,
     evaluator,
 )
-from evalcore.params import validate
 
 SIGNAL = {"pattern": "maybe", "severity": "error", "message": "m"}
 

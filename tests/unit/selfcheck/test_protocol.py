@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from evalcore.evaluator import Batch
-from evalcore.evaluators.selfcheck import (
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.evaluators.selfcheck import (
     DANGER_SIGNALS,
     EXTENDED_DANGER_SIGNALS,
     SELF_CHECK_QUESTIONS,
@@ -28,7 +28,7 @@ from evalcore.evaluators.selfcheck import (
     create_self_check_protocol,
     evaluator,
 )
-from evalcore.records.objects import RecordFault
+from evalq.evalcore.records.objects import RecordFault
 from tests.unit.selfcheck import oracle
 from tests.unit.selfcheck.strategies import evidence, texts
 

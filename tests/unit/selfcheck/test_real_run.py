@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.evaluators.selfcheck import Evidence, create_default_self_check_protocol
+from evalq.evalcore.evaluators.selfcheck import Evidence, create_default_self_check_protocol
 
 TESTS = """
 def test_sum():

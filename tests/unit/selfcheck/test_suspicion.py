@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalcore.evaluators.selfcheck.evidence import Evidence
-from evalcore.evaluators.selfcheck.suspicion import REASONS, SuspicionRules, suspicions
+from evalq.evalcore.evaluators.selfcheck.evidence import Evidence
+from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS, SuspicionRules, suspicions
 
 RULES = SuspicionRules()
 RAN = "$ pytest tests/test_cart.py\ncollected 9 items\n9 passed in 0.31s"

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from tests.agents import functions
 from tests.agents.server import Agent, running_agent
 from tests.integration.harness import wait_until
 from tests.integration.ports import free_port
-from workers.targets import Answer, Call, Caller, Failure, load_targets
 
 SECRET = "sk-never-to-be-seen"  # noqa: S105 - nobody's
 

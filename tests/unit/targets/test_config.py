@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.errors import ConfigError
-from workers.stations import config_digest
-from workers.targets import Caller, load_targets
-from workers.targets.config import OpenAiTarget, RetryRule
+from evalq.evalcore.errors import ConfigError
+from evalq.workers.callers.target_sessions import config_digest
+from evalq.workers.targets import Caller, load_targets
+from evalq.workers.targets.config import OpenAiTarget, RetryRule
 
 SECRET = "sk-0123456789"  # noqa: S105 - nobody's
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.targets.answers import Quota
-from workers.targets.extract import NoJson, extract
-from workers.targets.headers import rate_limits, retry_after
-from workers.targets.template import Missing, fill, find, parse_path
+from evalq.workers.targets.answers import Quota
+from evalq.workers.targets.extract import NoJson, extract
+from evalq.workers.targets.headers import rate_limits, retry_after
+from evalq.workers.targets.template import Missing, fill, find, parse_path
 
 PLAIN: Any = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(exclude_categories=["Cs"])),

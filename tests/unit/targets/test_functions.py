@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from evalcore.errors import ConfigError
+from evalq.evalcore.errors import ConfigError
+from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, load_targets
 from tests.agents import functions
 from tests.integration.harness import clean_environment, wait_until
 from tests.unit.targets.test_programs import calling
-from workers.targets import Answer, Call, Caller, Failure, Tries, load_targets
 
 
 def _named(folder: Path, function: str, **more: Any) -> Path:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
+from evalq.workers.targets.extract import NoJson, extract
 from tests.agents.server import running_agent
-from workers.targets import Answer, Call, Caller, Failure, load_targets
-from workers.targets.extract import NoJson, extract
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from tests.agents import functions
 from tests.integration.harness import clean_environment, wait_until
-from workers.targets import Answer, Call, Caller, Failure, load_targets
 
 FUNCTIONS = Path(functions.__file__)
 KEY = "sk-" + "0123456789" * 4
@@ -84,7 +84,7 @@ def test_an_object_that_is_called_asynchronously(tmp_path: Path) -> None:
 
 CALLER = """
 import asyncio, sys
-from workers.targets import Call, Caller, load_targets
+from evalq.workers.targets import Call, Caller, load_targets
 
 async def once():
     async with Caller(load_targets(sys.argv[1])["t"]) as caller:

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from evalcore.evaluators.verification import score_verification
+from evalq.evalcore.evaluators.verification import score_verification
 
 # Read by deepeval when it is imported.
 os.environ["DEEPEVAL_TELEMETRY_OPT_OUT"] = "YES"
 
-MODULE = "evalcore.evaluators.verification.deepeval"
+MODULE = "evalq.evalcore.evaluators.verification.deepeval"
 GOOD = (
     "Edit a.py, Read a.py: line 3 is new.\n```py\nx = 1\n```\nOutput: `ok`\n"
     "pytest: 3 passed; mypy, ruff, coverage. Verified, confirmed."

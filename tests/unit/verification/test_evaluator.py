@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from evalcore.conformance import check
-from evalcore.errors import ConfigError
-from evalcore.evaluator import Batch, InputResult
-from evalcore.evaluators.verification import VerificationParams, evaluator, score_verification
-from evalcore.evaluators.verification.patterns import DEFAULT
-from evalcore.evaluators.verification.sample import conformance_files, write_records
-from evalcore.evaluators.verification.score import scorer
-from evalcore.inline import evaluate_files
-from evalcore.params import validate
+from evalq.evalcore.conformance import check
+from evalq.evalcore.contract.evaluator import Batch, InputResult
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.verification import VerificationParams, evaluator, score_verification
+from evalq.evalcore.evaluators.verification.patterns import DEFAULT
+from evalq.evalcore.evaluators.verification.sample import conformance_files, write_records
+from evalq.evalcore.evaluators.verification.score import scorer
+from evalq.evalcore.fold.inline import evaluate_files
 
 BROKEN = {
     "{}": "$.actual_output: missing",

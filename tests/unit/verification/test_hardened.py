@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.evaluators import verification
-from evalcore.evaluators.verification import VerificationScore, evaluator, score_verification
-from evalcore.inline import evaluate_files
+from evalq.evalcore.evaluators import verification
+from evalq.evalcore.evaluators.verification import VerificationScore, evaluator, score_verification
+from evalq.evalcore.fold.inline import evaluate_files
 
 LABELLED = Path(verification.__file__).parent / "examples" / "labelled.jsonl"
 

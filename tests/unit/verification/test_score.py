@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from pydantic import ValidationError
 
-from evalcore.evaluators.verification import Patterns, VerificationParams, score_verification
-from evalcore.evaluators.verification.patterns import DEFAULT
-from evalcore.evaluators.verification.score import COMPONENTS, scorer
+from evalq.evalcore.evaluators.verification import Patterns, VerificationParams, score_verification
+from evalq.evalcore.evaluators.verification.patterns import DEFAULT
+from evalq.evalcore.evaluators.verification.score import COMPONENTS, scorer
 from tests.unit.verification import oracle
 from tests.unit.verification.transcripts import transcripts
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalcore.evaluators.vs import VsParams, evaluator
-from evalcore.inline import Evaluation, evaluate_files
-from evalcore.params import validate
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.evaluators.vs import VsParams, evaluator
+from evalq.evalcore.fold.inline import Evaluation, evaluate_files
 
 Json = Any
 

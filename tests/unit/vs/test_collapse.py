@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.evaluators.vs import ModeCollapseReport, detect_mode_collapse
-from evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
-from evalcore.evaluators.vs.params import CollapseRule
+from evalq.evalcore.evaluators.vs import ModeCollapseReport, detect_mode_collapse
+from evalq.evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
+from evalq.evalcore.evaluators.vs.params import CollapseRule
 
 RULE = CollapseRule()
 

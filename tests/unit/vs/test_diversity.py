@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalcore.evaluators.vs.stats import (
+from evalq.evalcore.evaluators.vs.stats import (
     chao1,
     chao_shen_bits,
     chao_wang_jost_bits,
@@ -18,7 +18,7 @@ from evalcore.evaluators.vs.stats import (
     hill,
     miller_madow_bits,
 )
-from evalcore.stats import shannon_bits
+from evalq.evalcore.stats import shannon_bits
 
 REFERENCE = (4, 3, 2, 1)
 some_counts = st.lists(st.integers(1, 30), min_size=1, max_size=30)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalcore.canonical import canonical_json
-from evalcore.errors import NothingEvaluated
-from evalcore.evaluator import Batch, InputResult
-from evalcore.evaluators.vs import VsState, evaluator
-from evalcore.evaluators.vs.sample import conformance_files, conformance_params
-from evalcore.evaluators.vs.state import CaseState
-from evalcore.inline import evaluate_files
-from evalcore.stats import ExactSum
-from evalcore.tally import Tally
+from evalq.evalcore.contract.evaluator import Batch, InputResult
+from evalq.evalcore.errors import NothingEvaluated
+from evalq.evalcore.evaluators.vs import VsState, evaluator
+from evalq.evalcore.evaluators.vs.sample import conformance_files, conformance_params
+from evalq.evalcore.evaluators.vs.state import CaseState
+from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.model.tally import Tally
+from evalq.evalcore.stats import ExactSum
 from tests.unit.vs.helpers import PARAMS, detail, entry, evaluated, good_output, line, make_params, runs_of, without
 
 any_line = st.one_of(

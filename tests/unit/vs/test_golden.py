@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from evalcore.errors import ConfigError
-from evalcore.evaluators.vs import load_golden
-from evalcore.evaluators.vs.agents import default_agents, load_agents
-from evalcore.evaluators.vs.params import LEVELS, VsParams
-from evalcore.evaluators.vs.sample import GOLDEN, sample_cases
-from evalcore.params import MAX_FILE_CHARACTERS, validate
+from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS, validate
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.vs import load_golden
+from evalq.evalcore.evaluators.vs.agents import default_agents, load_agents
+from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
+from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases
 from tests.unit.vs.helpers import ENHANCED, FULL, LIGHT
 
 

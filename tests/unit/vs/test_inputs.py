@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from evalcore.errors import ConfigError, UsageError
-from evalcore.evaluator import Request
-from evalcore.evaluators.vs import evaluator
-from evalcore.evaluators.vs.inputs import output_line
-from evalcore.evaluators.vs.params import VsParams
-from evalcore.evaluators.vs.sample import GOLDEN
-from evalcore.inline import evaluate_files
-from evalcore.params import validate
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.evalcore.evaluators.vs import evaluator
+from evalq.evalcore.evaluators.vs.inputs import output_line
+from evalq.evalcore.evaluators.vs.params import VsParams
+from evalq.evalcore.evaluators.vs.sample import GOLDEN
+from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.vs.helpers import PARAMS, good_output, of_case
 
 

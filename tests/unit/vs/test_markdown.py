@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evalcore.evaluators.vs import evaluator
+from evalq.evalcore.evaluators.vs import evaluator
 from tests.unit.vs.helpers import ENHANCED, FULL, LIGHT, evaluated, good_output, line, runs_of, with_value
 
 NO_PHASE_3 = with_value(good_output(), "vs_metadata.phase_executed", [0, 1, 2, 4, 5])

@@ -5,9 +5,15 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from evalcore.evaluators.vs import evaluator
-from evalcore.evaluators.vs.sample import GOLDEN, conformance_files, conformance_params, sample_cases, write_outputs
-from evalcore.inline import evaluate_files
+from evalq.evalcore.evaluators.vs import evaluator
+from evalq.evalcore.evaluators.vs.sample import (
+    GOLDEN,
+    conformance_files,
+    conformance_params,
+    sample_cases,
+    write_outputs,
+)
+from evalq.evalcore.fold.inline import evaluate_files
 
 
 def made(repeats: int, seed: int) -> bytes:

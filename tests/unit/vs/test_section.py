@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from evalcore.evaluators.vs import evaluator, results_document
-from evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
-from evalcore.metrics import samples
+from evalq.evalcore.evaluators.vs import evaluator, results_document
+from evalq.evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
+from evalq.evalcore.views.metrics import samples
 from tests.unit.vs.helpers import (
     ENHANCED,
     FULL,

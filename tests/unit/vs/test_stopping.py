@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalcore.evaluators.vs.stopping import Stopping
+from evalq.evalcore.evaluators.vs.stopping import Stopping
 from tests.unit.vs.helpers import (
     PARAMS,
     entry,

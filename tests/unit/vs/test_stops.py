@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalcore.canonical import canonical_json
-from evalcore.evaluator import Batch
-from evalcore.evaluators.vs import evaluator
-from evalcore.evaluators.vs.stats import mode_share_interval, mode_share_sequence, spending_p_value
-from evalcore.evaluators.vs.stoprule import stop_of
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.evaluators.vs import evaluator
+from evalq.evalcore.evaluators.vs.stats import mode_share_interval, mode_share_sequence, spending_p_value
+from evalq.evalcore.evaluators.vs.stoprule import stop_of
+from evalq.evalcore.model.canonical import canonical_json
 from tests.unit.vs.helpers import PARAMS, entry, evaluated, good_output, line, make_params, marked, runs_of, stop_mark
 
 

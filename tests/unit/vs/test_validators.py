@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.evaluators.vs import (
+from evalq.evalcore.evaluators.vs import (
     validate_provenance,
     validate_self_critique,
     validate_t_score_distribution,
     validate_vs_phases,
 )
-from evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
+from evalq.evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
 from tests.unit.vs.helpers import good_output, with_value, without
 
 REQUIRED = {"Full": {0, 1, 2, 3, 4, 5}, "Enhanced": {0, 1, 2, 4}, "Light": {0, 1, 4}}

@@ -6,21 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evalcore.canonical import digest
-from evalcore.evaluator import Batch, Evaluator, Outcome
-from evalcore.plan import Chunk, Header, PlannedInput, Seal
-from evalcore.version import code_version
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome
+from evalq.evalcore.model.canonical import digest
+from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.evalcore.version import code_version
+from evalq.workers.broker.message import read_hint
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.ledger.detached import Detached, Reports
+from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.progress import Look
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.pool.chunk_runner import Worker
+from evalq.workers.recovery.reconciler import Reconciler
+from evalq.workers.settings import Settings
 from tests.contract.specimens import Summing, SumParams
 from tests.integration.harness import Server, wait_until
-from workers.broker import Broker
-from workers.hints import read_hint
-from workers.ledger import Ledger
-from workers.reconciler import Reconciler
-from workers.register import Register
-from workers.reports import Detached, Reports
-from workers.settings import Settings
-from workers.standing import Look
-from workers.tasks import Worker
 
 CHUNKS = 4
 HEADER = Header("r", "summing", "1", code_version(), {}, (PlannedInput("in.jsonl", "in.jsonl", "in.jsonl"),))

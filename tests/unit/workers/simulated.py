@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from workers.pool import Ask, Limits, Policy, keys_of, script
+from evalq.workers.ratelimit.policy import Ask, Limits, Policy, keys_of, script
 
 CLOCK = "local function now_us() return tonumber(redis.call('GET', 'simulated')) end"
 LEASE = 10.0
 
 
 class Holder:
-    """A process of the fleet: as many calls at once as it likes, told and asked for as `workers.pacing` does."""
+    """A process of the fleet: as many calls at once as it likes, told and asked for as `evalq.workers.ratelimit.limiter` does."""
 
     def __init__(self, name: str, most: int) -> None:
         self.name = name

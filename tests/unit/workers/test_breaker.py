@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from workers.breaker import Breaker
-from workers.hopeless import FAULT_SECONDS, Hopeless, unable
-from workers.register import CallerFacts, TargetFacts
-from workers.stations import Station
-from workers.targets import Answer, Failure
+from evalq.workers.callers.breaker import Breaker
+from evalq.workers.callers.target_sessions import Station
+from evalq.workers.callers.uncallable import FAULT_SECONDS, Hopeless, unable
+from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
+from evalq.workers.targets import Answer, Failure
 
 DOWN = Failure(kind="server", reason="cannot connect: refused", down=True)
 BROKEN = Failure(kind="server", reason="HTTP 500", status=500)

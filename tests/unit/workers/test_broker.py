@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.errors import BrokerUnreachable
+from evalq.evalcore.errors import BrokerUnreachable
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.settings import Settings
 from tests.integration.harness import running_server
 from tests.integration.ports import free_port
 from tests.unit.workers.states import STATES
-from workers.broker import Broker
-from workers.settings import Settings
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalcore.calls import Attempt, Output, Prompt
-from evalcore.version import code_version
+from evalq.evalcore.model.calls import Attempt, Output, Prompt
+from evalq.evalcore.version import code_version
+from evalq.workers.ledger.sweep_model import Result, SweepHeader
+from evalq.workers.ledger.sweeps import MAX_WIRE_BYTES, Calls
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
-from workers.calls import MAX_WIRE_BYTES, Calls
-from workers.settings import Settings
-from workers.sweeps import Result, SweepHeader
 
 CASES, REPEATS = 3, 5
 TOTAL = CASES * REPEATS

@@ -12,19 +12,19 @@ import pytest
 import redis
 from billiard import common
 
-from evalcore import registry
-from evalcore.errors import ConfigError, UnknownEvaluator
-from evalcore.partial import Partial
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.partial import Partial
+from evalq.evalcore.errors import ConfigError, UnknownEvaluator
+from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, server_is_away
+from evalq.workers.ledger.heartbeats import sick_of
+from evalq.workers.ledger.progress import Look
+from evalq.workers.ledger.runs import TOTALS, keys_of
+from evalq.workers.monitor.snapshot import read_snapshot
+from evalq.workers.pool.chunk_runner import REST_SECONDS
+from evalq.workers.recovery.finaliser import Finalisers
+from evalq.workers.recovery.judge import HOPELESS, TRIES
 from tests.integration.harness import Server, running_server, wait_until
 from tests.unit.workers.hosts import CHUNKS, HEADER, Hosts
-from workers.failures import REASON_CHARACTERS, Failures, server_is_away
-from workers.finaliser import Finalisers
-from workers.judge import HOPELESS, TRIES
-from workers.ledger import TOTALS, keys_of
-from workers.register import sick_of
-from workers.snapshot import read_snapshot
-from workers.standing import Look
-from workers.tasks import REST_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -400,11 +400,11 @@ def test_a_finaliser_that_is_killed_or_cannot_start_is_told(hosts: Hosts, monkey
     hosts.add("a")
     _complete_run(hosts)
     maker = Finalisers(hosts.settings, hosts.ledger, "a")
-    monkeypatch.setattr("workers.finaliser.child", lambda *_: ["/bin/sh", "-c", "kill -9 $$"])
+    monkeypatch.setattr("evalq.workers.recovery.finaliser.child", lambda *_: ["/bin/sh", "-c", "kill -9 $$"])
     maker.start([], ["r"])
     wait_until(maker.idle, "the process has ended")
     assert "was ended by SIGKILL" in Failures(hosts.ledger).told("r").workers["a"].reason
-    monkeypatch.setattr("workers.finaliser.child", lambda *_: ["/no/such/program"])
+    monkeypatch.setattr("evalq.workers.recovery.finaliser.child", lambda *_: ["/no/such/program"])
     maker.start([], ["r"])
     assert "cannot be started" in Failures(hosts.ledger).told("r").workers["a"].reason
     maker.close()

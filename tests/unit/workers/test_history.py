@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalcore import registry
+from evalq.evalcore.contract import registry
+from evalq.workers.ledger.history import HISTORIES, Entry, History, Place, entry_of
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
-from workers.history import HISTORIES, Entry, History, Place, entry_of
-from workers.settings import Settings
 
 NIGHT = Place("vs", "night", "")
 

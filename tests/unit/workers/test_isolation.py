@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalcore import registry
-from evalcore.canonical import canonical_json
-from evalcore.errors import InfrastructureError
-from evalcore.evaluator import Batch, Evaluator, Outcome
-from evalcore.evaluators.planagent.sample import write_rows
-from evalcore.inline import evaluate_files
-from evalcore.params import validate
-from evalcore.partial import encode
-from evalcore.records.cut import Cutter
-from evalcore.records.inputs import read_columns
-from evalcore.records.span import read_span
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.contract.partial import encode
+from evalq.evalcore.errors import InfrastructureError
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.model.span import read_span
+from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.inputs import read_columns
+from evalq.workers.pool.isolation import DEATHS, LOSSES, MAX_DEAD, Isolation, Limits
 from tests.contract.specimens import Summing, SumParams
-from workers.isolation import DEATHS, LOSSES, MAX_DEAD, Isolation, Limits
 
 LIMITS = Limits(20.0, 1 << 30)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.pool import main
+from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Server, clean_environment, running_server, wait_until
-from workers import main
-from workers.register import Register
-from workers.settings import Settings
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypat
 
 SLOW_TO_TELL = """
 import time
-from workers import calling
-from workers.register import Register
+from evalq.workers import calling
+from evalq.workers.ledger.heartbeats import Register
 real = Register.beat_caller
 def slow(*args):
     time.sleep(0.3)

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalcore.errors import Incomplete, WireError
-from evalcore.partial import Partial
-from evalcore.plan import Chunk, Header, PlannedInput, Seal
+from evalq.evalcore.contract.partial import Partial
+from evalq.evalcore.errors import Incomplete, WireError
+from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.runs import TOTALS, Ledger
+from evalq.workers.recovery.reconciler import Reconciler
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
-from workers.broker import Broker
-from workers.ledger import TOTALS, Ledger
-from workers.reconciler import Reconciler
-from workers.register import Register
-from workers.settings import Settings
 
 ANSWER = Partial("a" * 64, b"part")
 OTHER = Partial("b" * 64, b"another part")

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from evalcore.errors import WireError
-from evalcore.plan import Chunk, Header, PlannedInput, Seal, to_wire
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal, to_wire
+from evalq.workers.ledger.ownership import STEP
+from evalq.workers.ledger.runs import TAKE_LOOKS, Ledger
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
-from workers.driver import STEP
-from workers.ledger import TAKE_LOOKS, Ledger
-from workers.settings import Settings
 
 INPUTS = 4_000
 

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from evalcore.life import LEDGER_STATES, MEANING, MOVES, NEXT, RunState, leading_to, may_follow
-from evalcore.partial import Partial
-from evalcore.plan import Chunk, Header, PlannedInput, Seal
+from evalq.evalcore.contract.partial import Partial
+from evalq.evalcore.model.life import LEDGER_STATES, MEANING, MOVES, NEXT, RunState, leading_to, may_follow
+from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.workers.ledger import runs as ledger
+from evalq.workers.ledger import sweeps as calls
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.ledger.sweeps import Calls
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
-from workers import calls, ledger
-from workers.calls import Calls
-from workers.ledger import Ledger
-from workers.settings import Settings
-from workers.sweeps import SweepHeader
 
 PAIRS = sorted(itertools.product(LEDGER_STATES, LEDGER_STATES))
 HEADER = Header("r", "planagent", "1", "code", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),))

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from evalq.workers.ratelimit.policy import Limits, Policy, keys_of
 from tests.integration.harness import Server, running_server
 from tests.unit.workers.simulated import LEASE, World
-from workers.pool import Limits, Policy, keys_of
 
 HOUR = 3600.0
 TIMES = ("at", "next_call", "next_token", "held_at", "stepped_at", "doubled_at", "limited_at", "passing_at")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from evalq.workers.ratelimit.policy import Limits, Policy, keys_of
 from tests.integration.harness import Server, running_server
 from tests.unit.workers.simulated import LEASE, World
-from workers.pool import Limits, Policy, keys_of
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.canonical import digest
-from evalcore.plan import Chunk, PlannedInput
-from workers.reading import CHANGED, UNREADABLE, pack, read, unpack
+from evalq.evalcore.model.canonical import digest
+from evalq.evalcore.model.manifest import Chunk, PlannedInput
+from evalq.workers.inputs import CHANGED, UNREADABLE, pack, read, unpack
 
 DATA = b"one\ntwo\nthree\n"
 

@@ -12,12 +12,12 @@ import pytest
 import redis
 from redis._parsers.base import BaseParser
 
-from evalcore.errors import BrokerUnreachable, ServerRefused
+from evalq.evalcore.errors import BrokerUnreachable, ServerRefused
+from evalq.workers.connections import connect
+from evalq.workers.server_errors import PASSING, SERVER_ERRORS, explained
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 from tests.unit.workers.states import STATES
-from workers.connect import connect
-from workers.server_errors import PASSING, SERVER_ERRORS, explained
-from workers.settings import Settings
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from evalcore import registry
-from evalcore.errors import ConfigError
-from workers.connect import celery_url, connect, is_redis, redacted
-from workers.settings import Settings, load_settings
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import ConfigError
+from evalq.workers.connections import celery_url, connect, is_redis, redacted
+from evalq.workers.settings import Settings, load_settings
 
 
 def test_the_order_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

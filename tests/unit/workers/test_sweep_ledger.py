@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from evalcore.calls import Attempt, Output, Prompt
-from evalcore.errors import Driven, UsageError
-from evalcore.version import code_version
+from evalq.evalcore.errors import Driven, UsageError
+from evalq.evalcore.model.calls import Attempt, Output, Prompt
+from evalq.evalcore.version import code_version
+from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader
+from evalq.workers.ledger.sweeps import SWEEPS, Calls, keys_of
+from evalq.workers.recovery.unattended import LEFT, LeftSweeps
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
-from workers.calls import SWEEPS, Calls, keys_of
-from workers.leaving import LEFT, LeftSweeps
-from workers.settings import Settings
-from workers.sweeps import Collected, Known, Result, SweepHeader
 
 CASES, REPEATS = 3, 4
 TOTAL = CASES * REPEATS

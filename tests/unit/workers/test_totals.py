@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from evalcore.partial import Partial
-from evalcore.plan import Chunk, Header, PlannedInput, Seal
+from evalq.evalcore.contract.partial import Partial
+from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.runs import TOTALS, Ledger
+from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
+from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
-from workers.ledger import TOTALS, Ledger
-from workers.register import Register
-from workers.settings import Settings
-from workers.snapshot import Snapshot, read_snapshot
 
 ANSWER = Partial("a" * 64, b"part")
 SETTINGS = Settings(lease_seconds=600, window=3, stuck_seconds=600)

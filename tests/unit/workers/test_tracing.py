@@ -17,10 +17,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from evalcore.errors import ConfigError
-from evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.workers import tracing
 from tests.integration.harness import evalq, info, running_fleet, running_server, same_answer, wait_until
-from workers import tracing
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 def test_off_it_is_one_object_that_does_nothing() -> None:
     """Without the variable every span is the same one that does nothing; there is no provider and no exporter."""
     script = (
-        "import sys; from workers import tasks, tracing\n"
+        "import sys; from evalq.workers import tasks, tracing\n"
         "with tracing.span('a', 'run', seq=1) as one, tracing.run_span('run', begun=False) as two:\n"
         "    one.set_attribute('x', 1); assert one is two\n"
         "tracing.flush(); assert not tracing._provider.cache_info().currsize\n"

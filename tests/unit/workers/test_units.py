@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.calls import Prompt
-from evalcore.version import code_version
+from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.version import code_version
+from evalq.workers.callers.in_flight import Units
+from evalq.workers.callers.target_sessions import Stations
+from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.ledger.sweeps import Calls
+from evalq.workers.settings import Settings
+from evalq.workers.targets import load_targets
 from tests.agents.server import Agent, running_agent
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
-from workers.calls import Calls
-from workers.settings import Settings
-from workers.stations import Stations
-from workers.sweeps import SweepHeader
-from workers.targets import load_targets
-from workers.units import Units
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@
 `rules` the choice between these and the fixed number of runs.
 """
 
-from evalcore.evaluators.vs.stats.decide import Verdict, holm, runs_to_decide, verdict
-from evalcore.evaluators.vs.stats.diversity import (
+from evalq.evalcore.evaluators.vs.stats.decide import Verdict, holm, runs_to_decide, verdict
+from evalq.evalcore.evaluators.vs.stats.diversity import (
     chao1,
     chao_shen_bits,
     chao_wang_jost_bits,
@@ -15,17 +15,17 @@ from evalcore.evaluators.vs.stats.diversity import (
     hill,
     miller_madow_bits,
 )
-from evalcore.evaluators.vs.stats.intervals import (
+from evalq.evalcore.evaluators.vs.stats.intervals import (
     ALPHA,
     collision_interval,
     collision_probability,
     mode_share_interval,
     mode_share_p_value,
 )
-from evalcore.evaluators.vs.stats.rules import FIXED_RUNS, ShareRule, stopping_rule
-from evalcore.evaluators.vs.stats.sequence import mode_share_sequence, sequence_p_value, sequence_verdict
-from evalcore.evaluators.vs.stats.special import at_least, at_most, beta_cdf, student_t
-from evalcore.evaluators.vs.stats.spending import MOST_LOOKS, Limits, limits, spending_p_value, spending_verdict
+from evalq.evalcore.evaluators.vs.stats.rules import FIXED_RUNS, ShareRule, stopping_rule
+from evalq.evalcore.evaluators.vs.stats.sequence import mode_share_sequence, sequence_p_value, sequence_verdict
+from evalq.evalcore.evaluators.vs.stats.special import at_least, at_most, beta_cdf, student_t
+from evalq.evalcore.evaluators.vs.stats.spending import MOST_LOOKS, Limits, limits, spending_p_value, spending_verdict
 
 __all__ = [
     "ALPHA",

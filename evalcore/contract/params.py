@@ -1,0 +1,110 @@
+"""Plain data from YAML, JSON or the command line into an evaluator's params, with errors that name the key."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from evalq.evalcore import bounded_yaml
+from evalq.evalcore.contract.evaluator import Option, Params
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.files import open_given
+
+__all__ = ["MAX_FILE_CHARACTERS", "load_mapping", "merged", "option_params", "validate"]
+
+P = TypeVar("P", bound=Params)
+
+MAX_FILE_CHARACTERS = 16 << 20
+"""The longest file of parameters, settings or test cases that is read."""
+
+
+def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values: bool = True) -> P:
+    """``data`` as ``model``. Raises ConfigError that gives ``where``, every wrong key's path and what is wrong.
+
+    Without ``show_values`` it does not repeat what stands there, which may be a secret in a wrong place.
+    """
+    try:
+        # By way of JSON: strict types, and yet a list may fill a tuple.
+        return model.model_validate_json(json.dumps(data, allow_nan=False), strict=True)
+    except ValidationError as error:
+        lines = [_explain(detail, model, show_values) for detail in error.errors(include_url=False)]
+        raise ConfigError("\n  ".join([f"{where}: wrong parameters", *lines])) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: not plain JSON data: {error}") from None
+
+
+def _explain(detail: Any, model: type[Params], show_values: bool) -> str:
+    path = ".".join(str(part) for part in detail["loc"]) or "(top level)"
+    if detail["type"] == "extra_forbidden":
+        return f"{path}: unknown key (known here: {', '.join(_known(model, detail['loc'][:-1]))})"
+    got = f", got {json.dumps(detail['input'], ensure_ascii=False)[:80]}" if show_values else ""
+    return f"{path}: {detail['msg']}{got}"
+
+
+def _known(model: type[Params], path: tuple[Any, ...]) -> list[str]:
+    for part in path:
+        field = model.model_fields.get(str(part))
+        inner = field.annotation if field else None
+        if not (isinstance(inner, type) and issubclass(inner, Params)):
+            return ["see the documentation"]
+        model = inner
+    return sorted(model.model_fields)
+
+
+def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
+    """A YAML or JSON file whose top level is a mapping; with ``empty``, one without content is an empty mapping.
+
+    Raises ConfigError with file and line.
+    """
+    try:
+        with io.TextIOWrapper(open_given(path), encoding="utf-8") as stream:
+            text = stream.read(MAX_FILE_CHARACTERS + 1)
+        if len(text) > MAX_FILE_CHARACTERS:
+            raise ConfigError(f"{path}: longer than {MAX_FILE_CHARACTERS >> 20} MiB, which no such file needs")
+        data = json.loads(text) if str(path).endswith(".json") else bounded_yaml.load(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply") from None
+    except ValueError as error:  # such as the 30th of February, which YAML takes for a date
+        raise ConfigError(f"{path}: holds a value that cannot be read: {error}") from None
+    if data is None and empty:
+        return {}
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise ConfigError(f"{path}: the top level must be a mapping of names to values")
+    return data
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the values of ``over`` laid over it, mapping by mapping, key by key."""
+    result = dict(base)
+    for key, value in over.items():
+        old = result.get(key)
+        result[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result
+
+
+def option_params(options: tuple[Option, ...], given: Mapping[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+    """``params`` with the options that name a parameter laid over it."""
+    for option in options:
+        value = given.get(option.name)
+        if option.param and value is not None and value != ():
+            nested: Any = list(value) if option.many else value
+            for key in reversed(option.param.split(".")):
+                nested = {key: nested}
+            params = merged(params, nested)
+    return params

@@ -1,0 +1,71 @@
+"""A chunk's answer on its way to the report: canonical bytes with a digest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import zstandard
+
+from evalq.evalcore.contract.evaluator import Evaluator, Outcome, State
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.model.canonical import digest
+from evalq.evalcore.model.manifest import Chunk, to_wire
+from evalq.evalcore.model.tally import Tally
+
+__all__ = ["Partial", "decode", "encode"]
+
+MAX_PARTIAL_BYTES = 512 << 20
+_LEVEL = 1
+
+
+class Partial(msgspec.Struct, frozen=True):
+    """``data``: the packed answer; ``digest``: SHA-256 of it unpacked, the same whoever computed it."""
+
+    digest: str
+    data: bytes
+
+
+class _Head(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    state: msgspec.Raw
+    tally: Tally
+    of: str = ""
+
+
+def encode(outcome: Outcome[Any], chunk: Chunk | None = None) -> Partial:
+    """Pack an outcome: a line of JSON with state, tally and which chunk it is the answer of (where it is one of a run),
+    then the record lines as they are.
+    """
+    of = "" if chunk is None else digest(to_wire(chunk))
+    head = _Head(msgspec.Raw(outcome.state.to_wire()), outcome.tally, of)
+    head_line = msgspec.json.encode(head, order="deterministic")
+    plain = b"\n".join([head_line, *outcome.lines])
+    return Partial(digest(plain), zstandard.ZstdCompressor(level=_LEVEL).compress(plain))
+
+
+def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> Outcome[State]:
+    """Unpack and check. Raises WireError when bytes and digest differ, the content is not a partial, or it is not the
+    answer of ``chunk``, with no more records than that has.
+    """
+    try:
+        plain = _unpacked(partial.data)
+        if digest(plain) != partial.digest:
+            raise WireError("a partial in the ledger does not have the digest it was committed with")
+        first, _, rest = plain.partition(b"\n")
+        head = msgspec.json.decode(first, type=_Head)
+        state = evaluator.State.from_wire(bytes(head.state))
+    except (zstandard.ZstdError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError(f"a partial in the ledger is damaged: {error}") from error
+    if chunk is not None and head.of != digest(to_wire(chunk)):
+        raise WireError(f"it is the answer of another chunk than number {chunk.seq} of this plan")
+    if chunk is not None and head.tally.total > chunk.records:
+        raise WireError(f"the answer of chunk {chunk.seq} counts {head.tally.total} records of {chunk.records}")
+    return Outcome(state, head.tally, rest.split(b"\n") if rest else [])
+
+
+def _unpacked(data: bytes) -> bytes:
+    """The one frame in ``data``; its size is looked at first, since unpacking takes memory for what it announces."""
+    size = zstandard.get_frame_parameters(data).content_size
+    if size > MAX_PARTIAL_BYTES:  # so is a frame that does not say
+        raise WireError(f"a partial in the ledger is damaged: it unpacks to more than {MAX_PARTIAL_BYTES} bytes")
+    return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)

@@ -1,0 +1,67 @@
+"""Finding evaluators: the entry-point group ``evalq.evaluators``, evalq's own and other packages'."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any
+
+from evalq.evalcore.errors import ConfigError, UnknownEvaluator
+
+if TYPE_CHECKING:
+    from evalq.evalcore.contract.evaluator import Evaluator
+
+__all__ = ["GROUP", "entries", "get", "names"]
+
+GROUP = "evalq.evaluators"
+
+
+@cache
+def entries() -> dict[str, EntryPoint]:
+    """Registered entry points by name, in alphabetical order; nothing is imported.
+
+    Of several with one name the first by value stands for all: `get` refuses them.
+    """
+    return {name: points[0] for name, points in _registered().items()}
+
+
+@cache
+def _registered() -> dict[str, list[EntryPoint]]:
+    """All entry points of each name, but no two of one value."""
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+        found.setdefault(point.name, {})[point.value] = point
+    return {name: list(points.values()) for name, points in found.items()}
+
+
+def names() -> list[str]:
+    """Names of all registered evaluators."""
+    return list(entries())
+
+
+@cache
+def get(name: str) -> Evaluator[Any, Any]:
+    """The evaluator registered as ``name``.
+
+    Raises UnknownEvaluator that lists the known names, or ConfigError that says why it fails.
+    """
+    from evalq.evalcore.contract.evaluator import Evaluator  # not at import: the list of names must come at once
+
+    point = entries().get(name)
+    if point is None:
+        raise UnknownEvaluator(f"no evaluator {name!r}; there are: {', '.join(names())}")
+    rivals = _registered()[name]
+    if len(rivals) > 1:
+        which = ", ".join(_shown(rival) for rival in rivals)
+        raise ConfigError(f"several packages register an evaluator {name!r}: {which}; uninstall all but one")
+    try:
+        evaluator = point.load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"the entry point {name!r} ({point.value}) cannot be loaded: {error}") from error
+    if not isinstance(evaluator, Evaluator) or evaluator.name != name:
+        raise ConfigError(f"the entry point {name!r} ({point.value}) is no Evaluator of that name")
+    return evaluator
+
+
+def _shown(point: EntryPoint) -> str:
+    return point.value if point.dist is None else f"{point.value} of {point.dist.name} {point.dist.version}"

@@ -1,0 +1,1 @@
+"""Folding chunks' answers into a report, inline or behind a queue."""

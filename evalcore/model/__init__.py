@@ -1,0 +1,1 @@
+"""What is written to the wire and to disk: manifests, calls, states, canonical JSON."""

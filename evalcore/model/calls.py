@@ -1,0 +1,112 @@
+"""Live calls on paper: what is asked of a target, and what was recorded of each answer.
+
+A sweep asks every prompt a number of times. Each (case, repeat) is recorded once, as it came; `Output.line` is its line
+of outputs.jsonl, from which everything after it is evaluated, now or in a replay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any
+
+import msgspec
+
+from evalq.evalcore.errors import WireError
+
+__all__ = ["WHEN_DECIDED", "Attempt", "Output", "Prompt", "StopNote"]
+
+WHEN_DECIDED = "when-decided"
+"""The rule by which a case may end before all of its calls are made: as soon as its evaluator's `stopping` says so."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+_Real = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One case's question to an agent."""
+
+    case: str
+    agent: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of agent and text."""
+        return hashlib.sha256(f"{self.agent}\0{self.text}".encode(errors="surrogatepass")).hexdigest()
+
+
+class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One call: ``kind`` of its failure ("" when it was answered); what it took and cost.
+
+    ``reason`` is why it failed, and what of its reply was not believed.
+    """
+
+    kind: str = ""
+    reason: str = ""
+    status: int | None = None
+    latency_seconds: _Real = 0.0
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+    cost: _Real | None = None
+
+
+class StopNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The rule by which a sweep's cases end, and how ``of`` how many planned repeats."""
+
+    rule: str
+    of: _Count
+
+
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What was recorded of call ``call`` of a sweep, which is repeat ``repeat`` of ``case``.
+
+    ``output`` is the JSON of the answer as it was written, None where there is none; ``text`` the whole answer where it
+    is more than that JSON. ``error`` says why there is no output. ``config`` is the digest of the target's settings.
+    """
+
+    call: _Count
+    case: str
+    agent: str
+    repeat: _Count
+    prompt: str
+    target: str
+    config: str
+    output: msgspec.Raw = msgspec.Raw(b"null")
+    text: str | None = None
+    error: str = ""
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is an error: no answer that keeps the target's contract."""
+        return bool(self.error)
+
+    @property
+    def cost(self) -> float:
+        """Of all attempts, where the target has a price."""
+        return sum(attempt.cost or 0.0 for attempt in self.attempts)
+
+    def after(self, earlier: Output) -> Output:
+        """The same with the attempts of an ``earlier`` try before its own."""
+        return msgspec.structs.replace(self, attempts=(*earlier.attempts, *self.attempts))
+
+    def line(self, stop: StopNote | None = None) -> bytes:
+        """Its line of outputs.jsonl, without the newline."""
+        told: dict[str, Any] = {"case": self.case, "repeat": self.repeat, "agent": self.agent, "target": self.target}
+        if self.failed:
+            told["error"] = self.error
+        else:
+            told["output"] = self.output
+        if self.text is not None:
+            told["text"] = self.text
+        if stop is not None:
+            told["stop"] = stop
+        return msgspec.json.encode({**told, "prompt": self.prompt, "config": self.config, "attempts": self.attempts})
+
+    @classmethod
+    def from_wire(cls, data: bytes) -> Output:
+        """The output in ``data``. Raises WireError."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise WireError(f"a recorded output is not what evalq writes: {error}") from error

@@ -1,0 +1,165 @@
+"""A run on paper: its header, its chunks and its seal, as they stand in the manifest and in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.model.span import MAX_RECORD_BYTES, Span
+
+__all__ = [
+    "QUEUE_CLASSES",
+    "Chunk",
+    "Header",
+    "PlannedInput",
+    "Seal",
+    "differences",
+    "from_wire",
+    "queue_name",
+    "same_run",
+    "to_wire",
+]
+
+MANIFEST_SCHEMA = "evalq.manifest/1"
+QUEUE_CLASSES = ("interactive", "bulk")
+"""Queue classes, the first served first."""
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+
+
+class PlannedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An input as workers know it: ``path`` is relative to one of their allowed roots."""
+
+    name: str
+    given: str
+    path: str
+    columns: tuple[str, ...] = ()
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything about a run but its chunks. Written before anything else, and never changed."""
+
+    run: str
+    evaluator: str
+    evaluator_version: str
+    code_version: str
+    params: dict[str, Any]
+    inputs: tuple[PlannedInput, ...]
+    suite: str = "default"
+    priority: Literal["interactive", "bulk"] = "bulk"
+    chunk_size: int | None = None
+    limit: int | None = None
+    schema: str = MANIFEST_SCHEMA
+
+    @property
+    def queue(self) -> str:
+        """The queue its messages go to."""
+        return queue_name(self.priority, self.code_version)
+
+
+class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Chunk ``seq`` (from 0, over all inputs) of a run: a span of input number ``input``.
+
+    ``members`` are the files its lines were gathered from, where the input is a folder of them.
+    """
+
+    seq: _Count
+    input: _Count
+    start: _Count
+    end: _Count
+    first_line: _Count
+    records: _Count
+    digest: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    members: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """A worker takes memory for what a chunk says it is long: never for more than one could be."""
+        if not 0 <= self.end - self.start <= 2 * MAX_RECORD_BYTES:
+            raise ValueError("a chunk of that length is never planned")
+        if self.members and len(self.members) != self.records:
+            raise ValueError("a chunk has as many members as records")
+
+    @classmethod
+    def of(cls, seq: int, index: int, span: Span, members: Sequence[str] = ()) -> Chunk:
+        """Chunk ``seq`` made of ``span`` of input ``index``, which was gathered from ``members``."""
+        return cls(seq, index, span.start, span.end, span.first_line, span.records, span.digest, span.of(members))
+
+    @property
+    def span(self) -> Span:
+        """The bytes it stands for."""
+        return Span(self.start, self.end, self.first_line, self.records, self.digest)
+
+
+class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The end of a plan: how many chunks there are, and each input's SHA-256."""
+
+    chunks: int
+    sha256: tuple[str, ...]
+
+
+def queue_name(priority: str, code_version: str) -> str:
+    """Queues carry the code version, so that a message never reaches a worker of other code."""
+    return f"evalq.{priority}.{code_version}"
+
+
+def same_run(one: Header, other: Header) -> bool:
+    """Whether two headers are of one run: all of them but where its inputs lie, as seen from the folder of whoever
+    began it, and how urgent it is, which no answer depends on.
+    """
+    return _identity(one) == _identity(other)
+
+
+def _identity(header: Header) -> Header:
+    inputs = tuple(msgspec.structs.replace(planned, path="") for planned in header.inputs)
+    return msgspec.structs.replace(header, inputs=inputs, priority="bulk")
+
+
+def differences(there: Header | Chunk | Seal, here: Header | Chunk | Seal) -> str:
+    """In words, how the part of a plan that is ``there`` differs from the one ``here``."""
+    if isinstance(there, Header) and isinstance(here, Header):
+        there, here = _identity(there), _identity(here)
+    found = list(_differing("", msgspec.to_builtins(there), msgspec.to_builtins(here)))
+    more = f", and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+    return ", ".join(found[:_TOLD]) + more
+
+
+_TOLD = 3
+
+
+def _differing(where: str, there: Any, here: Any) -> Iterator[str]:
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in sorted(there.keys() | here.keys()):
+            name = key.replace("_", " ") if not where else f"{where}.{key}"
+            yield from _differing(name, there.get(key), here.get(key))
+    elif isinstance(there, list | tuple) and isinstance(here, list | tuple) and len(there) == len(here):
+        for number, (one, other) in enumerate(zip(there, here, strict=True)):
+            yield from _differing(f"{where}.{number}", one, other)
+    elif there != here:
+        yield f"{where} is {_brief(there)} there and {_brief(here)} here"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"{len(value)} of them"
+    text = "not set" if value is None else str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+T = TypeVar("T", Header, Chunk, Seal)
+
+
+def to_wire(part: Header | Chunk | Seal) -> bytes:
+    """One line of canonical JSON."""
+    return msgspec.json.encode(part, order="sorted")
+
+
+def from_wire(data: bytes, kind: type[T]) -> T:
+    """The part in ``data``, typed and checked. Raises WireError."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError(f"a {kind.__name__.lower()} is not what evalq writes: {error}") from error

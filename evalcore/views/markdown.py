@@ -1,0 +1,75 @@
+"""Markdown of any report: what an evaluator without a template of its own is shown as."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from evalq.evalcore.model.canonical import Json
+
+__all__ = ["escape", "generic", "inert", "table", "visible"]
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_LIVE = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)", re.IGNORECASE)
+"""Where a mention of somebody, an address or a link without markup would come alive, after all escaping is undone."""
+_GAP = "\N{ZERO WIDTH SPACE}"
+
+
+def visible(text: str) -> str:
+    """``text`` without what a terminal or an editor would obey instead of show: escapes, returns, reversed writing."""
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def inert(text: str) -> str:
+    """``text`` whose mentions (@everyone) and bare addresses are none: a space of no width stands in each.
+
+    Forges and chats look for them in what a page shows, where a backslash before a sign is gone.
+    """
+    return _LIVE.sub(_GAP, text)
+
+
+def escape(text: object) -> str:
+    """``text`` as one table cell or line of prose: no markup, HTML or line break of the data's own takes effect."""
+    flat = inert(" ".join(str(text).split()))
+    for sign in "\\`*_[]|#~":
+        flat = flat.replace(sign, "\\" + sign)
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
+    """A Markdown table; cells are escaped."""
+    lines = [head, *rows]
+    cells = [[escape(cell) for cell in line] for line in lines]
+    cells.insert(1, ["---"] * len(head))
+    return "\n".join("| " + " | ".join(line) + " |" for line in cells) + "\n"
+
+
+def generic(report: Mapping[str, Json]) -> str:
+    """A title, the counts of records, and every number of ``results`` under its key path."""
+    records = report["records"]
+    counts = ", ".join(f"{records[key]} {key}" for key in ("scored", "unscored", "errors", "dead"))
+    names = ", ".join(escape(given["name"]) for given in report["inputs"])
+    rows: list[tuple[object, ...]] = list(_leaves(report["results"]))
+    parts = [f"# {escape(report['evaluator'])}\n", f"{names}: {records['total']} records ({counts})\n"]
+    parts.append(table(("result", "value"), rows))
+    if report["faults"]:
+        parts.append("## Faults\n")
+        parts.append(table(("where", "reason"), [(f["where"], f["reason"]) for f in report["faults"]]))
+    return "\n".join(parts)
+
+
+def _leaves(value: Json, path: str = "") -> Iterator[tuple[object, ...]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and value:
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{index}]")
+    else:
+        yield path, _shown(value)
+
+
+def _shown(value: Json) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return "-" if value is None or value in ({}, []) else str(value)

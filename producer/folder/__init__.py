@@ -1,0 +1,1 @@
+"""The run folder: its files, who holds it, and how it is read and written."""

@@ -1,0 +1,170 @@
+"""The outputs of a sweep in its run folder, as they came: appended, synced, found again by their call."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections import Counter
+from io import FileIO
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.files import open_appending
+from evalq.evalcore.model.calls import Output
+
+__all__ = ["Recorded"]
+
+UNANSWERED = ("rate_limit", "timeout", "server", "crashed")
+_AGAIN = b'{"again"'
+_CACHED = b'{"cached"'
+_BEGUN = b'{"begun"'
+
+
+class Recorded:
+    """Outputs in the order they came, appended and synced; of a call that was tried anew the last one counts."""
+
+    def __init__(self, path: Path, total: int) -> None:
+        self._path = path
+        self._places = array("q", bytes(8 * total))  # where each call's line begins, plus 1; 0: none
+        self._earlier: dict[int, list[int]] = {}
+        self._failed: dict[int, str] = {}
+        self._free: set[int] = set()
+        self._out: FileIO | None = None
+        self._in: BinaryIO | None = None
+        self._begun = 0
+        self.count = 0
+        self.paid = self.attempts = 0
+        self.cost = 0.0
+        """Of all that was called for this sweep, tried anew or not: outputs, attempts, and what they cost."""
+        end = 0
+        if path.exists():
+            with path.open("rb") as stream:
+                for line in stream:
+                    if not line.endswith(b"\n"):
+                        break  # torn, or being written: whoever only reads leaves it alone
+                    self._note(line, end)
+                    end += len(line)
+        self._end = end
+
+    @property
+    def errors(self) -> int:
+        """Calls that have no output."""
+        return len(self._failed)
+
+    @property
+    def begun(self) -> int:
+        """Attempts that were begun, as far as is known: at least those of what is recorded."""
+        return max(self._begun, self.attempts)
+
+    @property
+    def lost(self) -> int:
+        """Attempts that were begun and came to nothing that is recorded."""
+        return self.begun - self.attempts
+
+    def note_begun(self, attempts: int) -> None:
+        """Keep how many attempts were begun, for a budget that outlives the server; not worth a sync of its own."""
+        if attempts != self._begun:
+            self._append([_BEGUN + b":%d}\n" % attempts], sync=False)
+
+    def had(self, call: int) -> bool:
+        """Whether a call is recorded, or was before it was to be made again."""
+        return self.has(call) or call in self._earlier
+
+    def has(self, call: int) -> bool:
+        """Whether a call is recorded."""
+        return self._places[call] > 0
+
+    def calls(self) -> list[int]:
+        """All that are recorded."""
+        return [call for call, place in enumerate(self._places) if place]
+
+    def failed(self) -> list[int]:
+        """Those without an output."""
+        return sorted(self._failed)
+
+    def unanswered(self) -> Counter[str]:
+        """{kind of failure: calls} of those that nothing came of, through no doing of the agent's."""
+        return Counter(kind for kind in self._failed.values() if kind in UNANSWERED)
+
+    def add(self, outputs: list[Output], *, cached: bool = False) -> list[Output]:
+        """Keep new outputs, safely on disk when this returns; returns those that were new.
+
+        What is ``cached`` was paid for by another sweep.
+        """
+        fresh = {output.call: output for output in reversed(outputs) if not self.has(output.call)}
+        if fresh:
+            lines = [msgspec.json.encode(output) + b"\n" for output in fresh.values()]
+            if cached:
+                lines.insert(0, _CACHED + b":" + msgspec.json.encode(list(fresh)) + b"}\n")
+            self._append(lines)
+        return list(fresh.values())
+
+    def drop(self, calls: list[int]) -> None:
+        """Have these calls made again; what they have stays as earlier attempts."""
+        self._append([_AGAIN + b":" + msgspec.json.encode(calls) + b"}\n"])
+
+    def get(self, call: int) -> Output | None:
+        """What is recorded of a call, with the attempts of earlier tries."""
+        place = self._places[call]
+        if not place:
+            return None
+        output = self._read(place - 1)
+        for before in reversed(self._earlier.get(call, ())):
+            output = output.after(self._read(before))
+        return output
+
+    def _append(self, lines: list[bytes], *, sync: bool = True) -> None:
+        """Only whoever drives the sweep comes here: what a killed driver left half written goes."""
+        if self._out is None:
+            self._out = open_appending(self._path)
+            self._out.truncate(self._end)
+        data = memoryview(b"".join(lines))
+        while data:
+            data = data[self._out.write(data) :]
+        if sync:
+            os.fsync(self._out.fileno())
+        for line in lines:
+            self._note(line, self._end)
+            self._end += len(line)
+
+    def _note(self, line: bytes, place: int) -> None:
+        try:
+            if line.startswith(_AGAIN):
+                for call in msgspec.json.decode(line, type=dict[str, list[int]])["again"]:
+                    self._drop(call)
+                return
+            if line.startswith(_BEGUN):
+                self._begun = msgspec.json.decode(line, type=dict[str, int])["begun"]
+                return
+            if line.startswith(_CACHED):
+                self._free.update(msgspec.json.decode(line, type=dict[str, list[int]])["cached"])
+                return
+            output = Output.from_wire(line)
+            self._places[output.call] = place + 1
+        except (WireError, msgspec.DecodeError, KeyError, IndexError) as error:
+            raise WireError(f"{self._path} is damaged at byte {place}: {error}") from error
+        self.count += 1
+        if output.call in self._free:
+            self._free.discard(output.call)
+        else:
+            self.paid += 1
+            self.attempts += len(output.attempts)
+            self.cost += output.cost
+        if output.failed:
+            self._failed[output.call] = output.error.partition(":")[0]
+
+    def _drop(self, call: int) -> None:
+        if self._places[call]:
+            self._earlier.setdefault(call, []).append(self._places[call] - 1)
+            self._places[call] = 0
+            self._failed.pop(call, None)
+            self.count -= 1
+
+    def _read(self, place: int) -> Output:
+        if self._in is None:
+            self._in = self._path.open("rb")
+        self._in.seek(place)
+        return Output.from_wire(self._in.readline())

@@ -1,0 +1,57 @@
+"""run.json: what a run folder says of its run, typed. `RunFolder` alone reads and writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.life import RunState
+from evalq.evalcore.records.inputs import Source
+
+__all__ = ["SCHEMA", "RunInfo", "info_of"]
+
+SCHEMA = 1
+"""Raised when a reader of the last form would misread the new one; folders from before it was written have form 1."""
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What every command may rely on; facts beyond these stay in the file as they are.
+
+    ``epoch`` is how often the run was told to a ledger, ``sources`` the inputs as they are read and ``roots`` the
+    folders a worker must be allowed to read for them. ``retry`` holds {chunk: dead records} while dead records are
+    tried again, ``progress`` the ledger's counters at the last look, ``follows`` the log of a run that follows one,
+    ``driver`` the token of whoever drove it from this folder last.
+    """
+
+    run: str
+    evaluator: str
+    state: RunState
+    started: str
+    request: Request
+    schema: int = SCHEMA
+    suite: str = "default"
+    tags: dict[str, str] = {}
+    epoch: int = 0
+    sources: list[Source] = []
+    roots: list[str] = []
+    target: str = ""
+    driver: str = ""
+    follows: str = ""
+    retry: dict[str, int] | None = None
+    progress: dict[str, Json] = {}
+
+
+def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:
+    """The typed part of the ``facts`` that the file at ``path`` holds. Raises WireError where they are not a run's."""
+    schema = facts.get("schema", 1)
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise WireError(f"{path} has form {schema}, and this evalq reads up to {SCHEMA}: use the evalq that wrote it")
+    try:
+        return msgspec.convert(facts, RunInfo)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise WireError(f"{path} is damaged: {error}") from error

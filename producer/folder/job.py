@@ -1,0 +1,297 @@
+"""A job: one evaluation somebody asked for, from its request to a run folder and back."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator, Params, Request
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.errors import ConfigError, EvalqError, InputError, StorageError, UsageError, WireError
+from evalq.evalcore.files import open_input
+from evalq.evalcore.model.canonical import canonical_json, digest
+from evalq.evalcore.model.life import next_step
+from evalq.evalcore.model.manifest import Header, PlannedInput
+from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.inputs import Source, discover, format_suffixes
+from evalq.evalcore.records.spool import MAX_UNPACKED_BYTES, spool
+from evalq.evalcore.version import code_version
+from evalq.producer.folder.manifest import Manifest
+from evalq.producer.folder.run_folder import FolderTaken, RunFolder
+from evalq.producer.folder.sources import total_bytes
+
+__all__ = ["Asked", "Job", "RunExistsError", "begun", "planned"]
+
+T = TypeVar("T")
+_TAKEN_SECONDS = 0.02
+
+
+class RunExistsError(Exception):
+    """A run of the same ``--once`` key, parameters and input was begun before, in ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.path = path
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a command was asked for, apart from the evaluator's own request.
+
+    ``out`` is the run folder itself, ``under`` a folder in which it gets the first free name like ``name``, or like its
+    evaluator's.
+    """
+
+    out: Path | None = None
+    under: Path | None = None
+    name: str = ""
+    chunk_size: int | None = None
+    limit: int | None = None
+    suite: str = "default"
+    priority: str = "bulk"
+    tags: dict[str, str] = {}
+    once: str = ""
+    unpack_bytes: int = MAX_UNPACKED_BYTES
+
+
+class Job:
+    """Everything needed to start a run or resume it."""
+
+    def __init__(
+        self, header: Header, folder: RunFolder, sources: list[Source], request: Request, manifest: Manifest
+    ) -> None:
+        self.header = header
+        self.folder = folder
+        self.sources = sources
+        self.request = request
+        self.manifest = manifest
+        self.evaluator: Evaluator[Any, Any] = registry.get(header.evaluator)
+        self.params: Params = validate(self.evaluator.Params, header.params, str(folder.path / "manifest"))
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self.header.run
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all inputs."""
+        return total_bytes(self.sources)
+
+    @property
+    def roots(self) -> list[Path]:
+        """Folders a worker needs to be allowed to read, for the planned paths to be found."""
+        return [Path(root) for root in self.folder.info().roots]
+
+    @classmethod
+    def start(
+        cls, evaluator: Evaluator[Any, Any], request: Request, asked: Asked, folder: RunFolder | None = None
+    ) -> Job:
+        """A new run: inputs found and unpacked, columns checked, header and run.json written; in ``folder``, where a
+        sweep recorded its inputs, under the id that it has there.
+
+        Raises InputError, ConfigError, UsageError or StorageError, and leaves no folder behind then; RunExistsError
+        for --once.
+        """
+        request = evaluator.request(request)
+        params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
+        if not request.inputs:
+            raise InputError("no input given: name files, folders, globs or - for standard input")
+        sources = discover(request.inputs, format_suffixes(evaluator.format), evaluator.gathers)
+        if folder is not None:
+            return cls._filled(folder, folder.info().run, evaluator, params, sources, request, asked)
+        run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
+        return begun(
+            asked,
+            evaluator.name,
+            run,
+            lambda made: cls._filled(made, run, evaluator, params, sources, request, asked),
+            again=all(source.path != "-" for source in sources),
+        )
+
+    @classmethod
+    def _filled(
+        cls,
+        folder: RunFolder,
+        run: str,
+        evaluator: Evaluator[Any, Any],
+        params: Params,
+        found: list[Source],
+        request: Request,
+        asked: Asked,
+    ) -> Job:
+        """The run begun in ``folder``, which may have its name only later."""
+        try:
+            plain = [_absolute(spool(source, folder.spool, evaluator.gather, asked.unpack_bytes)) for source in found]
+            columns = [_columns(source, evaluator) for source in plain]
+            sources = [msgspec.structs.replace(source, path=folder.settled(source.path)) for source in plain]
+            header = _header(run, evaluator, params, sources, columns, asked)
+            manifest, begun = Manifest(folder), folder.begun
+            if not begun:  # run.json is the last, and makes it a run; where it is one, the manifest ends its calls
+                manifest.start(header)
+            folder.note(
+                run=run,
+                evaluator=evaluator.name,
+                state="open",
+                **({} if begun else {"epoch": 0, "started": datetime.now(UTC).isoformat(timespec="seconds")}),
+                tags=asked.tags,
+                suite=asked.suite,
+                sources=msgspec.to_builtins(sources),
+                roots=list(dict.fromkeys(str(_root(source)) for source in sources)),
+                request=msgspec.to_builtins(request),
+            )
+            if begun:
+                manifest.start(header)
+        except OSError as error:
+            raise _unusable(error, folder, found) from error
+        return cls(header, folder, sources, request, manifest)
+
+    @classmethod
+    def load(cls, folder: RunFolder) -> Job:
+        """The run begun in ``folder``.
+
+        Raises ConfigError when this code is not the one it was begun with, UsageError for a run that follows a log.
+        """
+        info = folder.info()
+        if info.follows:
+            raise UsageError(f"{folder.path}: this run follows a log; {next_step('following', folder.path)}")
+        manifest = Manifest(folder)
+        header = manifest.load()
+        if header.code_version != code_version():
+            raise ConfigError(
+                f"{folder.path}: the run was begun by evalq code {header.code_version}, this is {code_version()}; "
+                "answers of different code are never mixed: resume with that version, or start a new run"
+            )
+        return cls(header, folder, info.sources, info.request, manifest)
+
+
+def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: Asked) -> Header:
+    """The header that a run of this ``request`` is started with. Raises what `Job.start` raises."""
+    request = evaluator.request(request)
+    params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
+    sources = discover(request.inputs, format_suffixes(evaluator.format), evaluator.gathers)
+    plain = [_absolute(source) for source in sources]
+    return _header(run, evaluator, params, plain, [_columns(source, evaluator) for source in plain], asked)
+
+
+def new_path(asked: Asked, evaluator: str, run: str) -> Path:
+    """Where the run's folder goes. Raises RunExistsError where this very run has one already."""
+    path, number = asked.out or Path("evalq-runs") / run, 1
+    if asked.under is not None:
+        path = asked.under / (asked.name or evaluator)
+    while True:
+        if (path / "run.json").is_file() and _is_run(path, run):
+            raise RunExistsError(path)
+        if asked.under is None or not path.exists():
+            return path
+        number += 1
+        path = asked.under / f"{asked.name or evaluator}-{number}"
+
+
+def begun(asked: Asked, evaluator: str, run: str, fill: Callable[[RunFolder], T], *, again: bool = True) -> T:
+    """What ``fill`` makes of a new run folder, which is seen under its name when that is done, and not before.
+
+    Raises what ``fill`` and `RunFolder.begin` raise, and RunExistsError where this very run has a folder already.
+    Without ``again`` it is filled once: its inputs can be read once.
+    """
+    while True:
+        path = new_path(asked, evaluator, run)
+        try:
+            with RunFolder.begin(path) as folder:
+                return fill(folder)
+        except UsageError:
+            if _is_run(path, run):  # somebody was first since it was looked for
+                raise RunExistsError(path) from None
+            raise
+        except FolderTaken:
+            if not again:
+                raise UsageError(f"{path}: another process began a run there; name another folder with --out") from None
+            time.sleep(_TAKEN_SECONDS)
+
+
+def _is_run(path: Path, run: str) -> bool:
+    with contextlib.suppress(WireError, UsageError):  # unreadable: some other run's, then
+        return RunFolder(path).info().run == run
+    return False
+
+
+def _header(
+    run: str,
+    evaluator: Evaluator[Any, Any],
+    params: Params,
+    sources: list[Source],
+    columns: list[tuple[str, ...]],
+    asked: Asked,
+) -> Header:
+    planned = []
+    for source, names in zip(sources, columns, strict=True):
+        path = os.path.relpath(os.path.realpath(source.path), _root(source))
+        planned.append(PlannedInput(name=source.name, given=source.given, path=path, columns=names))
+    return Header(
+        run=run,
+        evaluator=evaluator.name,
+        evaluator_version=evaluator.version,
+        code_version=code_version(),
+        params=params.model_dump(mode="json"),
+        inputs=tuple(planned),
+        suite=asked.suite,
+        priority="interactive" if asked.priority == "interactive" else "bulk",
+        chunk_size=asked.chunk_size,
+        limit=asked.limit,
+    )
+
+
+def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> EvalqError:
+    """Why a run cannot begin: an input that cannot be read, or a folder that cannot be written."""
+    given = {path: source.given for source in sources for path in (source.path, _absolute(source).path)}
+    if error.filename in given:
+        return InputError("an input cannot be read", [(given[error.filename], error.strerror or str(error))])
+    if isinstance(error.filename, str):
+        error.filename = folder.settled(error.filename)
+    full = StorageError.of(error, folder.place, "run the command again, or name another folder with --out")
+    return full if error.errno in StorageError.NO_SPACE else UsageError(str(full))
+
+
+def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
+    if evaluator.format != "csv":
+        return ()
+    with open_input(source.path) as stream:
+        return Cutter(stream, "csv", source.name).columns(evaluator.columns)
+
+
+def _absolute(source: Source) -> Source:
+    return msgspec.structs.replace(source, path=str(Path(source.path).absolute()))
+
+
+def _root(source: Source) -> Path:
+    """The folder a planned path is relative to: the current one, or the input's own where it lies elsewhere."""
+    real, here = Path(os.path.realpath(source.path)), Path.cwd().resolve()
+    return here if real.is_relative_to(here) else real.parent
+
+
+def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Source], asked: Asked) -> str:
+    """The same id for the same key, code, parameters, plan, suite and inputs (their content, and the names that reports
+    show); empty without a key. How urgent a run is, and where its folder is, makes it no other one.
+    """
+    if not asked.once:
+        return ""
+    if any(source.path == "-" for source in sources):
+        raise ConfigError("--once needs inputs that can be read twice, not standard input")
+    what = [evaluator.name, evaluator.version, code_version(), params.model_dump(mode="json")]
+    spec = canonical_json([*what, asked.chunk_size, asked.limit, asked.suite])
+    parts = [asked.once, digest(spec)]
+    for source in sources:
+        parts += [source.name, source.given, *source.members]
+        for path in source.files:
+            with open_input(path) as stream:
+                parts.append(hashlib.file_digest(stream, "sha256").hexdigest())
+    return f"{evaluator.name}-{digest(chr(0).join(parts).encode(errors='surrogateescape'))[:16]}"

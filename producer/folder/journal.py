@@ -1,0 +1,107 @@
+"""Answers on their way to the report: the journal of a run, and what a retry keeps of one."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from collections.abc import Container, Iterator
+from pathlib import Path
+
+from evalq.evalcore.contract.partial import Partial
+from evalq.evalcore.files import open_appending, replacing
+from evalq.producer.folder.run_folder import JOURNAL, KEPT, RunFolder
+
+__all__ = ["Journal", "Kept", "answers"]
+
+_FRAME = struct.Struct(">QQ64s")
+
+
+class Journal:
+    """Answers in chunk order, as they were committed: what is in it is never computed again."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.path = folder.path / JOURNAL
+        self._out: io.BufferedWriter | None = None
+        self._whole = 0
+
+    def replay(self) -> Iterator[Partial]:
+        """The answers so far, in order from chunk 0, but a torn last one; this changes nothing."""
+        expected = 0
+        for seq, partial, end in _frames(self.path) if self.path.exists() else ():
+            if seq != expected:
+                break
+            self._whole, expected = end, seq + 1
+            yield partial
+
+    def add(self, seq: int, partial: Partial) -> None:
+        """Append the answer of chunk ``seq`` behind those replayed; `sync` makes it safe. For the run's driver."""
+        if self._out is None:
+            self._out = io.BufferedWriter(open_appending(self.path))
+            self._out.truncate(self._whole)
+        self._out.write(_frame(seq, partial))
+
+    def sync(self) -> None:
+        """All that was added is on disk when this returns."""
+        if self._out is not None:
+            self._out.flush()
+            os.fsync(self._out.fileno())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._out is not None:
+            self._out.close()
+
+
+class Kept:
+    """Answers of a finished run that its retry goes by: of any chunks, each found by its number."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._path = folder.path / KEPT
+        self.digests: dict[int, str] = {}
+        self._places: dict[int, tuple[int, int]] = {}
+        for seq, partial, end in _frames(self._path) if self._path.exists() else ():
+            self.digests[seq] = partial.digest
+            self._places[seq] = (end - len(partial.data), len(partial.data))
+
+    def get(self, seq: int) -> Partial | None:
+        """The answer of chunk ``seq``, where it was kept."""
+        if seq not in self._places:
+            return None
+        start, length = self._places[seq]
+        with self._path.open("rb") as stream:
+            stream.seek(start)
+            return Partial(self.digests[seq], stream.read(length))
+
+    @staticmethod
+    def set_aside(folder: RunFolder, unwanted: Container[int]) -> None:
+        """Begin a retry: keep a finished run's answers but the ``unwanted``. May be repeated after a crash."""
+        with replacing(folder.path / KEPT) as out:
+            for seq, answer in answers(folder):
+                if seq not in unwanted:
+                    out.write(_frame(seq, answer))
+        (folder.path / JOURNAL).unlink(missing_ok=True)
+
+
+def answers(folder: RunFolder) -> Iterator[tuple[int, Partial]]:
+    """(chunk, answer) of all that is in a run's journal, or of what a begun retry keeps of it."""
+    journal = folder.path / JOURNAL
+    path = journal if journal.exists() else folder.path / KEPT
+    for seq, partial, _ in _frames(path) if path.exists() else ():
+        yield seq, partial
+
+
+def _frame(seq: int, partial: Partial) -> bytes:
+    return _FRAME.pack(seq, len(partial.data), partial.digest.encode()) + partial.data
+
+
+def _frames(path: Path) -> Iterator[tuple[int, Partial, int]]:
+    """(chunk, answer, where its frame ends) of each whole frame of a journal."""
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        while len(head := stream.read(_FRAME.size)) == _FRAME.size:
+            seq, length, digest = _FRAME.unpack(head)
+            if length > size - stream.tell():  # torn or damaged: seen before memory is taken for it
+                return
+            data = stream.read(length)
+            yield seq, Partial(digest.decode("ascii", "replace"), data), stream.tell()

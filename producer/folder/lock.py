@@ -1,0 +1,90 @@
+"""Who drives a run, among the processes that see its folder: the one that holds the lock on its run.lock.
+
+The kernel gives the lock back when its holder ends, however it ends. The file may be removed and made anew, so a lock
+counts only while the file that is locked is the one that has the name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+from io import FileIO
+from pathlib import Path
+
+from evalq.evalcore.files import open_appending, open_raw
+
+__all__ = ["LOCK", "RunLock", "holder"]
+
+LOCK = "run.lock"
+_TRIES, _PAUSE = 5, 0.01
+"""`holder` takes the lock for a moment, shared: a driver that meets it tries again."""
+
+
+class RunLock:
+    """A lock that this process holds."""
+
+    def __init__(self, path: Path, file: FileIO) -> None:
+        self._path = path
+        self._file = file
+
+    @classmethod
+    def take(cls, path: Path) -> RunLock | None:
+        """The lock at ``path``; None while another process has it. Raises OSError."""
+        tries = 0
+        while True:
+            file = open_appending(path)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _same(file, path):
+                    os.truncate(file.fileno(), 0)
+                    file.write(f"{socket.gethostname()} {os.getpid()}".encode())
+                    return cls(path, file)
+                file.close()  # removed between opening and locking: another file has the name now
+            except BlockingIOError:
+                file.close()
+                tries += 1
+                if tries == _TRIES:
+                    return None
+                time.sleep(_PAUSE)
+            except BaseException:
+                file.close()
+                raise
+
+    def moved(self, path: Path) -> None:
+        """The folder was renamed: the same file is at ``path`` now."""
+        self._path = path
+
+    def release(self, *, remove: bool = False) -> None:
+        """Let go; with ``remove``, of the file too, while it is still this process's."""
+        if remove:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        self._file.close()
+
+
+def holder(path: Path) -> str:
+    """ "host pid" of the process that holds the lock at ``path``; empty while nobody does. Changes nothing."""
+    try:
+        with open_raw(path) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _written(path) or "another process"
+    except OSError:
+        return ""
+    return ""
+
+
+def _written(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_bytes()[:200].decode(errors="replace").strip()
+    return ""
+
+
+def _same(file: FileIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False

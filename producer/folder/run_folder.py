@@ -1,0 +1,304 @@
+"""The run folder: everything a run needs to be resumed, and at its end everything that is shown of it.
+
+While a run goes: `run.json` (what was asked, how it stands), `manifest.jsonl` (header, chunks, seal, a line each),
+`parts.journal` (answers in chunk order) and `records.jsonl.partial`. When it is done these become manifest.json,
+report.json, results.yaml, report.md and records.jsonl, each written under another name first and renamed. A run with
+dead records keeps its working files, so that a retry computes no more than their chunks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from evalq.evalcore.errors import EvalqError, UsageError, WireError
+from evalq.evalcore.files import write_atomic
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.life import RunState, may_follow, next_step
+from evalq.producer.folder.info import SCHEMA, RunInfo, info_of
+from evalq.producer.folder.lock import LOCK, RunLock, holder
+from evalq.producer.folder.staging import (
+    clean_up,
+    is_private,
+    make_locked,
+    not_made,
+    private_name,
+    remove_empty,
+    sync_folder,
+)
+
+__all__ = ["RECORDS", "FolderTaken", "RunFolder", "run_folders"]
+
+INFO = "run.json"
+MANIFEST = "manifest.jsonl"
+JOURNAL = "parts.journal"
+KEPT = "parts.kept"
+RECORDS = "records.jsonl"
+HEAD = "sweep.json"
+PROMPTS = "prompts.jsonl"
+CALLS = "calls.jsonl"
+OUTPUTS = "outputs.jsonl"
+DRIVER = "driver"
+_UNFINISHED = frozenset(
+    {INFO, MANIFEST, JOURNAL, KEPT, LOCK, HEAD, PROMPTS, CALLS, OUTPUTS, DRIVER, "spool", "answers"}
+)
+"""What a run that was begun and came to no report may have written."""
+_COLLISION = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+
+
+class FolderTaken(Exception):
+    """Somebody else was first with a run folder of this name."""
+
+
+class RunFolder:
+    """A run's folder at ``path``.
+
+    `begin` makes one and holds its lock from the first moment; any other is only looked at until `driving`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.place = path
+        """Where the folder will be found once it is complete; ``path`` is where it is now."""
+        self._lock: RunLock | None = None
+        self._made: list[Path] | None = None
+        self._own = False
+
+    @classmethod
+    @contextlib.contextmanager
+    def begin(cls, path: Path) -> Iterator[RunFolder]:
+        """A new folder, filled in the block and seen by nobody under its name until then; locked by this process.
+
+        It is made under a private name in the same parent and renamed; one that is there and empty is filled in place.
+        Of what the block leaves with an exception nothing stays. Raises FolderTaken when somebody else was first with
+        a folder there, UsageError when there is something else, or it cannot be made.
+        """
+        made: list[Path] = []
+        try:
+            folder = cls._inside(path) if path.is_dir() else cls._aside(path, made)
+        except OSError as error:
+            remove_empty(made)
+            raise not_made(path, error) from error
+        except BaseException:
+            remove_empty(made)
+            raise
+        folder._made = made
+        try:
+            yield folder
+            folder._settle()
+        except BaseException:
+            folder.discard()
+            raise
+
+    @classmethod
+    def _aside(cls, path: Path, made: list[Path]) -> RunFolder:
+        clean_up(path.parent, path.name)
+        while True:
+            folder = cls(private_name(path))
+            folder.place, folder._own = path, True
+            folder._lock = make_locked(folder.path, made)
+            if folder._lock is not None:
+                return folder
+
+    @classmethod
+    def _inside(cls, path: Path) -> RunFolder:
+        """A folder that is there already, and the user's: it is not renamed away under whoever is in it."""
+        folder = cls(path)
+        folder._refuse_used()
+        folder._lock = RunLock.take(path / LOCK)
+        if folder._lock is None:
+            raise FolderTaken
+        try:
+            folder._refuse_used()
+        except UsageError:
+            folder._lock.release(remove=not (path / INFO).exists())
+            raise
+        folder._remove_unfinished()  # of one that was killed here before it had its run.json
+        return folder
+
+    def _names(self) -> set[str]:
+        return {entry.name for entry in self.path.iterdir()}
+
+    def _refuse_used(self) -> None:
+        names = self._names()
+        if names and (INFO in names or LOCK not in names or not all(map(_is_unfinished, names))):
+            raise UsageError(f"{self.path}: the folder is not empty; name another with --out, or resume the run in it")
+
+    def _settle(self) -> None:
+        """The folder gets its name, safely on disk. Raises FolderTaken."""
+        sync_folder(self.path)
+        if self._own:
+            try:
+                self.path.rename(self.place)
+            except OSError as error:
+                if error.errno in _COLLISION:
+                    raise FolderTaken from error
+                raise
+            self.path = self.place
+            if self._lock is not None:
+                self._lock.moved(self.path / LOCK)
+        sync_folder(self.path.parent)
+
+    def settled(self, path: str) -> str:
+        """The name that a file will have when this folder has its own; that of a file elsewhere as it is."""
+        for now, place in ((self.path, self.place), (self.path.absolute(), self.place.absolute())):
+            if Path(path).is_relative_to(now):
+                return str(place / Path(path).relative_to(now))
+        return path
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        """A folder some run was started in. Raises UsageError when it is none."""
+        if not (path / INFO).is_file():
+            raise UsageError(f"{path}: no run folder (it has no run.json)")
+        return cls(path)
+
+    @contextlib.contextmanager
+    def driving(self) -> Iterator[bool]:
+        """Whether this process may drive the run: False while another one does. A killed one's claim ends with it."""
+        lock, self._lock = self._lock or RunLock.take(self.path / LOCK), None
+        if lock is None:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release(remove=self._finished())
+
+    def driver(self) -> str:
+        """ "host pid" of the process that drives the run here, empty while none does; this only looks."""
+        return holder(self.path / LOCK)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a run in it."""
+        return (self.path / INFO).is_file()
+
+    @property
+    def begun_here(self) -> bool:
+        """Whether this very process made the run, so that it may remove it."""
+        return self._made is not None
+
+    @property
+    def spool(self) -> Path:
+        """Where unpacked inputs lie."""
+        return self.path / "spool"
+
+    @property
+    def records(self) -> Path:
+        """records.jsonl."""
+        return self.path / RECORDS
+
+    def facts(self) -> dict[str, Json]:
+        """All of run.json, what this evalq does not know too. Raises WireError when it is damaged."""
+        path = self.path / INFO
+        try:
+            facts: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
+        except FileNotFoundError:
+            raise UsageError(f"{self.path}: no run folder (it has no run.json)") from None
+        except (ValueError, RecursionError, OSError) as error:
+            raise WireError(f"{path} is damaged: {error}") from error
+        return facts
+
+    def info(self) -> RunInfo:
+        """run.json. Raises WireError when it is damaged, UsageError where there is none."""
+        return info_of(self.facts(), self.path / INFO)
+
+    @property
+    def reported(self) -> bool:
+        """Whether the run has had a report."""
+        return (self.path / "report.json").is_file()
+
+    def report(self) -> dict[str, Json]:
+        """report.json. Raises UsageError when the run has none (yet)."""
+        path = self.path / "report.json"
+        if not self.reported:
+            state = self.info().state
+            then = "somebody removed it: run the evaluation again" if state == "done" else next_step(state, self.path)
+            raise UsageError(f"{self.path}: this run has no report (it is {state}); {then}")
+        try:
+            report: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
+        except (ValueError, RecursionError) as error:
+            raise WireError(f"{path} is damaged: {error}") from error
+        return report
+
+    def note(self, **facts: Json) -> None:
+        """Set keys of run.json, of which None removes one. Raises UsageError for a state that may not follow."""
+        path = self.path / INFO
+        known: dict[str, Json] = self.facts() if path.is_file() else {"schema": SCHEMA}
+        before: RunState | None = known.get("state")
+        after: RunState | None = facts.get("state")
+        if before is not None and after is not None and not may_follow(after, before):
+            where = self.place
+            raise UsageError(f"{where}: this run is {before}, and cannot become {after}; {next_step(before, where)}")
+        told = {name: fact for name, fact in {**known, **facts}.items() if fact is not None}
+        info_of(told, path)  # nothing is written that could not be read
+        write_atomic(path, msgspec.json.format(canonical_json(told), indent=2) + b"\n")
+
+    def write(self, name: str, data: bytes) -> None:
+        """One of the run's final files, whole or not at all."""
+        write_atomic(self.path / name, data)
+
+    def drop_working_files(self) -> None:
+        """Remove what only an unfinished run needs; its lock goes when it is let go."""
+        for name in (MANIFEST, JOURNAL, KEPT):
+            (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.spool, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Remove a run that this process began, and the folders it made for it, as far as nothing else is in them.
+
+        What somebody else began, or made, stays, and so does a report.
+        """
+        if self._made is None or self.reported:
+            return
+        with contextlib.suppress(OSError):
+            if self._own and all(map(_is_unfinished, self._names())):
+                gone = private_name(self.place)
+                self.path.rename(gone)  # it goes for all at once
+                shutil.rmtree(gone)
+            else:
+                self._remove_unfinished()
+            remove_empty(self._made)
+        if self._lock is not None:
+            self._lock.release(remove=True)
+            self._lock = None
+
+    def _remove_unfinished(self) -> None:
+        """What an unfinished run wrote, but its lock; run.json goes first, so that no half of a run is left."""
+        (self.path / INFO).unlink(missing_ok=True)
+        for name in filter(_is_unfinished, self._names()):
+            path = self.path / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif name != LOCK:
+                path.unlink()
+
+    def _finished(self) -> bool:
+        """Whether nobody has anything left to do here, so that the lock's file may go too."""
+        with contextlib.suppress(EvalqError):
+            over = self.info().state == "done"
+            return over and not any((self.path / name).exists() for name in (MANIFEST, JOURNAL, HEAD))
+        return True  # no run at all (any more)
+
+
+def run_folders(parent: Path, warn: Callable[[str], None]) -> list[tuple[RunFolder, RunInfo]]:
+    """The runs whose folders lie in ``parent``, the latest begun last; what cannot be read is told and passed over."""
+    found = []
+    for path in parent.glob("*/" + INFO):
+        if is_private(path.parent.name) or not path.is_file():
+            continue
+        try:
+            found.append((path.stat().st_ctime, path.parent, RunFolder(path.parent).info()))
+        except (EvalqError, OSError) as error:
+            warn(f"warning: {path.parent} is passed over: {error}")
+    return [(RunFolder(path), info) for _, path, info in sorted(found, key=lambda each: each[:2])]
+
+
+def _is_unfinished(name: str) -> bool:
+    return name in _UNFINISHED or ".partial" in name or name.startswith("scratch-")

@@ -1,0 +1,48 @@
+"""The inputs of a begun run, which may be gone or be something else by now."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from io import BufferedReader
+from pathlib import Path
+
+from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.files import open_input
+from evalq.evalcore.model.span import Span, read_span
+from evalq.evalcore.records.inputs import Source
+
+__all__ = ["open_source", "read_source", "total_bytes"]
+
+
+def open_source(source: Source) -> BufferedReader:
+    """Its bytes. Raises InputChanged where there is no file (any more) that can be read."""
+    with _there(source):
+        return open_input(source.path)
+
+
+def read_source(source: Source, span: Span) -> bytes:
+    """Those of ``span``; fewer if the file has become shorter. Raises InputChanged as `open_source` does."""
+    with _there(source):
+        return read_span(source.path, span)
+
+
+def total_bytes(sources: Sequence[Source]) -> int:
+    """Their sizes. Raises InputChanged as `open_source` does."""
+    total = 0
+    for source in sources:
+        with _there(source):
+            total += Path(source.path).stat().st_size
+    return total
+
+
+@contextlib.contextmanager
+def _there(source: Source) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        reason = "it was there when the run was planned, and is gone: put it back, or start a new run"
+        raise InputChanged("an input changed since its run began", [(source.given, reason)]) from None
+    except OSError as error:
+        reason = f"it can no longer be read: {error.strerror or error}"
+        raise InputChanged("an input changed since its run began", [(source.given, reason)]) from error

@@ -1,0 +1,1 @@
+"""A server and workers of a command's own."""

@@ -1,0 +1,186 @@
+"""The processes that a command starts for itself: gone with it, and started again when they end before it.
+
+Each runs under a guard, a small shell that holds the other end of a pipe. When the command ends, killed or not, the
+pipe closes, and the guard ends its process and removes its folder. When the process ends first, the guard says how.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from evalq.evalcore.errors import ConfigError, WorkersLost
+from evalq.evalcore.views.markdown import visible
+
+__all__ = ["RESTART_PAUSES", "Child", "Children", "Keeper", "tell"]
+
+RESTART_PAUSES = (0.5, 2.0, 5.0)
+"""Seconds before a process is started again, for the first, second and third time; after that it is given up."""
+STEADY_SECONDS = 60.0
+"""One that ran for so long begins with the first pause again."""
+_LAST_LINES = 5
+_GUARD = """
+dir=$1; shift; exec 3<&0 4>&2 2>/dev/null
+"$@" </dev/null >/dev/null 2>&4 3<&- 4>&- & pid=$!
+( read -r _ <&3; kill -KILL $pid ) & reader=$!
+wait $pid; code=$?
+kill -KILL $reader
+( echo $code )
+read -r _ <&3
+rm -rf "$dir"; kill -KILL -$$
+"""
+
+
+def tell(text: str) -> None:
+    """A line for a person."""
+    print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - standard error is where warnings go
+
+
+class Child:
+    """A process under a guard, in a process group of its own (Ctrl-C is the command's to answer)."""
+
+    def __init__(self, command: Sequence[str], folder: Path, environment: dict[str, str] | None) -> None:
+        """``folder`` is made for it, and removed with it."""
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self.last: deque[str] = deque(maxlen=_LAST_LINES)
+        self._folder = folder
+        self._guard = subprocess.Popen(  # noqa: S603 - a fixed script, with this project's own commands as its arguments
+            ["/bin/sh", "-c", _GUARD, "evalq-guard", str(folder), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+        assert self._guard.stderr is not None
+        self._listener = threading.Thread(target=self._listen, args=(self._guard.stderr,), daemon=True)
+        self._listener.start()
+
+    def wait(self) -> int:
+        """Its exit code as a shell tells it, once it has ended."""
+        assert self._guard.stdout is not None
+        said = self._guard.stdout.readline().strip()
+        return int(said) if said.isdigit() else 128 + signal.SIGKILL  # the guard itself was killed
+
+    def end(self) -> None:
+        """End it, if it has not ended, with all that it started."""
+        if self._guard.stdin is not None:
+            self._guard.stdin.close()
+        self._guard.wait()
+        with contextlib.suppress(OSError):  # only where the guard could not
+            os.killpg(self._guard.pid, signal.SIGKILL)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._listener.join(1.0)
+
+    def _listen(self, stderr: IO[bytes]) -> None:
+        """Pass on what it says, and remember the end of it."""
+        for line in stderr:
+            text = line.decode(errors="replace").rstrip("\n")
+            self.last.append(text)
+            with contextlib.suppress(ValueError, OSError):
+                tell(text)
+
+
+class Children:
+    """All of a command's own processes. ``warn`` is told when one has to be started again."""
+
+    def __init__(self, warn: Callable[[str], None] = tell) -> None:
+        self._warn = warn
+        self._lost: WorkersLost | ConfigError | None = None
+
+    def check(self) -> None:
+        """Raise WorkersLost, or ConfigError, when one has been given up."""
+        if self._lost is not None:
+            raise self._lost
+
+    @contextlib.contextmanager
+    def running(
+        self, name: str, command: Sequence[str], folder: Path, environment: dict[str, str] | None = None
+    ) -> Iterator[Keeper]:
+        """``command`` for the length of the block, started again when it ends; ``name`` is what a person calls it."""
+        keeper = Keeper(name, lambda: Child(command, folder, environment), self)
+        thread = threading.Thread(target=keeper.keep, name=f"evalq-{name}", daemon=True)
+        thread.start()
+        try:
+            yield keeper
+        finally:
+            keeper.end()
+            thread.join()
+
+    def warn(self, text: str) -> None:
+        """Say that something goes wrong."""
+        self._warn(text)
+
+    def give_up(self, error: WorkersLost | ConfigError) -> None:
+        """From now on `check` raises it."""
+        self._lost = self._lost or error
+
+
+class Keeper:
+    """One process, and those started in its place."""
+
+    def __init__(self, name: str, start: Callable[[], Child], children: Children) -> None:
+        self.deaths = 0
+        self._name = name
+        self._start = start
+        self._children = children
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._child = start()
+
+    def keep(self) -> None:
+        """Until `end`, or until it is given up."""
+        tries, began = 0, time.monotonic()
+        while True:
+            code = self._child.wait()
+            if self._ending.is_set():
+                return
+            self.deaths += 1
+            self._child.end()
+            tries = tries + 1 if time.monotonic() - began < STEADY_SECONDS else 1
+            error = self._error(code, tries)
+            if error is not None:
+                self._children.give_up(error)
+                return
+            again = f"it is started again ({tries} of {len(RESTART_PAUSES)})"
+            self._children.warn(f"{self._name} ended ({_how(code)}); {again}")
+            if self._ending.wait(RESTART_PAUSES[tries - 1]):
+                return
+            with self._lock:
+                if self._ending.is_set():
+                    return
+                self._child, began = self._start(), time.monotonic()
+
+    def end(self) -> None:
+        """End the process, for good."""
+        with self._lock:
+            self._ending.set()
+            self._child.end()
+
+    def _error(self, code: int, tries: int) -> WorkersLost | ConfigError | None:
+        """Why it is not started again; None when it is."""
+        said = "; ".join(line.strip() for line in self._child.last if line.strip())
+        last = f": {said}" if said else ""
+        if code == ConfigError.exit_code:  # it would be the same again
+            return ConfigError(f"{self._name} cannot start{last}")
+        if tries > len(RESTART_PAUSES):
+            return WorkersLost(f"{self._name} ended {tries} times, the last time with {_how(code)}{last}")
+        return None
+
+
+def _how(code: int) -> str:
+    """An exit code as a shell tells it, in words."""
+    if code > 128:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(code - 128).name
+    return f"exit code {code}"

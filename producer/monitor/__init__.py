@@ -1,0 +1,1 @@
+"""Telling people how runs and the fleet stand."""

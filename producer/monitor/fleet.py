@@ -1,0 +1,93 @@
+"""A snapshot of the ledger and its fleet in words: what `status` and `watch` show in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evalq.evalcore.version import code_parts, code_version, differences
+
+if TYPE_CHECKING:
+    from evalq.workers.monitor.snapshot import Snapshot
+
+__all__ = ["LONG_SECONDS", "Fleet", "fleet_of", "rows"]
+
+LONG_SECONDS = 45.0
+"""A live call in flight for so long is named."""
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    """What the whole fleet is at: messages that wait, the age of the oldest pending chunk in seconds, and workers."""
+
+    queued: int
+    oldest: float
+    workers: int
+    consuming: int
+    stuck: tuple[str, ...]
+    sick: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"{self.queued:,} queued"]
+        if self.oldest >= 1:
+            parts.append(f"the oldest for {_span(self.oldest)}")
+        parts.append(f"{self.consuming} of {self.workers} workers consuming" if self.workers else "no worker yet")
+        return ", ".join([*parts, *self.sick])
+
+
+def fleet_of(snapshot: Snapshot) -> Fleet:
+    """The part of a snapshot that a line has room for."""
+    stuck = tuple(worker.name for worker in snapshot.workers if worker.state == "stuck")
+    alive = len(snapshot.workers)
+    sick = tuple(dict.fromkeys(f"{worker.host} cannot load {name}" for worker, name, _ in snapshot.sick))
+    return Fleet(sum(snapshot.queues.values()), snapshot.oldest_age, alive, alive - len(stuck), stuck, sick)
+
+
+def rows(
+    snapshot: Snapshot, codes: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+) -> Iterator[tuple[str, str]]:
+    """(what, how it stands) of everything that the exporter shows of work and fleet.
+
+    ``codes`` is what the code versions at the server are made of: those that differ from this one are told.
+    """
+    fleet = fleet_of(snapshot)
+    for queue, messages in snapshot.queues.items():
+        yield "queue", f"{queue}: {messages:,} waiting, {len(snapshot.serving(queue))} worker(s)"
+    yield "oldest", _span(snapshot.oldest_age) if snapshot.oldest_age else "nothing is pending"
+    if snapshot.last_commit:
+        yield "commit", f"the last one {_span(max(0.0, snapshot.now - snapshot.last_commit))} ago"
+    yield "workers", f"{fleet.workers} alive, {fleet.consuming} consuming, {len(fleet.stuck)} stuck"
+    for code in sorted(codes.keys() - {code_version()}):
+        yield "code", f"{code} differs from this one in: {', '.join(differences(codes[code], code_parts()))}"
+    for name in fleet.stuck:
+        yield "stuck", name
+    for worker, evaluator, reason in snapshot.sick:
+        yield "sick", f"{worker.name} on {worker.host} cannot load {evaluator}: {reason}"
+    for run in snapshot.unserved:
+        yield "unserved", f"{run.run}: for {_span(run.seconds)} no living worker can compute it"
+    if snapshot.sweeps or snapshot.callers:
+        yield (
+            "calls",
+            f"{len(snapshot.sweeps)} sweep(s) with calls to make, {len(snapshot.callers)} process(es) that call",
+        )
+    for sweep in snapshot.uncalled:
+        yield "waiting", f"{sweep.run}: no process of code {sweep.code} calls {sweep.target!r}"
+    for trouble in snapshot.troubles:
+        yield "trouble", trouble
+    for slow in snapshot.slow(LONG_SECONDS):
+        yield "slow", slow
+    states = ", ".join(f"{count:,} {state}" for state, count in sorted(snapshot.runs.items()))
+    yield "runs", states or "none"
+    counts = ("records", "committed"), ("dead", "dead"), ("duplicates", "duplicates"), ("divergent", "divergent")
+    told = [f"{snapshot.total(name):,} {word}" for name, word in counts]
+    yield "records", ", ".join([*told, f"{snapshot.total('reconciled'):,} chunks published again"])
+
+
+def _span(seconds: float) -> str:
+    """A time to be read by people."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

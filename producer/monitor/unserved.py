@@ -1,0 +1,66 @@
+"""Telling that no worker computes a run, and why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from evalq.evalcore.errors import WorkersLost
+from evalq.evalcore.model.manifest import Header
+from evalq.producer.monitor.progress import AGAIN_SECONDS, Standing, Told
+from evalq.workers.settings import Settings
+
+__all__ = ["Unserved", "other_code"]
+
+TELL_SECONDS = 4.0
+"""Workers that have just been started need about so long."""
+
+
+class Unserved:
+    """One run; told at every look how many workers serve it."""
+
+    def __init__(self, header: Header, settings: Settings, told: Told, *, own: bool = False) -> None:
+        """``own``: the workers are the command's; that they come is certain, so their absence is an error in the end.
+        A fleet's worker may be started at any time."""
+        self._header = header
+        self._settings = settings
+        self._told = told
+        self._own = own
+        self._since: float | None = None
+        self._said_at: float | None = None
+
+    def see(self, standing: Standing) -> None:
+        """Tell it after TELL_SECONDS, and again every AGAIN_SECONDS. Raises WorkersLost after ``patience_seconds``."""
+        if standing.workers != 0:
+            self._since = self._said_at = None
+            return
+        now = time.monotonic()
+        self._since = self._since or now
+        lasted, limit = now - self._since, self._settings.patience_seconds if self._own else None
+        if limit is not None and lasted >= limit:
+            raise WorkersLost(f"the local worker does not begin to serve in {lasted:.0f} s (patience_seconds)")
+        if lasted >= TELL_SECONDS and (self._said_at is None or now - self._said_at >= AGAIN_SECONDS):
+            self._said_at = now
+            self._told.waiting(self._words(standing.others), lasted, limit)
+
+    def _words(self, others: Mapping[str, int]) -> str:
+        if self._own:
+            return "the local worker is starting"
+        if others:
+            return other_code(self._header.code_version, others)
+        from evalq.workers.connections import (
+            redacted,  # needs redis, and a command starts its workers before it imports that
+        )
+
+        start = f"evalq worker --broker {redacted(self._settings.broker)}"
+        return f"no worker serves {self._header.queue} yet (start one: {start})"
+
+
+def other_code(code: str, others: Mapping[str, int]) -> str:
+    """What to do where the only workers are of other code; ``others``: how many live of each."""
+    workers = sum(others.values())
+    which = ", ".join(sorted(others))
+    return (
+        f"{workers} worker{'s' if workers > 1 else ''} live{'' if workers > 1 else 's'}, of other code {which}; "
+        f"this run needs code {code}: start a worker of this version, or upgrade one"
+    )

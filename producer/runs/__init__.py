@@ -1,0 +1,1 @@
+"""Carrying a run out: planning, driving, collecting, waiting, and what becomes of it afterwards."""

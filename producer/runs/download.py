@@ -1,0 +1,62 @@
+"""A report that others made, of a detached run or of one begun elsewhere too: from the ledger into its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import yaml
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.manifest import Header
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs import render
+
+if TYPE_CHECKING:
+    from evalq.workers.ledger.runs import Ledger
+    from evalq.workers.settings import Settings
+
+__all__ = ["fetch"]
+
+
+def fetch(run: str, path: Path, ledger: Ledger, settings: Settings) -> RunFolder | None:
+    """Write report.json, report.md and results.yaml of a run that others finished; None where the ledger has none.
+
+    A folder in which the run was begun is completed; otherwise one is made, with what the ledger knows.
+    """
+    from datetime import UTC, datetime
+
+    from evalq.workers.ledger.detached import Reports
+
+    reports = Reports(ledger, settings)
+    data, header = reports.report(run), ledger.header(run)
+    if data is None or header is None:
+        return None
+    report: dict[str, Json] = msgspec.json.decode(data)
+    folder = RunFolder(path)
+    if folder.begun:
+        with folder.driving() as mine:
+            if mine:  # whoever drives the run writes its own report
+                _write(folder, header, report, data)
+    else:
+        facts = reports.detached(run)
+        request = {"inputs": [planned.given for planned in header.inputs], "params": header.params, "options": {}}
+        began = datetime.fromtimestamp(facts.began if facts else ledger.created(run), UTC).isoformat(timespec="seconds")
+        tags = facts.tags if facts else {}
+        common = {"run": run, "evaluator": header.evaluator, "suite": header.suite, "tags": tags, "request": request}
+        with RunFolder.begin(path) as folder:
+            folder.note(state="done", started=began, **common)
+            _write(folder, header, report, data)
+        with folder.driving():
+            pass  # nothing is left to do in it: it is let go
+    return folder
+
+
+def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: bytes) -> None:
+    evaluator, info = registry.get(header.evaluator), folder.info()
+    document = evaluator.document(report, info.started)
+    folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
+    folder.write("report.md", render("markdown", evaluator, report, info.request.options).encode())
+    folder.write("report.json", data)

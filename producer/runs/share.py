@@ -1,0 +1,38 @@
+"""Leaving a finished run's report in the ledger, for whoever began the same run in another folder."""
+
+from __future__ import annotations
+
+from evalq.evalcore.errors import Divergent, EvalqError
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.workers.settings import Settings
+
+__all__ = ["share"]
+
+
+def share(run: str, report: dict[str, Json], settings: Settings) -> str:
+    """Leave the report of a run that this process drove, and hand the run over. Returns why it could not be.
+
+    A run on an embedded server is nobody else's. Raises Divergent where another report of this run is there.
+    """
+    if not settings.broker:
+        return ""
+    import redis  # not before it is needed: a command imports it while its server and workers start
+
+    from evalq.workers.connections import connect
+    from evalq.workers.ledger.detached import Reports
+    from evalq.workers.ledger.ownership import driver_token
+    from evalq.workers.ledger.runs import Ledger
+
+    try:
+        client = connect(settings.ledger_url, settings)
+        try:
+            ledger = Ledger(client, settings, driver_token())
+            Reports(ledger, settings).store(run, canonical_json(report) + b"\n")
+            ledger.hand_over(run)
+        finally:
+            client.close()
+    except Divergent:
+        raise
+    except (redis.RedisError, EvalqError, OSError) as error:
+        return f"the report is not in the ledger, for those who began this run elsewhere: {error}"
+    return ""

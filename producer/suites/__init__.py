@@ -1,0 +1,1 @@
+"""Suite files: several evaluations, one run each."""

@@ -1,0 +1,101 @@
+"""What a sweep would take: calls, tokens, cost and time, from what is known of the target and what was measured."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.errors import UsageError
+from evalq.producer.monitor.reporter import spell
+from evalq.producer.sweeps.cache import Cache
+from evalq.producer.sweeps.measured import Means, means_of
+from evalq.producer.sweeps.options import Live
+from evalq.workers.settings import Settings
+
+if TYPE_CHECKING:
+    from evalq.workers.ledger.heartbeats import TargetFacts
+
+__all__ = ["estimate"]
+
+
+def estimate(evaluator: Evaluator[Any, Any], request: Request, live: Live, settings: Settings) -> Iterator[str]:
+    """Lines for a person. Raises what starting the sweep would, and UsageError for a target nobody knows."""
+    prompts = list(evaluator.prompts(request))
+    if not prompts:
+        raise UsageError("there is nothing to ask: no case is left")
+    facts, means = _known(live.target, settings)
+    if facts is not None and means is None:
+        means = means_of(live.target, facts.config, live.cache)
+    total = len(prompts) * live.repeat
+    cached = 0
+    if live.cache and facts is not None and Path(live.cache).exists():
+        with contextlib.closing(Cache(live.cache)) as cache:
+            repeats = range(live.repeat)
+            cached = sum(len(cache.find(live.target, facts.config, prompt, repeats)) for prompt in prompts)
+    calls = total - cached
+    most = min(calls, live.max_calls or calls)
+    yield f"{len(prompts)} case(s) x {live.repeat} = {total:,} calls" + (
+        f", {cached:,} of them cached" if cached else ""
+    )
+    if most < calls:
+        yield f"at most {most:,} of them (--max-calls)"
+    if live.stop:
+        yield f"fewer where cases are decided sooner (--stop {live.stop})"
+    if facts is None:
+        yield f"target {live.target}: not known here; give --targets FILE, or --broker URL of a fleet that calls it"
+        return
+    yield from _cost(facts, means, most, live)
+    yield _time(facts, means, most)
+
+
+def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means | None]:
+    """The target's facts, from the targets file here or from the fleet, and mean tokens of calls measured there."""
+    from evalq.workers.callers.target_sessions import target_facts
+    from evalq.workers.connections import connect, is_redis
+    from evalq.workers.targets import load_targets
+
+    facts, means = None, None
+    if settings.targets:
+        targets = load_targets(settings.targets)
+        if target not in targets:
+            raise UsageError(f"{settings.targets}: no target {target} (known there: {', '.join(targets)})")
+        facts = target_facts(targets[target])
+    if settings.ledger_url and is_redis(settings.ledger_url):
+        from evalq.workers.ledger.heartbeats import Register
+        from evalq.workers.ledger.sweeps import Calls
+
+        client = connect(settings.ledger_url, settings)
+        fleet = Calls(client, settings).means(target)
+        means = Means(int(fleet["calls"]), fleet["prompt"], fleet["completion"]) if fleet else None
+        told = [caller.targets[target] for caller in Register(client).callers().values() if target in caller.targets]
+        facts = facts or (told[0] if told else None)
+    return facts, means
+
+
+def _cost(facts: TargetFacts, means: Means | None, calls: int, live: Live) -> Iterator[str]:
+    if means is None:
+        yield "tokens: not known before the target was called"
+        return
+    prompt, completion = calls * means.prompt, calls * means.completion
+    made = f"mean of {means.calls:,} calls made" + (f": {means.source}" if means.source else "")
+    yield f"tokens: about {prompt:,.0f} prompt and {completion:,.0f} completion ({made})"
+    if facts.price:
+        price = facts.price
+        cost = (prompt * price["prompt_per_million"] + completion * price["completion_per_million"]) / 1e6
+        yield f"cost: about {cost:.4g}" + (f", at most {live.max_cost:g} (--max-cost)" if live.max_cost else "")
+
+
+def _time(facts: TargetFacts, means: Means | None, calls: int) -> str:
+    """The time that the configured limits alone make it last."""
+    minutes = [0.0]
+    if facts.requests_per_minute:
+        minutes.append(calls / facts.requests_per_minute)
+    if facts.tokens_per_minute:
+        each = means.prompt + means.completion if means else facts.tokens_per_call
+        minutes.append(calls * each / facts.tokens_per_minute)
+    if not max(minutes):
+        return "time: the target has no limit by the minute; the pace is found out"
+    return f"time at the limit: {spell(max(minutes) * 60)}"

@@ -1,0 +1,238 @@
+"""Carrying a sweep out: the calls first, then the evaluation of what was recorded, in one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalq.evalcore.errors import (
+    BrokerUnreachable,
+    Cancelled,
+    ConfigError,
+    Driven,
+    Incomplete,
+    Interrupted,
+    NothingEvaluated,
+    Paused,
+    ServerRefused,
+    UsageError,
+    WorkersLost,
+)
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.life import RunState
+from evalq.producer.folder.job import Job
+from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.runs.execute import Place, carry_out_here, driving, left, refuse_over, resumable, shared_place
+from evalq.producer.sweeps.options import Live
+from evalq.producer.sweeps.sweep import Sweep
+
+if TYPE_CHECKING:
+    from evalq.producer.runs.waiting import Patience
+    from evalq.producer.sweeps.driver import SweepDriver
+
+__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep"]
+
+
+def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+    """Call, record and evaluate; returns the evaluation's job and its report.
+
+    Raises what driving a sweep and a job raises; the folder can be resumed after anything but faulty input.
+    """
+    with driving(sweep.folder, place):
+        return _carry_out_here(sweep, place, reporter)
+
+
+def resume_sweep(
+    folder: RunFolder,
+    place: Place,
+    reporter: Reporter,
+    budgets: tuple[int | None, float | None] = (None, None),
+) -> tuple[Sweep, Job, dict[str, Json]]:
+    """`carry_out_sweep` for one that was left, under other ``budgets`` (calls, cost) where those are given.
+
+    It is read only when nobody else can write there any more. Raises Driven, what `Sweep.load` raises, and UsageError
+    for a run that is over.
+    """
+    with driving(folder, place):
+        _refuse_over(folder)
+        sweep = Sweep.load(folder)
+        sweep.budgeted(*budgets)
+        reporter.event("launch", run=sweep.run, folder=str(folder.path))
+        return sweep, *_carry_out_here(sweep, place, reporter)
+
+
+def _refuse_over(folder: RunFolder) -> None:
+    try:
+        refuse_over(folder)
+    except Cancelled as error:
+        outputs = folder.path / OUTPUTS
+        kept = f"; what it recorded can be evaluated: --outputs {outputs}" if outputs.exists() else ""
+        raise Cancelled(f"{error}{kept}") from None
+
+
+def _carry_out_here(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+    """For whoever holds the folder already."""
+    try:
+        if place.inline:
+            raise UsageError("--inline calls nobody: live calls are paced by way of a server; omit --inline")
+        with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
+            _call(sweep, shared, place, reporter)
+            _forget_evaluation(sweep, shared, place, reporter)
+            job = sweep.job()
+            report = carry_out_here(job, shared, reporter, place)
+            sweep.drop_working_files()
+            return job, report
+    except (UsageError, ConfigError):
+        if sweep.new and not sweep.recorded.count:  # one begun before may have outputs in the ledger
+            sweep.discard()
+        raise
+
+
+def refuse_detached(live: Live) -> None:
+    """Raise UsageError for what cannot be left to the processes that call."""
+    if live.stop or live.cache:
+        raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
+
+
+def launch_sweep(given: Sweep | RunFolder, place: Place, reporter: Reporter) -> None:
+    """Leave a sweep (or the one begun in a folder) to the processes that call."""
+    with driving(given.folder if isinstance(given, Sweep) else given, place):
+        if isinstance(given, RunFolder):
+            _refuse_over(given)
+        sweep = given if isinstance(given, Sweep) else Sweep.load(given)
+        try:
+            with resumable(sweep.folder, place), _driver(sweep, place, reporter) as (driver, patience):
+                try:
+                    driver.launch()
+                except KeyboardInterrupt:
+                    with contextlib.suppress(KeyboardInterrupt):
+                        patience.once(driver.pause)
+                    raise
+            sweep.folder.note(state="detached")
+        except KeyboardInterrupt:
+            left(sweep.folder, "interrupted")
+            raise Interrupted(place.resume(sweep.folder)) from None
+        except BaseException:
+            left(sweep.folder, "stopped")
+            raise
+
+
+def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
+    """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
+    from evalq.producer.sweeps.health import Health
+    from evalq.workers.connections import connect
+    from evalq.workers.ledger.heartbeats import Register
+
+    state: RunState = "stopped"
+    here = bool(place.settings.calls or not place.settings.broker)
+    try:
+        health = Health(Register(connect(shared.settings.ledger_url, shared.settings, again=False)), sweep.header)
+        with reporter.watching() as watch, _driver(sweep, shared, reporter) as (driver, patience):
+
+            def seen(standing: object) -> None:
+                _warn(driver, reporter, sweep, here)
+                for line in health.news():
+                    reporter.warn(line)
+                watch(standing)  # type: ignore[arg-type]
+
+            try:
+                facts = driver.drive(seen)
+            except KeyboardInterrupt:
+                state = "interrupted"
+                with contextlib.suppress(KeyboardInterrupt):
+                    if not patience.once(driver.pause):
+                        reporter.warn("the server does not answer, so processes that call may go on for a while")
+                raise Interrupted(place.resume(sweep.folder)) from None
+            except Paused:
+                state = "paused"
+                raise Interrupted(place.resume(sweep.folder)) from None
+        state = "called"
+        if facts["ended"] == "spent":
+            sweep.spent = True
+            given = "--max-calls N" if sweep.live.max_calls else "--max-cost X"
+            reporter.say(
+                f"{facts['reason']}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
+                f"to make the others, raise it: {place.resume(sweep.folder)} {given}"
+            )
+        sweep.folder.note(calls=facts)
+        sweep.write_outputs()
+        if not sweep.recorded.count:
+            raise NothingEvaluated("nothing was called: the budget allows no call")
+    except Driven:
+        state = sweep.folder.info().state
+        raise
+    except Cancelled as error:
+        state = "cancelled"
+        raise Cancelled(f"{error}; what it recorded is in {sweep.outputs}") from None
+    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+        raise type(error)(f"{error}; resume with: {place.resume(sweep.folder)}") from error
+    except Incomplete as error:
+        raise Incomplete(f"{error}; after fixing it, resume with: {place.resume(sweep.folder)}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            if state != "called":
+                sweep.write_outputs()
+            left(sweep.folder, state)
+
+
+def _forget_evaluation(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
+    """Of other outputs than there are now: the ledger shall not take its answers for those of the new ones."""
+    from evalq.producer.runs.waiting import Patience
+    from evalq.workers.ledger.detached import Reports
+    from evalq.workers.ledger.runs import Ledger
+
+    patience = Patience(shared.settings, reporter, shared.check)
+    with resumable(sweep.folder, place), patience.telling(), contextlib.closing(patience.client()) as client:
+        ledger = Ledger(client, shared.settings)
+
+        def forget() -> bool:
+            _, seal = Reports(ledger, shared.settings).plan(sweep.run)
+            with sweep.outputs.open("rb") as stream:
+                if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
+                    ledger.forget(sweep.run)
+            return True
+
+        patience(forget)
+
+
+def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> None:
+    """Tell once what a user has to know while the calls go; who calls from ``here`` need not start anything."""
+    target = sweep.header.target
+    texts = {
+        "nobody": f"no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
+        "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
+        "elsewhere": "warning: another producer drove this sweep; outputs that only its folder has are called again",
+    }
+    for name in sorted(driver.warned & texts.keys() - ({"nobody"} if here else set())):
+        (reporter.waiting if name == "nobody" else reporter.warn)(texts[name])
+        driver.warned.discard(name)
+        driver.told.add(name)
+
+
+@contextlib.contextmanager
+def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[SweepDriver, Patience]]:
+    from evalq.producer.runs.waiting import Patience
+    from evalq.producer.sweeps.cache import Cache
+    from evalq.producer.sweeps.driver import SweepDriver
+    from evalq.workers.ledger.sweeps import Calls
+
+    settings = place.settings
+    with contextlib.ExitStack() as stack:
+        cache = Cache(sweep.live.cache) if sweep.live.cache else None
+        if cache is not None:
+            stack.callback(cache.close)
+        patience = Patience(settings, reporter, place.check)
+        stack.enter_context(patience.telling())
+        driver = SweepDriver(sweep, Calls(patience.client(), settings), settings, patience, cache)
+        try:
+            yield driver, patience
+        finally:
+            patience.once(driver.release)
+
+
+def _roots(sweep: Sweep) -> list[Path]:
+    return list(dict.fromkeys([Path.cwd().resolve(), sweep.folder.path.resolve()]))

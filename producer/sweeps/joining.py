@@ -1,0 +1,269 @@
+"""Waiting for a run that another process drives, and taking it over when that one is gone. Watching changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, InfrastructureError, UsageError
+from evalq.evalcore.model.life import RunState, may_follow, next_step
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.progress import Standing
+from evalq.producer.monitor.reporter import Reporter
+
+if TYPE_CHECKING:
+    from evalq.producer.runs.execute import Place
+    from evalq.workers.ledger.runs import Ledger
+    from evalq.workers.ledger.sweeps import Calls
+    from evalq.workers.settings import Settings
+
+__all__ = ["Unwatched", "attend_fleet", "ended", "join", "launch_again", "resume_any", "watch_driver"]
+
+T = TypeVar("T")
+_POLL_SECONDS = 0.2
+_QUIET_SECONDS = 5.0
+_LEFT_ALONE = ("paused", "failed", "stopped")
+"""States in which somebody left a run for a reason that whoever waited for it does not pass over."""
+
+
+class Unwatched(EvalqError):
+    """Ctrl-C by somebody who only watched: the run goes on."""
+
+    exit_code = 130
+
+    def __init__(self, run: object) -> None:
+        super().__init__(f"no longer watching; the run goes on: see it with: evalq watch {run}")
+
+
+@contextlib.contextmanager
+def _only_watching(run: object) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Unwatched(run) from None
+
+
+def watch_driver(folder: RunFolder, reporter: Reporter, fleet: Callable[[], str] = str) -> bool:
+    """Show a run's progress until no process drives it here any more; returns whether one did.
+
+    ``fleet`` says what the fleet is at, told at the beginning. Raises Unwatched at Ctrl-C.
+    """
+    by = folder.driver()
+    if not by:
+        return False
+    with _only_watching(folder.path), reporter.watching() as seen:
+        reporter.say("; ".join(filter(None, (f"{folder.path}: driven by {by}", "waiting for its report", fleet()))))
+        while folder.driver():
+            with contextlib.suppress(EvalqError):  # it may go at any moment
+                seen(_standing(folder))
+            time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _standing(folder: RunFolder) -> Standing:
+    progress = folder.info().progress
+    done, chunks = int(progress.get("committed", 0)), int(progress.get("chunks", 0))
+    return Standing(done, done, chunks, unit="chunks")
+
+
+def ended(folder: RunFolder, state: RunState) -> EvalqError:
+    """What to tell of a run that nobody drives and that has no report."""
+    if state == "cancelled":
+        return Cancelled(f"{folder.path}: this run was cancelled for good; {next_step(state, folder.path)}")
+    return Incomplete(f"{folder.path}: this run is {state}, and no process drives it; {next_step(state, folder.path)}")
+
+
+def join(folder: RunFolder, settings: Settings, reporter: Reporter, drive: Callable[[RunFolder], T]) -> T | None:
+    """See a run that was begun before to its report: as a watcher while another process drives it, else by ``drive``.
+
+    Returns what ``drive`` returned, None where the report came from elsewhere and is in the folder. Raises what
+    ``drive`` raises, what is to be said of a run that its driver left without a report, and FileNotFoundError where
+    the folder is gone, as after faulty input.
+    """
+    waited = False
+    while True:
+        waited |= watch_driver(folder, reporter)
+        if not folder.begun:
+            raise FileNotFoundError(folder.path)
+        state = folder.info().state
+        if state == "done":
+            return None
+        if state == "cancelled" or (waited and state in _LEFT_ALONE):
+            raise ended(folder, state)
+        if state == "detached":
+            attend_fleet(folder.info().run, settings, reporter, until=lambda: bool(folder.driver()), here=True)
+        try:
+            return drive(folder)
+        except Driven as driven:
+            # Here: somebody was faster, and is waited for. On another host: the ledger tells how it goes.
+            if not folder.driver() and driven.run != str(folder.path):
+                _elsewhere(folder, driven, settings, reporter)
+
+
+def resume_any(
+    folder: RunFolder,
+    place: Place,
+    reporter: Reporter,
+    budgets: tuple[int | None, float | None] = (None, None),
+) -> None:
+    """Drive the run begun in ``folder``, in its calls (under other ``budgets``, where given) or in its evaluation."""
+    from evalq.producer.runs.execute import resume
+    from evalq.producer.sweeps.execute import resume_sweep
+    from evalq.producer.sweeps.sweep import Sweep
+
+    if Sweep.in_calls(folder):
+        resume_sweep(folder, place, reporter, budgets)
+    else:
+        resume(folder, place, reporter)
+
+
+def launch_again(folder: RunFolder, place: Place, reporter: Reporter) -> str:
+    """What --detach does with a run begun before: it is left to the fleet, if it is not yet. Returns its id."""
+    from evalq.producer.runs.execute import launch
+    from evalq.producer.sweeps.execute import launch_sweep
+    from evalq.producer.sweeps.sweep import Sweep
+
+    info = folder.info()
+    if info.state not in ("done", "detached") and not folder.driver():
+        (launch_sweep if Sweep.in_calls(folder) else launch)(folder, place, reporter)
+    return info.run
+
+
+def _elsewhere(folder: RunFolder, driven: Driven, settings: Settings, reporter: Reporter) -> None:
+    """Until a run that is driven from another folder has its report, which is put into this one, or its driver is
+    silent for so long that it may be taken over: trying that again is the caller's.
+    """
+    from evalq.producer.runs.download import fetch
+
+    run, until = folder.info().run, time.monotonic() + settings.driver_seconds
+    ledger, calls = _ledgers(settings)
+    with _only_watching(run):
+        reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
+        while time.monotonic() < until:
+            state = _ledger_state(run, ledger, calls)
+            if state == "done" and fetch(run, folder.path, ledger, settings) is not None:
+                with folder.driving() as mine:
+                    if mine:
+                        _note_done(folder)
+                return
+            if state == "cancelled":
+                raise Cancelled(f"run {run} was cancelled; {next_step('cancelled', folder.path)}")
+            if state in ("failed", "paused"):
+                raise InfrastructureError(f"run {run} was left {state} by {driven.by}; see evalq status {run}")
+            if state != "open":
+                return
+            time.sleep(_POLL_SECONDS)
+        if _orphaned(run, ledger, calls, settings):
+            raise Incomplete(
+                f"run {run} was called to its end by another producer, which is gone: its outputs are with that one, "
+                f"not in {folder.path}; resume it where that one ran, or start another with another --once key"
+            )
+
+
+def _note_done(folder: RunFolder) -> None:
+    """By the way that a run takes: one whose calls were made elsewhere was still calling here, and calls no more."""
+    from evalq.producer.sweeps.sweep import Sweep
+
+    if Sweep.in_calls(folder):
+        Sweep.leave_to_others(folder)
+    steps: tuple[RunState, ...] = ("called", "open", "done")
+    for state in steps:
+        if may_follow(state, folder.info().state):
+            folder.note(state=state)
+
+
+def _orphaned(run: str, ledger: Ledger, calls: Calls, settings: Settings) -> bool:
+    """Whether all calls of a sweep were made, and nobody evaluates them any more, or has begun to."""
+    sweep = calls.look(run)
+    if sweep is None or sweep.state not in ("done", "spent") or sweep.waiting:
+        return False
+    with contextlib.suppress(Incomplete):
+        look = ledger.look(run)
+        return look.progress.state == "open" and look.driver_silent > settings.driver_seconds
+    return True
+
+
+def _ledgers(settings: Settings) -> tuple[Ledger, Calls]:
+    from evalq.workers.connections import connect
+    from evalq.workers.ledger.runs import Ledger
+    from evalq.workers.ledger.sweeps import Calls
+
+    client = connect(settings.ledger_url, settings)
+    return Ledger(client, settings), Calls(client, settings)
+
+
+def _ledger_state(run: str, ledger: Ledger, calls: Calls) -> str:
+    """The state of a run in the ledger, of its calls while those are not over; empty for one it does not know."""
+    with contextlib.suppress(Incomplete):
+        return ledger.look(run).progress.state
+    look = calls.look(run)
+    return "" if look is None else "open" if look.state in ("done", "spent") else look.state
+
+
+def attend_fleet(
+    run: str, settings: Settings, reporter: Reporter, until: Callable[[], bool] = lambda: False, *, here: bool = False
+) -> None:
+    """Wait while workers and callers have something to do for a run that was left to them, or ``until``.
+
+    ``here``: its folder is here, so that the report of a complete run can be made without them.
+
+    Raises Unwatched at Ctrl-C, UsageError without a broker, and what is to be said of a run that somebody halted.
+    """
+    if not settings.broker:
+        raise UsageError(f"run {run} was left to a fleet: name its server with --broker URL (or EVALQ_BROKER)")
+    ledger, calls = _ledgers(settings)
+    told, quiet = False, time.monotonic() + _QUIET_SECONDS
+    with _only_watching(run), reporter.watching() as seen:
+        while not until():
+            state = _ledger_state(run, ledger, calls)
+            if state == "cancelled":
+                raise Cancelled(f"run {run} was cancelled; {next_step('cancelled', run)}")
+            if state in ("paused", "failed"):
+                raise Incomplete(f"run {run} is {state}; resume it with: evalq resume {run} --broker URL")
+            standing = _busy(run, ledger, calls, settings, here)
+            if standing is None:
+                return
+            seen(standing)
+            if not told and time.monotonic() > quiet and not _anybody(ledger):
+                told = True
+                reporter.say("waiting: no worker is there for it (start one: evalq worker --broker URL)")
+            time.sleep(_POLL_SECONDS)
+
+
+def _busy(run: str, ledger: Ledger, calls: Calls, settings: Settings, here: bool) -> Standing | None:
+    """How far the fleet is with a run; None where nothing is left for it to do, or nothing but a report that no worker
+    is there to make, and that can be made ``here``.
+    """
+    from evalq.workers.recovery.unattended import LeftSweeps
+
+    with contextlib.suppress(Incomplete):
+        look = ledger.look(run)
+        busy = (look.unreported and (not here or _living(run, ledger))) or (
+            look.progress.state == "open" and not look.progress.complete
+        )
+        done = look.progress.committed
+        return Standing(done, done, look.progress.chunks, unit="chunks") if busy else None
+    sweep, header = calls.look(run), calls.header(run)
+    if sweep is None or header is None:
+        return None
+    calling = sweep.state == "open" and (sweep.left or sweep.busy > 0)
+    if not calling and LeftSweeps(calls, settings).find(run) is None:
+        return None  # what evaluates it has to be done here
+    return Standing(sweep.recorded, sweep.recorded, header.total, unit="calls")
+
+
+def _living(run: str, ledger: Ledger) -> bool:
+    """Whether a worker lives that could make a run's report."""
+    from evalq.workers.ledger.heartbeats import Register
+
+    header = ledger.header(run)
+    return header is not None and bool(Register(ledger.client).living(header.code_version))
+
+
+def _anybody(ledger: Ledger) -> bool:
+    from evalq.workers.ledger.heartbeats import Register
+
+    register = Register(ledger.client)
+    return bool(register.workers() or register.callers())

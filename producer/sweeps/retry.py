@@ -1,0 +1,39 @@
+"""Trying again what has no result: the chunks with dead records of a finished run, and only those."""
+
+from __future__ import annotations
+
+from evalq.evalcore.contract.partial import decode
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.model.life import next_step
+from evalq.producer.folder.job import Job
+from evalq.producer.folder.journal import Kept, answers
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.sweeps.sweep import Sweep
+
+__all__ = ["begin_retry"]
+
+
+def begin_retry(folder: RunFolder) -> None:
+    """Make a finished run one that goes on, without the outputs of failed calls and the answers of chunks that have
+    dead records.
+
+    May be repeated after a crash. Raises UsageError for a run that is not done or has neither.
+    """
+    info = folder.info()
+    if info.state not in ("done", "retrying"):
+        raise UsageError(f"{folder.path}: this run is {info.state}; {next_step(info.state, folder.path)}")
+    if Sweep.is_in(folder):
+        sweep = Sweep.load(folder)
+        sweep.recorded.drop(sweep.recorded.failed())
+        folder.drop_working_files()
+        folder.note(state="retrying")
+        return
+    if not folder.report()["records"]["dead"]:
+        raise UsageError(f"{folder.path}: every record of this run has its answer; there is nothing to retry")
+    job = Job.load(folder)
+    dead = info.retry or {
+        str(seq): count for seq, answer in answers(folder) if (count := decode(answer, job.evaluator).tally.dead)
+    }
+    folder.note(retry=dead)
+    Kept.set_aside(folder, {int(seq) for seq in dead})
+    folder.note(state="retrying")

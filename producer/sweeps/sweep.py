@@ -1,0 +1,250 @@
+"""A sweep in its run folder: what is asked of whom, and every output that was recorded so far.
+
+`sweep.json` is the head, `prompts.jsonl` a prompt a case, `calls.jsonl` the recorded outputs as they came. When the
+calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job evaluates that file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.errors import ConfigError, UsageError, WireError
+from evalq.evalcore.files import replacing
+from evalq.evalcore.model.calls import Prompt, StopNote
+from evalq.evalcore.model.manifest import Header
+from evalq.evalcore.version import code_version
+from evalq.producer.folder.call_log import Recorded
+from evalq.producer.folder.job import Asked, Job, begun, planned
+from evalq.producer.folder.run_folder import CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
+from evalq.producer.sweeps.identity import asked_of, expectations, once_id, prompts_digest
+from evalq.producer.sweeps.options import Live
+from evalq.workers.ledger.sweep_model import SweepHeader
+
+__all__ = ["Sweep"]
+
+
+class _Head(msgspec.Struct, frozen=True):
+    header: SweepHeader
+    live: Live
+    asked: Asked
+    request: Request
+    cwd: str = ""
+
+    def to_wire(self) -> bytes:
+        return msgspec.json.encode(self, order="sorted", enc_hook=str) + b"\n"
+
+    @classmethod
+    def from_wire(cls, data: bytes) -> _Head:
+        return msgspec.json.decode(data, type=cls, dec_hook=lambda _kind, value: Path(value))
+
+
+class Sweep:
+    """One sweep; made by `start` or `load`."""
+
+    def __init__(self, folder: RunFolder, head: _Head, *, new: bool = False) -> None:
+        self.folder = folder
+        self.new = new
+        """Begun by this process: nobody else can have recorded anything for it."""
+        self.spent = False
+        """Its budget ended it: a larger one makes the rest of the calls."""
+        self.header = head.header
+        self.live = head.live
+        self._asked = head.asked
+        self._cwd = head.cwd
+        self.request = head.request
+        self.evaluator: Evaluator[Any, Any] = registry.get(folder.info().evaluator)
+        self.recorded = Recorded(folder.path / CALLS, head.header.total)
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self.header.run
+
+    @classmethod
+    def start(cls, evaluator: Evaluator[Any, Any], request: Request, live: Live, asked: Asked) -> Sweep:
+        """A new sweep, its prompts written down.
+
+        Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
+        """
+        if live.stop and evaluator.stopping(request) is None:
+            raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
+        if "-" in request.inputs:
+            raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
+        cases, digest = prompts_digest(evaluator.prompts(request))
+        if not cases:
+            raise UsageError("there is nothing to ask: no case is left")
+        facts = asked_of(evaluator, request, live, asked, digest)
+        header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
+        run = once_id(asked.once, header) if asked.once else f"{evaluator.name}-{secrets.token_hex(5)}"
+        head = _Head(msgspec.structs.replace(header, run=run), live, asked, request, str(Path.cwd()))
+
+        def fill(folder: RunFolder) -> RunFolder:
+            _write_prompts(folder.path / PROMPTS, evaluator.prompts(request))
+            folder.write(HEAD, head.to_wire())
+            folder.note(
+                run=run,
+                evaluator=evaluator.name,
+                state="calling",
+                epoch=0,
+                started=datetime.now(UTC).isoformat(timespec="seconds"),
+                tags=asked.tags,
+                suite=asked.suite,
+                **{evaluator.asks: live.target},
+                request=msgspec.to_builtins(request),
+            )
+            return folder
+
+        return cls(begun(asked, evaluator.name, run, fill), head, new=True)
+
+    @classmethod
+    def load(cls, folder: RunFolder) -> Sweep:
+        """The sweep begun in ``folder``. Raises WireError for damaged files.
+
+        Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
+        """
+        try:
+            head = _Head.from_wire((folder.path / HEAD).read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            raise WireError(f"{folder.path / HEAD} is damaged: {error}; start the sweep anew") from error
+        if head.header.code != code_version():
+            raise ConfigError(
+                f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; go on "
+                f"with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
+            )
+        away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
+        if away and head.cwd not in ("", str(Path.cwd())):
+            raise ConfigError(f"{away[0]}: not there, seen from here: go on in the folder of its begin, cd {head.cwd}")
+        then = head.header.asked.get("expectations")
+        if then not in (None, expectations(head.request.inputs)):
+            raise ConfigError(
+                f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
+                f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
+            )
+        return cls(folder, head)
+
+    @staticmethod
+    def in_calls(folder: RunFolder) -> bool:
+        """Whether ``folder`` holds a sweep whose calls are not over."""
+        return (folder.path / HEAD).is_file() and not (folder.path / MANIFEST).is_file()
+
+    @staticmethod
+    def is_in(folder: RunFolder) -> bool:
+        """Whether ``folder`` holds a sweep that can be resumed."""
+        return (folder.path / HEAD).is_file()
+
+    def budgeted(self, max_calls: int | None, max_cost: float | None) -> None:
+        """Other budgets than it was begun with."""
+        given = {"max_calls": max_calls, "max_cost": max_cost}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        if chosen:
+            self.live = msgspec.structs.replace(self.live, **chosen)
+            head = _Head(self.header, self.live, self._asked, self.request, self._cwd)
+            self.folder.write(HEAD, head.to_wire())
+
+    def prompts(self) -> Iterator[Prompt]:
+        """A prompt a case, in order."""
+        with (self.folder.path / PROMPTS).open("rb") as stream:
+            for line in stream:
+                yield msgspec.json.decode(line, type=Prompt)
+
+    def driver(self) -> str:
+        """The token of whoever drove the sweep in this folder before, and is dead, for this process holds its lock.
+
+        Empty where nobody did, or did so in the folder that this is a copy of.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            token, _, place = (self.folder.path / DRIVER).read_text().rpartition(" ")
+            return token if place == self._place else ""
+        return ""
+
+    def driven_by(self, token: str) -> None:
+        """Remember whoever drives the sweep in this folder."""
+        self.folder.write(DRIVER, f"{token} {self._place}".encode())
+
+    @property
+    def _place(self) -> str:
+        found = self.folder.path.stat()
+        return f"{found.st_dev}:{found.st_ino}"
+
+    @property
+    def outputs(self) -> Path:
+        """outputs.jsonl."""
+        return self.folder.path / OUTPUTS
+
+    @property
+    def stop_note(self) -> StopNote | None:
+        """What each output says of the rule by which cases end; None without one."""
+        return StopNote(self.live.stop, self.header.repeats) if self.live.stop else None
+
+    def write_outputs(self) -> None:
+        """All that is recorded, by case and repeat."""
+        with replacing(self.outputs) as out:
+            for call in self.header.by_case():
+                output = self.recorded.get(call)
+                if output is not None:
+                    out.write(output.line(self.stop_note) + b"\n")
+
+    def job(self) -> Job:
+        """The evaluation of what was recorded, in the same folder and under the same id."""
+        answers = self.folder.path / "answers"
+        shutil.rmtree(answers, ignore_errors=True)
+        answers.mkdir()
+        try:
+            request = self.evaluator.answered(self.request, self.outputs, answers)
+        finally:
+            if not any(answers.iterdir()):
+                answers.rmdir()
+        self.folder.drop_working_files()
+        return Job.start(self.evaluator, request, self._asked, self.folder)
+
+    def evaluation(self) -> Header | None:
+        """The run that will evaluate the outputs; None where that takes more than them and the parameters."""
+        if not self.evaluator.answers_suffice:
+            return None
+        self.write_outputs()
+        try:
+            request = self.evaluator.answered(self.request, self.outputs, self.folder.path)
+            return planned(self.run, self.evaluator, request, self._asked)
+        finally:
+            self.outputs.unlink()
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its notes (``--tag``)."""
+        return self._asked.tags
+
+    @staticmethod
+    def leave_to_others(folder: RunFolder) -> None:
+        """Make no more calls from ``folder``, whose sweep others called to its end; what it paid for itself stays."""
+        for name in (HEAD, PROMPTS, DRIVER):
+            (folder.path / name).unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Remove a sweep that this process began and that recorded nothing."""
+        self.folder.discard()
+
+    def drop_working_files(self) -> None:
+        """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs."""
+        if not self.recorded.errors and not self.spent:
+            for name in (HEAD, PROMPTS, CALLS, DRIVER):
+                (self.folder.path / name).unlink(missing_ok=True)
+
+
+def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
+    """Write prompts down, a line each."""
+    with path.open("wb") as out:
+        for prompt in prompts:
+            out.write(msgspec.json.encode(prompt) + b"\n")
+        out.flush()
+        os.fsync(out.fileno())

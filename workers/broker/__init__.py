@@ -1,0 +1,1 @@
+"""The queue: its URL spellings, its one message, and who sends it."""

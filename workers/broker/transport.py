@@ -1,0 +1,88 @@
+"""kombu's Redis transport, made to survive what others put into its queues, and servers that come and go.
+
+kombu parses whatever lies in a queue, in the worker's main process, and ends the worker over what it cannot parse.
+Here an item is checked as it leaves the connection, size first; what is no hint is dropped with a line in the log.
+
+And kombu counts a message whose acknowledgement failed, since the server was away, as unacknowledged for ever. A worker
+that may have one message a process takes nothing again then; and as it waits on no connection either, it does not
+notice that it lost one. Here the room is given back. The message stays with the server, comes again after the
+visibility timeout, and is skipped then.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import redis
+from kombu.transport import redis as stock
+
+from evalq.evalcore.errors import WireError
+from evalq.workers.broker.message import MAX_HINT_BYTES, rewritten
+
+__all__ = ["Transport"]
+
+log = logging.getLogger("evalq.worker")
+
+
+class QoS(stock.QoS):
+    """Messages that are out, which kombu keeps in a hash until they are acknowledged."""
+
+    def restore_by_tag(self, tag: Any, client: Any = None, leftmost: bool = False) -> None:
+        """Put an unacknowledged message back into its queue; what cannot be read is forgotten, not tried for ever."""
+        with self.channel.conn_or_acquire(client) as connection:
+            size = connection.hstrlen(self.unacked_key, tag)
+        try:
+            if size > 2 * MAX_HINT_BYTES:
+                raise ValueError(f"{size} bytes")
+            super().restore_by_tag(tag, client=client, leftmost=leftmost)  # type: ignore[no-untyped-call]  # kombu's
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            log.warning("an unacknowledged message that evalq did not write was dropped: %.200r", error)
+            self._remove_from_indices(tag).execute()  # type: ignore[no-untyped-call]  # kombu's
+
+    def ack(self, delivery_tag: Any) -> None:
+        """Acknowledge; also when that fails, the message takes no room here any more."""
+        try:
+            super().ack(delivery_tag)  # type: ignore[no-untyped-call]  # kombu's
+        except Exception:
+            self._quick_ack(delivery_tag)
+            raise
+
+    def reject(self, delivery_tag: Any, requeue: bool = False) -> None:
+        """Give a message back or up; also when that fails, it takes no room here any more."""
+        try:
+            super().reject(delivery_tag, requeue=requeue)  # type: ignore[no-untyped-call]  # kombu's
+        except Exception:
+            self._quick_ack(delivery_tag)
+            raise
+
+
+class Channel(stock.Channel):
+    """A channel to whose consumers only hints come through."""
+
+    QoS = QoS
+
+    def _create_client(self, asynchronous: bool = False) -> Any:
+        client = super()._create_client(asynchronous)  # type: ignore[no-untyped-call]  # kombu's
+        client.set_response_callback("BRPOP", self._only_hints)
+        return client
+
+    def _only_hints(self, answer: Any, **options: Any) -> tuple[bytes, bytes] | None:
+        """BRPOP's answer with the item's envelope written anew; for an item that is no hint, as if none had come."""
+        if not answer:
+            return None
+        queue, item = answer
+        name = queue.decode().rsplit(self.sep, 1)[0]
+        try:
+            return queue, rewritten(item, name)
+        except WireError as error:
+            log.warning("a message that evalq did not write was dropped from %s: %s", name, error)
+            return None
+
+
+class Transport(stock.Transport):
+    """The transport that `evalq.workers.broker.app` names to kombu as SCHEME."""
+
+    Channel = Channel
+    # A server that is full, or cannot write to its disk, refuses kombu its bookkeeping: no reason to end.
+    connection_errors = (*stock.Transport.connection_errors, redis.ResponseError)

@@ -1,0 +1,311 @@
+"""The calls of one sweep that this process has: made by the fleet's pace, tried again by policy, recorded together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+
+import msgspec
+import redis
+
+from evalq.evalcore.errors import BrokerUnreachable
+from evalq.evalcore.model.calls import Attempt, Output, Prompt
+from evalq.workers.callers.recent_answers import Told
+from evalq.workers.callers.target_sessions import Station
+from evalq.workers.ledger.sweep_model import Result, SweepHeader
+from evalq.workers.ledger.sweeps import Calls
+from evalq.workers.ratelimit.limiter import Pacer
+from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
+from evalq.workers.targets.config import Price
+from evalq.workers.targets.extract import json_text
+
+__all__ = ["Units"]
+
+log = logging.getLogger("evalq.calls")
+
+FATAL = ("quota", "auth")
+"""Failures that every further call of the sweep would have too."""
+_GATHER_SECONDS = 0.02
+_RETRY_SECONDS = 0.5
+
+
+class Units:
+    """Calls from their claim to their record. ``wake`` is set whenever one ends; ``lanes`` bounds calls in flight."""
+
+    def __init__(
+        self,
+        header: SweepHeader,
+        holder: str,
+        station: Station,
+        calls: Calls,
+        lanes: asyncio.Semaphore,
+        wake: asyncio.Event,
+    ) -> None:
+        self._header = header
+        self._holder = holder
+        self._station = station
+        self._calls = calls
+        self._lanes = lanes
+        self._wake = wake
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._begun: dict[int, float] = {}
+        self._counted: Counter[int] = Counter()
+        self._queued: set[asyncio.Task[None] | None] = set()
+        self._resting = 0
+        self._withdrawn = asyncio.Event()
+        self._refusals = 0
+        self._results: list[Result] = []
+        self._returned: dict[int, int] = {}
+        self._told = Told()
+        self._due = asyncio.Event()
+        self._recorder = asyncio.create_task(self._recording(), name="evalq-record")
+        self.prompts: dict[int, Prompt] = {}
+
+    @property
+    def active(self) -> int:
+        """Calls that are being made or wait for their turn; those that rest before a retry are not counted."""
+        return len(self._tasks) - self._resting
+
+    @property
+    def oldest(self) -> tuple[str, float] | None:
+        """The case of the call that was begun first of those in flight, and the seconds since; None without one."""
+        if not self._begun:
+            return None
+        call, at = min(self._begun.items(), key=lambda item: item[1])
+        prompt = self.prompts.get(call % self._header.cases)
+        return prompt.case if prompt else "", time.monotonic() - at
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is called, and all is recorded."""
+        return not (self._tasks or self._results or self._returned)
+
+    @property
+    def mine(self) -> set[int]:
+        """Calls that this process has: made, or about to be, or not yet recorded or given back."""
+        return self._tasks.keys() | {result.output.call for result in self._results} | self._returned.keys()
+
+    @property
+    def told(self) -> list[int]:
+        """Calls that were recorded so lately that a server may have lost them."""
+        return self._told.calls()
+
+    def tell(self, calls: list[int]) -> None:
+        """Record these once more: the ledger has lost them."""
+        self._results += self._told.take(calls)
+        self._due.set()
+
+    @property
+    def refused(self) -> bool:
+        """A fatal failure is known here that the ledger has not yet been told: what it offers is not to be taken."""
+        return any(result.fatal for result in self._results)
+
+    @property
+    def refusals(self) -> int:
+        """Fatal failures so far; an offer asked for before the last of them is out of date."""
+        return self._refusals
+
+    def decline(self, calls: list[int]) -> None:
+        """Give these calls back, unmade."""
+        self._returned.update(dict.fromkeys(calls, 1))
+        self._due.set()
+
+    def start(self, calls: list[int]) -> None:
+        """Make these calls. A sweep that was withdrawn and goes on again is called as before.
+
+        A ledger that lost some may hand out what is being made here already, or was: that is not made twice.
+        """
+        self._withdrawn.clear()
+        self.tell(calls)
+        known = self.mine
+        for call in calls:
+            if call in known:
+                continue
+            task = asyncio.create_task(self._one(call))
+            self._tasks[call] = task
+
+    def withdraw(self) -> None:
+        """Make no further call: what waits is given back at once, what is in flight ends and is recorded."""
+        self._withdrawn.set()
+        for task in self._queued:
+            if task is not None:
+                task.cancel()
+
+    async def ended(self) -> None:
+        """Until no call is in flight."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    async def close(self) -> None:
+        """Cut off what is still in flight and record what ended."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._recorder.cancel()
+        await asyncio.gather(self._recorder, return_exceptions=True)
+        await self._record()
+
+    async def _one(self, call: int) -> None:
+        attempts: list[Answer | Failure] = []
+        self._begun[call], self._counted[call] = time.monotonic(), 1
+        try:
+            done = await self._made(call, attempts)
+            if done is None:
+                # Attempts that the ledger counts, and that were not made or reached nobody.
+                self._returned[call] = self._counted[call] - sum(not _reached_nobody(result) for result in attempts)
+            else:
+                self._results.append(done)
+        finally:
+            self._tasks.pop(call, None)
+            del self._begun[call], self._counted[call]
+            self._due.set()
+            self._wake.set()
+
+    async def _made(self, call: int, attempts: list[Answer | Failure]) -> Result | None:
+        """What became of a call; None where it was withdrawn."""
+        station, prompt = self._station, self.prompts.get(call % self._header.cases)
+        if prompt is None:
+            return None
+        repeat = call // self._header.cases
+        if station.caller is None or station.pacer is None:
+            return None
+        asked = Call(prompt.text, prompt.agent, prompt.case, repeat)
+        tries = Tries(station.named.target)
+        while True:
+            try:
+                result = await self._attempt(station.caller, station.pacer, asked)
+            except BrokerUnreachable:
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if result is None:
+                return None
+            attempts.append(result)
+            station.breaker.told(result)
+            if station.breaker.holds(result):
+                self.withdraw()  # until this process claims again: one call, to see whether the target is back
+                return None
+            wait = tries.wait(result)
+            allowed = await self._again() if wait is not None else 0
+            if allowed < 0:
+                return None
+            if wait is None or allowed == 0:
+                return self._result(call, prompt, attempts)
+            self._counted[call] += 1
+            await self._rest(wait)
+
+    async def _attempt(self, caller: Caller, pacer: Pacer, asked: Call) -> Answer | Failure | None:
+        """One call in its turn; None where it was withdrawn before that came, however long it would have taken."""
+        if self._withdrawn.is_set():
+            return None
+        task = asyncio.current_task()
+
+        def called() -> bool:
+            self._queued.discard(task)
+            return not self._withdrawn.is_set()
+
+        self._queued.add(task)
+        try:
+            async with self._lanes:
+                return await attempt(caller, pacer, asked, called)
+        except asyncio.CancelledError:
+            if task is None or task not in self._queued:
+                raise
+            task.uncancel()
+            return None
+        finally:
+            self._queued.discard(task)
+
+    async def _again(self) -> int:
+        while True:
+            try:
+                return await asyncio.to_thread(self._calls.again, self._header.run)
+            except (redis.RedisError, OSError):
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _rest(self, seconds: float) -> None:
+        """The wait before a retry, shorter when the sweep is withdrawn; another call may use the room."""
+        self._resting += 1
+        self._wake.set()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._withdrawn.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._resting -= 1
+
+    def _result(self, call: int, prompt: Prompt, attempts: list[Answer | Failure]) -> Result:
+        last, price = attempts[-1], self._station.named.target.price
+        output = Output(
+            call=call,
+            case=prompt.case,
+            agent=prompt.agent,
+            repeat=call // self._header.cases,
+            prompt=prompt.digest,
+            target=self._station.named.name,
+            config=self._station.config,
+            attempts=tuple(_attempt(result, price) for result in attempts),
+        )
+        if isinstance(last, Failure):
+            error = f"{last.kind}: {last.reason}"
+            text = last.text or None
+            fatal = f"{self._station.named.name}: {error}" if last.kind in FATAL else ""
+            if fatal:
+                self._refusals += 1
+                self.withdraw()
+            return Result(msgspec.structs.replace(output, error=error, text=text), last.kind, fatal[:1000])
+        if self._station.named.target.output == "text":
+            return Result(msgspec.structs.replace(output, output=msgspec.Raw(msgspec.json.encode(last.text))))
+        found = json_text(last.text)
+        whole = None if found == last.text.strip() else last.text
+        raw = msgspec.Raw(msgspec.json.format(found.encode(), indent=-1))
+        return Result(msgspec.structs.replace(output, output=raw, text=whole))
+
+    async def _recording(self) -> None:
+        """Record what ended, soon and together."""
+        while True:
+            await self._due.wait()
+            await asyncio.sleep(_GATHER_SECONDS)
+            self._due.clear()
+            try:
+                await self._record()
+            except (redis.RedisError, OSError) as error:
+                log.warning("outputs cannot be recorded yet: %s", error)
+                self._due.set()
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _record(self) -> None:
+        results, returned = list(self._results), dict(self._returned)
+        run, holder = self._header.run, self._holder
+        if results:
+            await asyncio.to_thread(self._calls.record, run, holder, self._header.target, results)
+            del self._results[: len(results)]
+            self._told.keep(results)
+        if returned:
+            await asyncio.to_thread(self._calls.give_back, run, holder, returned)
+            for call in returned:
+                self._returned.pop(call, None)
+
+
+def _reached_nobody(result: Answer | Failure) -> bool:
+    """Whether nobody can have been paid for it; what was given up in time may have been answered all the same."""
+    return isinstance(result, Failure) and result.down and result.kind != "timeout"
+
+
+def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:
+    failure = result if isinstance(result, Failure) else None
+    prompt, completion = result.prompt_tokens, result.completion_tokens
+    cost = None
+    if price is not None and (prompt is not None or completion is not None):
+        cost = ((prompt or 0) * price.prompt_per_million + (completion or 0) * price.completion_per_million) / 1e6
+    return Attempt(
+        kind=failure.kind if failure else "",
+        reason="; ".join(part for part in (failure.reason if failure else "", result.note) if part),
+        status=failure.status if failure else None,
+        latency_seconds=round(result.latency_seconds, 6),
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        cost=cost,
+    )

@@ -1,0 +1,85 @@
+"""The process that calls, beside a worker's pool: started with it, started again when it dies, ended with it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+
+from evalq.workers.child import child
+from evalq.workers.settings import Settings
+
+__all__ = ["calling_beside", "environment"]
+
+log = logging.getLogger("evalq.worker")
+
+_RESTART_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
+_STEADY_SECONDS = 5.0
+"""A process that ran for so long is started again after the shorter pause."""
+
+
+def environment(settings: Settings, *without: str) -> dict[str, str]:
+    """This process's environment with ``settings`` as EVALQ_* variables, but those named and all else of evalq."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("EVALQ_")}
+    values = settings.model_dump(mode="json", exclude={"roots", *without}, exclude_none=True)
+    return kept | {f"EVALQ_{name.upper()}": str(value) for name, value in values.items() if value != ""}
+
+
+@contextlib.contextmanager
+def calling_beside(settings: Settings, loglevel: str) -> Iterator[None]:
+    """Run it as long as the block; nothing where no calls are to be made."""
+    if not settings.calls:
+        yield
+        return
+    keeper = _Keeper(environment(settings) | {"EVALQ_LOGLEVEL": loglevel})
+    thread = threading.Thread(target=keeper.keep, name="evalq-calling", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        keeper.end(settings.soft_shutdown_seconds + 5)
+        thread.join()
+
+
+class _Keeper:
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._environment = environment
+        self._ending = threading.Event()
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def keep(self) -> None:
+        """Start the process, and again whenever it ends; what ends at once time and again, ever more seldom."""
+        pause = _RESTART_SECONDS
+        while True:
+            with self._lock:
+                if self._ending.is_set():
+                    return
+                command = child("evalq.workers.callers.main")
+                self._child = subprocess.Popen(command, env=self._environment)  # noqa: S603 - this project's own module
+            began = time.monotonic()
+            code = self._child.wait()
+            if time.monotonic() - began > _STEADY_SECONDS:
+                pause = _RESTART_SECONDS
+            if self._ending.is_set():
+                return
+            log.warning("the process that calls ended with exit code %s; it is started again in %g s", code, pause)
+            if self._ending.wait(pause):
+                return
+            pause = min(2 * pause, _LONGEST_SECONDS)
+
+    def end(self, seconds: float) -> None:
+        """Let it end in good order, and make it end."""
+        with self._lock:
+            self._ending.set()
+        if self._child is None:
+            return
+        self._child.terminate()
+        try:
+            self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._child.kill()

@@ -1,0 +1,152 @@
+"""The targets of one process, each opened when it is first called: its connections and its part in the fleet's pace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import glob
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+import redis
+
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.workers.callers.breaker import Breaker
+from evalq.workers.ledger.heartbeats import TargetFacts
+from evalq.workers.ratelimit.limiter import Pacer
+from evalq.workers.targets import Caller, NamedTarget, limits_of
+
+__all__ = ["Station", "Stations", "config_digest", "target_facts"]
+
+_AGAIN_SECONDS = 10.0
+_REASON_CHARACTERS = 300
+_NO_PART_OF_ANSWERS = (
+    *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
+    *("max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
+)
+
+
+class Station(msgspec.Struct, frozen=True):
+    """A target ready to be called, or why it cannot be (``fault``: its key or a file is missing here)."""
+
+    named: NamedTarget
+    config: str
+    caller: Caller | None = None
+    pacer: Pacer | None = None
+    fault: str = ""
+    breaker: Breaker = msgspec.field(default_factory=Breaker)
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not called for now, "" while it is."""
+        held = f"{self.breaker.reason} (for {self.breaker.seconds:.0f} s)" if self.breaker.is_open else ""
+        return self.fault or held
+
+    def room(self, wanted: int) -> int:
+        """How many of ``wanted`` calls it may be asked for now."""
+        return 0 if self.fault else self.breaker.room(wanted)
+
+
+class Stations:
+    """Used inside ``async with``, which closes what was opened."""
+
+    def __init__(self, targets: Mapping[str, NamedTarget], client: redis.Redis) -> None:
+        self._targets = targets
+        self._client = client
+        self._open: dict[str, Station] = {}
+        self._tried: dict[str, float] = {}
+        self._opening: dict[str, asyncio.Task[Station]] = {}
+        self._stack = contextlib.AsyncExitStack()
+        self._facts = {name: target_facts(named) for name, named in targets.items()}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._targets
+
+    async def __aenter__(self) -> Stations:
+        await self._stack.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        for task in self._opening.values():
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await self._stack.__aexit__(kind, error, at)
+
+    async def open(self, name: str) -> Station:
+        """The target of that name, opened once; one with a fault is tried again after a while."""
+        if self._wanting(name):
+            self._open[name] = await self._opened(self._targets[name])
+            self._tried[name] = time.monotonic()
+        return self._open[name]
+
+    def ready(self, name: str) -> Station | None:
+        """The same for who cannot wait: None until it is open, which may take the imports of a user's module."""
+        task = self._opening.get(name)
+        if task is not None and task.done():
+            del self._opening[name]
+            task.result()
+        elif task is None and self._wanting(name):
+            self._opening[name] = asyncio.create_task(self.open(name), name="evalq-open")
+        return self._open.get(name)
+
+    def _wanting(self, name: str) -> bool:
+        known = self._open.get(name)
+        return known is None or (bool(known.fault) and time.monotonic() - self._tried[name] > _AGAIN_SECONDS)
+
+    async def _opened(self, named: NamedTarget) -> Station:
+        config = config_digest(named)
+        try:
+            caller = await self._stack.enter_async_context(Caller(named))
+        except ConfigError as error:
+            return Station(named, config, fault=str(error))
+        except OSError as error:
+            return Station(named, config, fault=f"target {named.name}: cannot be opened: {error.strerror or error}")
+        pacer = await self._stack.enter_async_context(Pacer(self._client, named.name, limits_of(named)))
+        return Station(named, config, caller, pacer)
+
+    def facts(self) -> dict[str, TargetFacts]:
+        """What producers may know of each target."""
+        told = {name: station.trouble[:_REASON_CHARACTERS] for name, station in self._open.items()}
+        return {name: msgspec.structs.replace(facts, trouble=told.get(name, "")) for name, facts in self._facts.items()}
+
+
+def target_facts(named: NamedTarget) -> TargetFacts:
+    """What producers may know of a target."""
+    target = named.target
+    return TargetFacts(
+        config=config_digest(named),
+        price=target.price.model_dump() if target.price else None,
+        requests_per_minute=target.requests_per_minute,
+        tokens_per_minute=target.tokens_per_minute,
+        max_concurrency=target.max_concurrency,
+        tokens_per_call=target.tokens_per_call,
+        timeout_seconds=target.timeout_seconds,
+    )
+
+
+def config_digest(named: NamedTarget) -> str:
+    """What the answers depend on: the target's settings without keys and limits, and the files that it names."""
+    settings = named.target.model_dump(mode="json")
+    for name in _NO_PART_OF_ANSWERS:
+        settings.pop(name, None)
+    whole = hashlib.sha256(canonical_json(settings))
+    for key in ("system_prompt", "json_schema"):
+        pattern = settings.get(key)
+        for path in sorted(_files(named.folder, pattern)) if pattern else ():
+            if path.resolve().is_relative_to(named.folder) and path.is_file():
+                whole.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return whole.hexdigest()[:16]
+
+
+def _files(folder: Path, pattern: str) -> Iterator[Path]:
+    """The files that a path of the targets file may stand for, whichever agent is called."""
+    below = os.path.relpath(folder / pattern, folder)
+    return folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))

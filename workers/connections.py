@@ -1,0 +1,129 @@
+"""Reaching servers by URL: one spelling for people, the one each library wants, and secrets kept out of messages."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
+from evalq.workers.server_errors import explained
+from evalq.workers.settings import Settings
+
+_SECRET = re.compile(r"([?&]\w*password=)[^&#]*", re.IGNORECASE)
+
+__all__ = ["KEEPALIVE", "SCHEME", "broker_option", "celery_url", "connect", "is_redis", "probe", "redacted"]
+
+# A peer that is cut off (packets dropped, not refused) is noticed within about 15 s, on idle connections too.
+_PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
+KEEPALIVE: dict[str, Any] = {
+    "socket_keepalive": True,
+    "socket_keepalive_options": {
+        getattr(socket, name): value for name, value in _PROBES.items() if hasattr(socket, name)
+    },
+}
+
+SCHEME = "evalq-redis"
+"""The name of evalq's own transport in Celery's URLs; kombu's stays what it is for others in the same process."""
+_REDIS = ("redis", "rediss", "unix", "redis+socket", "valkey", "valkeys")
+_OTHER = ("amqp", "amqps", "pyamqp")
+
+
+def is_redis(url: str) -> bool:
+    """Whether the server at ``url`` speaks the Redis protocol. Raises ConfigError for a scheme evalq does not know."""
+    scheme = url.partition("://")[0]
+    if scheme not in _REDIS + _OTHER:
+        raise ConfigError(f"{redacted(url)!r}: unknown kind of URL; use redis://, rediss://, unix:///path or amqp://")
+    return scheme in _REDIS
+
+
+def celery_url(url: str) -> str:
+    """``url`` in Celery's spelling; a Redis is reached by way of `evalq.workers.broker.transport`."""
+    if url.partition("://")[0] in ("rediss", "valkeys") and "ssl_cert_reqs=" not in url:
+        # For kombu a URL that asks for no check of the server's certificate asks for no TLS at all.
+        url += ("&" if "?" in url else "?") + "ssl_cert_reqs=required"
+    plain, socket = {"redis", "rediss", "valkey", "valkeys"}, {"unix", "redis+socket"}
+    return _respelled(url, dict.fromkeys(plain, SCHEME) | dict.fromkeys(socket, f"{SCHEME}+socket"))
+
+
+def connect(url: str, settings: Settings, patience: float = 30.0, *, again: bool = True) -> redis.Redis:
+    """A client of the Redis or Valkey at ``url`` that was reached once; each answer may take ``patience`` seconds.
+
+    Without ``again`` a command that fails is not tried again by the client itself. A server that answers, but can do
+    no work just now (it is loading, say), is reached.
+    Raises BrokerUnreachable when nothing answers within ``connect_seconds``, ServerRefused for a wrong password or
+    missing rights, ConfigError for a URL of another kind.
+    """
+    trouble = probe(url, settings, min(patience, settings.connect_seconds))
+    if isinstance(trouble, ServerRefused) or (trouble is not None and not _answered(trouble.__cause__)):
+        raise trouble
+    return _client(url, settings, patience, again=again)
+
+
+def probe(url: str, settings: Settings, seconds: float) -> EvalqError | None:
+    """Why the Redis or Valkey at ``url`` cannot be worked with now; None when it answers in time.
+
+    Raises ConfigError for a URL of another kind.
+    """
+    client = _client(url, settings, seconds, again=False)
+    try:
+        client.ping()
+    except TypeError as error:  # a parameter of the URL that the client does not know
+        raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
+    except (redis.RedisError, OSError) as error:
+        trouble = explained(error, f"the server at {redacted(url)}")
+        if isinstance(trouble, BrokerUnreachable) and not _answered(error):
+            trouble = BrokerUnreachable(f"no server answers at {redacted(url)}: {error}")
+        trouble.__cause__ = error
+        return trouble
+    finally:
+        client.close()
+    return None
+
+
+def _answered(error: BaseException | None) -> bool:
+    """Whether it was the server itself that said what is wrong."""
+    away = (redis.ConnectionError, redis.TimeoutError, OSError)
+    return isinstance(error, redis.BusyLoadingError) or not isinstance(error, away)
+
+
+def _client(url: str, settings: Settings, patience: float, *, again: bool) -> redis.Redis:
+    if not is_redis(url):
+        raise ConfigError(f"{redacted(url)}: the ledger needs Redis or Valkey; with another broker give --ledger too")
+    plain = _respelled(url, {"redis+socket": "unix", "valkey": "redis", "valkeys": "rediss"})
+    options: dict[str, Any] = {} if plain.startswith("unix") else dict(KEEPALIVE)
+    if not again:
+        options["retry"] = Retry(NoBackoff(), 0)
+    try:
+        return redis.Redis.from_url(
+            plain,
+            socket_timeout=patience,
+            socket_connect_timeout=min(patience, settings.connect_seconds),
+            health_check_interval=10,
+            **options,
+        )
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
+
+
+def redacted(url: str) -> str:
+    """``url`` without its passwords, for messages and files."""
+    scheme, sep, rest = _SECRET.sub(r"\1***", url).rpartition("://")
+    user, at, place = rest.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return f"{scheme}{sep}{name}:***@{place}" if at and colon else f"{scheme}{sep}{rest}"
+
+
+def broker_option(url: str) -> str:
+    """``--broker`` for a command that a person is to run: ``url``, or URL in place of one with a password."""
+    return f"--broker {shlex.quote(url) if redacted(url) == url else 'URL'}"
+
+
+def _respelled(url: str, schemes: dict[str, str]) -> str:
+    scheme, sep, rest = url.partition("://")
+    return schemes.get(scheme, scheme) + sep + rest

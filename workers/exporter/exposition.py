@@ -1,0 +1,109 @@
+"""The text of /metrics: one look at the ledger, rendered in the format that is asked for."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+import redis
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import ConfigError, EvalqError
+from evalq.workers.exporter.collector import About, Live, Quality
+from evalq.workers.monitor.snapshot import Newest, Snapshot
+
+__all__ = ["Page"]
+
+log = logging.getLogger("evalq.exporter")
+
+_FORMATS = 4
+_END = b"# EOF\n"
+_Encoder = Callable[[Collector], bytes]
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """An evaluator's metrics, rendered from ``histories``."""
+
+    histories: list[Newest]
+    text: bytes
+    folded: int
+
+
+class Page:
+    """``look`` gives a snapshot from the one before, or raises what being unable to reach the ledger raises.
+
+    What an evaluator declares only changes when one of its runs ends, and is rendered once until then for each format.
+    """
+
+    def __init__(self, look: Callable[[Snapshot | None], Snapshot], most: int) -> None:
+        self._look = look
+        self._most = most
+        self._before: Snapshot | None = None
+        self._rendered: dict[str, dict[str, _Part]] = {}
+        self._lock = threading.Lock()
+        self._told = ""
+
+    def render(self, accept: str) -> tuple[str, bytes]:
+        """(content type, text) for an Accept header; without a ledger only that there is none."""
+        encode, kind = _encoder(accept)
+        began = time.monotonic()
+        snapshot: Snapshot | None = None
+        try:
+            snapshot = self._look(self._before)
+        except (redis.RedisError, EvalqError, OSError) as error:
+            self._tell(f"the ledger cannot be read: {error}")
+        else:
+            self._tell("")
+        seconds = time.monotonic() - began
+        parts, folded = [], 0
+        if snapshot is not None:
+            self._before = snapshot
+            live = Live(snapshot, self._most)
+            parts.append(encode(live))
+            of_runs = self._of_runs(snapshot, encode, kind)
+            parts += [part.text for part in of_runs]
+            folded = live.folded + sum(part.folded for part in of_runs)
+        parts.append(encode(About(up=snapshot is not None, seconds=seconds, series_folded=folded)))
+        return kind, b"".join(part.removesuffix(_END) for part in parts[:-1]) + parts[-1]
+
+    def _tell(self, reason: str) -> None:
+        """Log why there is no ledger, once for each reason, and that it is there again."""
+        with self._lock:
+            known, self._told = self._told, reason
+        if reason != known:
+            log.warning("%s", reason or "the ledger can be read again")
+
+    def _of_runs(self, snapshot: Snapshot, encode: _Encoder, kind: str) -> list[_Part]:
+        found: dict[str, list[Newest]] = {name: [] for name in registry.names()}
+        for history in snapshot.histories:
+            if history.entry.place.evaluator in found:
+                found[history.entry.place.evaluator].append(history)
+        with self._lock:
+            if kind not in self._rendered and len(self._rendered) >= _FORMATS:
+                self._rendered.clear()  # a client may ask for any version of a format
+            parts = self._rendered.setdefault(kind, {})
+            for name, histories in found.items():
+                if name not in parts or parts[name].histories != histories:
+                    parts[name] = self._part(name, histories, encode)
+            return list(parts.values())
+
+    def _part(self, evaluator: str, histories: list[Newest], encode: _Encoder) -> _Part:
+        try:
+            shown = Quality(evaluator, histories, self._most)
+        except ConfigError as error:  # a plug-in that cannot be loaded takes no other's metrics along
+            log.warning("no metrics of %s: %s", evaluator, error)
+            return _Part(histories, b"", 0)
+        return _Part(histories, encode(shown), shown.folded)
+
+
+def _encoder(accept: str) -> tuple[_Encoder, str]:
+    """The plain format for a header that makes no sense."""
+    try:
+        return choose_encoder(accept)
+    except (ValueError, TypeError):
+        return choose_encoder("")

@@ -1,0 +1,72 @@
+"""A worker's access to input bytes: by path under its allowed roots, and only bytes of the planned digest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import zstandard
+
+from evalq.evalcore.model.canonical import digest
+from evalq.evalcore.model.manifest import Chunk, PlannedInput
+from evalq.evalcore.model.span import MAX_RECORD_BYTES, read_span
+
+__all__ = ["CHANGED", "UNREADABLE", "find", "pack", "read", "unpack"]
+
+CHANGED = "changed"
+UNREADABLE = "unreadable"
+
+
+def read(planned: PlannedInput, chunk: Chunk, roots: Sequence[Path]) -> bytes | str:
+    """The chunk's bytes, or why not: UNREADABLE (under no root) or CHANGED (there, but with other bytes).
+
+    A path is relative to each root in turn; one that is absolute, climbs out, or leads out by a link is not there.
+    """
+    found = False
+    for root in roots:
+        path = _inside(root, planned.path)
+        if path is None:
+            continue
+        found = True
+        try:
+            data = read_span(path, chunk.span)
+        except OSError:
+            continue
+        if digest(data) == chunk.digest:
+            return data
+    return CHANGED if found else UNREADABLE
+
+
+def find(planned: PlannedInput, roots: Sequence[Path]) -> Path | None:
+    """The input's file under one of the roots, whatever is in it now; None where it is under none."""
+    return next((path for root in roots if (path := _inside(root, planned.path))), None)
+
+
+def _inside(root: Path, relative: str) -> Path | None:
+    """``relative`` under ``root`` as a real path, or None."""
+    if not relative or Path(relative).is_absolute() or ".." in Path(relative).parts:
+        return None
+    try:
+        real_root = root.resolve()
+        path = (real_root / relative).resolve()
+        return path if path.is_relative_to(real_root) and path.is_file() else None
+    except (OSError, ValueError, RuntimeError):  # a name too long, with a NUL in it, or links in a ring
+        return None
+
+
+def pack(data: bytes) -> bytes:
+    """A chunk's bytes for the ledger."""
+    return zstandard.ZstdCompressor(level=1).compress(data)
+
+
+def unpack(blob: bytes, chunk: Chunk) -> bytes | str:
+    """The bytes in ``blob``, or CHANGED when they are not the chunk's; never more than the chunk's length."""
+    length = chunk.end - chunk.start
+    try:
+        # What a frame announces is taken from memory before a byte of it is unpacked.
+        if length > 2 * MAX_RECORD_BYTES or zstandard.get_frame_parameters(blob).content_size != length:
+            return CHANGED
+        data = zstandard.ZstdDecompressor().decompress(blob)
+    except zstandard.ZstdError:
+        return CHANGED
+    return data if digest(data) == chunk.digest else CHANGED

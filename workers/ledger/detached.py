@@ -1,0 +1,87 @@
+"""Reports of finished runs, which wait in the ledger until somebody writes them to a folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.errors import Divergent, WireError
+from evalq.evalcore.model.manifest import Chunk, Seal, from_wire
+from evalq.workers.ledger.runs import Ledger, keys_of
+from evalq.workers.settings import Settings
+
+__all__ = ["Detached", "Reports"]
+
+_STEP = 1000
+_FINAL = 11  # of a run's keys
+
+
+class Detached(msgspec.Struct, frozen=True):
+    """What a producer leaves with a run for whoever finalises it; ``began`` is in seconds, by the server's clock."""
+
+    began: float
+    target: str = ""
+    tags: dict[str, str] = {}
+
+
+class Reports:
+    """What is needed to finalise runs of one ledger, and what comes of it. All of it expires with the run."""
+
+    def __init__(self, ledger: Ledger, settings: Settings) -> None:
+        self._client: Any = ledger.client
+        self._settings = settings
+
+    def detach(self, run: str, facts: Detached) -> None:
+        """Leave a run to the workers."""
+        self._set(run, "detached", msgspec.json.encode(facts))
+
+    def detached(self, run: str) -> Detached | None:
+        """What was left with a run; None where its producer stayed or came back. Raises WireError."""
+        data = self._client.hget(keys_of(run)[0], "detached")
+        try:
+            return msgspec.json.decode(data, type=Detached) if data else None
+        except msgspec.DecodeError as error:
+            raise WireError(f"run {run}: what was left with it is not what evalq writes: {error}") from error
+
+    def begin(self, run: str) -> int:
+        """Count a try at finalising; returns which one it is."""
+        meta = keys_of(run)[0]
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hincrby(meta, "finals", 1)
+        pipe.pexpire(meta, self._settings.keep_ms)
+        return int(pipe.execute()[0])
+
+    def plan(self, run: str) -> tuple[list[Chunk], Seal | None]:
+        """A run's chunks in order, and its seal once its plan has ended. Raises WireError."""
+        meta, chunks = keys_of(run)[:2]
+        seal = self._client.hget(meta, "seal")
+        entries: list[Chunk] = []
+        while some := self._client.lrange(chunks, len(entries), len(entries) + _STEP - 1):
+            entries += [from_wire(entry, Chunk) for entry in some]
+        return entries, from_wire(seal, Seal) if seal else None
+
+    def store(self, run: str, report: bytes) -> bool:
+        """Keep a run's report, once; False when it is there already. Raises Divergent where another one is."""
+        meta, final = keys_of(run)[0], keys_of(run)[_FINAL]
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hsetnx(final, "report", report)
+        pipe.hset(meta, "reported", 1)
+        pipe.pexpire(final, self._settings.keep_ms)
+        pipe.pexpire(meta, self._settings.keep_ms)
+        new = bool(pipe.execute()[0])
+        if not new and self.report(run) not in (report, None):
+            raise Divergent(f"run {run} has another report in the ledger than the one that was made now")
+        return new
+
+    def report(self, run: str) -> bytes | None:
+        """A run's report.json, where it was finalised."""
+        data: bytes | None = self._client.hget(keys_of(run)[_FINAL], "report")
+        return data
+
+    def _set(self, run: str, name: str, value: bytes) -> None:
+        meta = keys_of(run)[0]
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hset(meta, name, value)
+        pipe.pexpire(meta, self._settings.keep_ms)
+        pipe.execute()

@@ -1,0 +1,160 @@
+"""Who lives: pool workers and processes that call, each by a sign of life that expires."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+import redis
+
+from evalq.evalcore.version import code_parts, code_version
+from evalq.workers.ledger.runs import PREFIX, WORKERS
+
+__all__ = ["LIFE_SECONDS", "CallerFacts", "Register", "TargetFacts", "sick_of"]
+
+LIFE_SECONDS = 10.0
+"""How long a worker is taken for alive after a sign of life."""
+
+FLEET = PREFIX + "workers"
+CODE = PREFIX + "code:"
+CALLER = PREFIX + "caller:"
+CALLERS = PREFIX + "callers"
+_SICK = "sick "
+_REASON_CHARACTERS = 300
+_CODE_SECONDS = 7 * 86_400  # longer than its workers: runs that wait for them may be asked about
+
+
+class TargetFacts(msgspec.Struct, frozen=True):
+    """What producers may know of a target: limits, price, and the digest of its settings; no address, key or prompt."""
+
+    config: str
+    price: dict[str, float] | None = None
+    requests_per_minute: float = 0.0
+    tokens_per_minute: float = 0.0
+    max_concurrency: int = 0
+    tokens_per_call: int = 0
+    timeout_seconds: float = 0.0
+    trouble: str = ""
+    """Why this process does not call it for now: its key or a file is missing here, or it does not answer."""
+
+
+class CallerFacts(msgspec.Struct, frozen=True):
+    """What a process that calls says of itself; ``busy`` of at most ``calls`` calls are in flight.
+
+    ``oldest``, by run: the case of the call that was begun first of those in flight, and the seconds since.
+    """
+
+    host: str
+    pid: int
+    code: str
+    calls: int
+    busy: int
+    targets: dict[str, TargetFacts]
+    oldest: dict[str, tuple[str, float]] = {}
+
+
+class Register:
+    """Signs of life in Redis or Valkey, over one client (which returns bytes)."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client: Any = client
+
+    def beat(self, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
+        """Say that a worker lives, for ``seconds``."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hset(WORKERS + worker, mapping=dict(facts))
+        pipe.pexpire(WORKERS + worker, int(seconds * 1000))
+        pipe.sadd(FLEET, worker)
+        self._tell_parts(pipe)
+        pipe.execute()
+
+    def sicken(self, worker: str, evaluator: str, reason: str) -> None:
+        """Say that a worker cannot load an evaluator, and why."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hset(WORKERS + worker, _SICK + evaluator, reason[:_REASON_CHARACTERS])
+        pipe.pexpire(WORKERS + worker, int(LIFE_SECONDS * 1000))
+        pipe.execute()
+
+    def heal(self, worker: str, evaluator: str) -> None:
+        """Say that it can after all."""
+        self._client.hdel(WORKERS + worker, _SICK + evaluator)
+
+    def sick(self, worker: str, evaluator: str) -> bool:
+        """Whether it was said that a worker cannot load an evaluator."""
+        return bool(self._client.hexists(WORKERS + worker, _SICK + evaluator))
+
+    def parts(self, codes: Collection[str]) -> dict[str, dict[str, str]]:
+        """What each of these code versions is made of (see `code_parts`), where a worker or caller said so lately."""
+        pipe = self._client.pipeline(transaction=False)
+        for code in codes:
+            pipe.get(CODE + code)
+        found = zip(codes, pipe.execute(), strict=True)
+        return {code: msgspec.json.decode(told, type=dict[str, str]) for code, told in found if told}
+
+    @staticmethod
+    def _tell_parts(pipe: Any) -> None:
+        """Say what this code is made of: whoever has other code can then tell what differs."""
+        pipe.set(CODE + code_version(), msgspec.json.encode(code_parts()), px=_CODE_SECONDS * 1000)
+
+    def beat_caller(self, name: str, facts: CallerFacts, seconds: float) -> None:
+        """Say that a process that calls lives, for ``seconds``."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.set(CALLER + name, msgspec.json.encode(facts), px=int(seconds * 1000))
+        pipe.sadd(CALLERS, name)
+        self._tell_parts(pipe)
+        pipe.execute()
+
+    def leave(self, name: str) -> None:
+        """Take a worker or a process that calls off the list at once."""
+        self._client.delete(WORKERS + name, CALLER + name)
+
+    def workers(self) -> dict[str, dict[str, str]]:
+        """Living workers and their facts (host, pid, code, concurrency, ...)."""
+        names = [name.decode() for name in self._client.smembers(FLEET)]
+        pipe = self._client.pipeline(transaction=False)
+        for name in names:
+            pipe.hgetall(WORKERS + name)
+        found = dict(zip(names, pipe.execute(), strict=True))
+        self._forget(FLEET, [name for name, facts in found.items() if not facts])
+        return {
+            name: {key.decode(errors="replace"): value.decode(errors="replace") for key, value in facts.items()}
+            for name, facts in found.items()
+            if facts
+        }
+
+    def codes(self) -> Counter[str]:
+        """How many workers live of each code version."""
+        return Counter(facts.get("code", "") for facts in self.workers().values())
+
+    def living(self, code: str) -> dict[str, dict[str, str]]:
+        """The living workers of a code version, and their facts."""
+        return {name: facts for name, facts in self.workers().items() if facts.get("code") == code}
+
+    def callers(self) -> dict[str, CallerFacts]:
+        """Processes that make calls now, by name."""
+        names = [name.decode() for name in self._client.smembers(CALLERS)]
+        pipe = self._client.pipeline(transaction=False)
+        for name in names:
+            pipe.get(CALLER + name)
+        found = dict(zip(names, pipe.execute(), strict=True))
+        self._forget(CALLERS, [name for name, facts in found.items() if facts is None])
+        told = {name: _facts(facts) for name, facts in found.items() if facts is not None}
+        return {name: facts for name, facts in told.items() if facts is not None}
+
+    def _forget(self, fleet: str, silent: list[str]) -> None:
+        if silent:
+            self._client.srem(fleet, *silent)
+
+
+def _facts(data: bytes) -> CallerFacts | None:
+    try:
+        return msgspec.json.decode(data, type=CallerFacts)
+    except msgspec.DecodeError:  # not an entry that evalq wrote
+        return None
+
+
+def sick_of(facts: Mapping[str, str]) -> dict[str, str]:
+    """{evaluator: why it cannot be loaded} of a worker's facts."""
+    return {name.removeprefix(_SICK): reason for name, reason in facts.items() if name.startswith(_SICK)}

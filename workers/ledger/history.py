@@ -1,0 +1,130 @@
+"""What is kept of finished runs when the runs themselves have expired: one capped list a (evaluator, suite, target).
+
+Trends, baselines and "the last 10 runs" come from here and need no other store. A run that was evaluated without a
+server has no entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import redis
+
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.model.canonical import Json, canonical_json, digest
+from evalq.evalcore.views.metrics import samples
+from evalq.workers.ledger.runs import PREFIX
+from evalq.workers.settings import Settings
+
+__all__ = ["HISTORIES", "HISTORY", "Entry", "History", "Place", "entry_of", "read_recent", "read_text"]
+
+HISTORIES = PREFIX + "histories"
+"""A sorted set of all histories (a `Place` each), by when they were last added to."""
+HISTORY = PREFIX + "history:"
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """Which history: runs are compared with those of the same evaluator, suite and target (empty: recorded outputs)."""
+
+    evaluator: str
+    suite: str
+    target: str = ""
+
+    @property
+    def member(self) -> str:
+        """Its name in the index, and behind HISTORY that of its keys."""
+        return msgspec.json.encode(self).decode()
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A finished run: its counts of ``records``, how many ``seconds`` its last session took, ``digest`` of its report.
+
+    ``ended`` is when it was recorded, by the server's clock, in seconds since 1970.
+    """
+
+    run: str
+    place: Place
+    records: dict[str, int]
+    samples: list[tuple[str, tuple[str, ...], float]]
+    seconds: float = 0.0
+    tags: dict[str, str] = {}
+    digest: str = ""
+    ended: float = 0.0
+
+
+def entry_of(
+    evaluator: Evaluator[Any, Any],
+    run: str,
+    place: Place,
+    report: dict[str, Json],
+    seconds: float,
+    tags: dict[str, str],
+) -> Entry:
+    """The entry of a run whose report this is."""
+    found = [(sample.metric, sample.labels, sample.value) for sample in samples(evaluator.metrics, report)]
+    return Entry(run, place, dict(report["records"]), found, seconds, tags, digest(canonical_json(report)))
+
+
+class History:
+    """The histories of one ledger."""
+
+    def __init__(self, client: redis.Redis, settings: Settings) -> None:
+        self._client: Any = client
+        self._settings = settings
+
+    def record(self, entry: Entry, recent: Iterable[str] = ()) -> bool:
+        """Add a run, or put its new answer in the place of its old one; False when nothing changed.
+
+        Values of the metrics named in ``recent`` are kept apart too, so that those of the last runs are read quickly.
+        """
+        member = entry.place.member
+        keys = [*_keys(member), HISTORIES]
+        wanted = set(recent)
+        kept = [sample for sample in entry.samples if sample[0] in wanted]
+        limits = (self._settings.history_runs, self._settings.histories, HISTORY)
+        text = msgspec.json.encode(entry)
+        call = self._client.register_script(_script())
+        return bool(call(keys, [member, entry.run, entry.digest, text, msgspec.json.encode(kept), *limits]))
+
+    def places(self) -> list[Place]:
+        """All histories, the one that was added to last first."""
+        members = self._client.zrange(HISTORIES, 0, -1)  # users of a role may not ask for them in reverse
+        return [msgspec.json.decode(member, type=Place) for member in reversed(members)]
+
+    def entries(self, place: Place, most: int | None = None) -> list[Entry]:
+        """Its runs, the newest first."""
+        ids, texts, _ = _keys(place.member)
+        runs = self._client.lrange(ids, 0, -1 if most is None else most - 1)
+        found: Sequence[bytes | None] = self._client.hmget(texts, runs) if runs else []
+        return [read_text(text) for text in found if text is not None]
+
+    def forget(self, place: Place) -> None:
+        """Drop a history for good, so that nothing shows or awaits its suite any more."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.zrem(HISTORIES, place.member)
+        pipe.delete(*_keys(place.member))
+        pipe.execute()
+
+
+def read_text(text: bytes) -> Entry:
+    """The entry in what the ledger holds of it: its digest, the time in microseconds, and the rest as JSON."""
+    _, ended, body = text.split(b" ", 2)
+    return msgspec.structs.replace(msgspec.json.decode(body, type=Entry), ended=int(ended) / 1_000_000)
+
+
+def read_recent(text: bytes) -> list[tuple[str, tuple[str, ...], float]]:
+    """The values that are kept for the last runs."""
+    return msgspec.json.decode(text, type=list[tuple[str, tuple[str, ...], float]])
+
+
+def _keys(member: str) -> list[str]:
+    return [HISTORY + member, f"{HISTORY}{member}:texts", f"{HISTORY}{member}:recent"]
+
+
+@cache
+def _script() -> str:
+    return (files("workers") / "lua" / "record.lua").read_text()

@@ -1,0 +1,152 @@
+"""Driving a run in the ledger: its plan, its parts and its end are one process's business at a time.
+
+Who drives is noted in the run by a token; each of its steps carries it and is a sign of its life. Whoever establishes
+the run after it was silent for ``driver_seconds`` takes it over; anybody else's step changes nothing and raises Driven.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import islice
+
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.model.life import RunState, leading_to
+from evalq.evalcore.model.manifest import Chunk, Header, Seal, differences, from_wire, same_run, to_wire
+from evalq.workers.ledger.scripts import OTHER, RUNS, SUITES, Scripts
+
+__all__ = ["Driving", "driver_token", "is_gone"]
+
+STEP = 1000
+"""Chunks that one script is given: it keeps the server from everybody else for a few milliseconds."""
+
+
+def driver_token() -> str:
+    """This process's token, "<host> <pid> <hex>": the same each time, and no other process's."""
+    return _made(os.getpid())
+
+
+@cache
+def _made(pid: int) -> str:
+    return f"{_host()} {pid} {secrets.token_hex(8)}"
+
+
+def _host() -> str:
+    return "-".join(socket.gethostname().split()) or "unknown"
+
+
+def is_gone(token: str) -> bool:
+    """Whether the process with that token was one of this host and runs no more."""
+    host, _, rest = token.partition(" ")
+    pid = rest.partition(" ")[0]
+    if host != _host() or not pid.isdecimal() or not 0 < int(pid) < 1 << 31:
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+class Driving(Scripts):
+    """The steps of a run's driver. Without a token they are for a run that nobody drives."""
+
+    def create(self, header: Header, epoch: int, had: int = 0, gone: str = "") -> int:
+        """Write a run's header and become its driver, in an epoch of its own: at least ``epoch``, and higher than any
+        before, which reopens the run. Returns the epoch in force (without a token a lower one changes nothing).
+
+        ``had`` is the epoch in which this driver had the run before: a server that knows a lower one came back older
+        than it was. ``gone`` is the token of a driver that is known to be no more. Raises ConfigError for another run
+        under this id, Driven while somebody else drives it.
+        """
+        wire, counted = to_wire(header), (header.evaluator, header.suite, SUITES, self._settings.max_suites, OTHER)
+        silent = int(self._settings.driver_seconds * 1000)
+        while True:
+            facts = (header.code_version, header.queue, header.run, RUNS, silent, had, gone)
+            status, found = self._step("create", header.run, wire, epoch, *counted, *facts)
+            if status == b"open":
+                return int(found)
+            there = from_wire(found, Header)
+            if found == wire or not same_run(there, header):
+                raise _another(header.run, differences(there, header))
+            wire = found  # the same run, seen from another folder: what is there stays
+
+    def append(self, run: str, chunks: Sequence[Chunk], first: int, seal: Seal | None = None) -> int:
+        """Add planned chunks from number ``first`` on (and the plan's end); those it has already are left alone.
+
+        Returns how many the ledger has then (fewer than ``first`` where it lost some), -1 for an unknown run.
+        Raises ConfigError where the plan that is there is another, Driven.
+        """
+        have = 0
+        for start in range(0, max(1, len(chunks)), STEP):
+            some = chunks[start : start + STEP]
+            end = to_wire(seal) if seal and start + STEP >= len(chunks) else b""
+            found = self._step("append", run, first + start, end, *map(to_wire, some))
+            if isinstance(found, list):
+                raise _another(run, _plans_differ(int(found[1]), found[2], first + start, some, seal))
+            have = int(found)
+            if have < first + start + len(some):
+                break  # unknown, or a gap: the rest would be behind it
+        return have
+
+    def restore(self, run: str, held: Iterable[tuple[int, str, int]]) -> int:
+        """Count chunks (seq, digest, records) held by the run folder as committed; returns how many were new."""
+        added, rest = 0, iter(held)
+        while some := list(islice(rest, STEP)):
+            added += max(0, int(self._step("restore", run, *(value for item in some for value in item))))
+        return added
+
+    def supply(self, run: str, seq: int, blob: bytes, *, publish: bool = True) -> bool:
+        """Give a chunk's packed bytes; returns whether its message is to be sent now.
+
+        It is where ``publish`` asks for it or the chunk was refused, unless it was committed meanwhile.
+        """
+        return bool(self._step("supply", run, seq, blob, int(publish)))
+
+    def trim(self, run: str, seqs: Sequence[int]) -> None:
+        """Forget parts that are safe in the driver's folder; their digests stay."""
+        if seqs:
+            self._step("trim", run, *seqs)
+
+    def reopen(self, run: str, chunks: Iterable[tuple[int, int, int]]) -> bool:
+        """Open a finished run again, without the answers of ``chunks`` (seq, records, dead ones of them).
+
+        False for a run the ledger does not know.
+        """
+        flat = [value for chunk in chunks for value in chunk]
+        return int(self._step("reopen", run, *flat)) == 0
+
+    def close(self, run: str, state: RunState, reason: str = "") -> str:
+        """Move a run on to where the table of `evalq.evalcore.model.life` lets it go; returns the state it is in then.
+
+        "gone" for a run the ledger does not know; "done" needs every chunk. Without a token it is somebody else's wish,
+        which a driver notices.
+        """
+        result: bytes | None = self._step("close", run, state, reason, *leading_to(state))
+        return result.decode() if result else "gone"
+
+    def hand_over(self, run: str) -> None:
+        """Leave the run to whoever comes next; nothing where this process does not drive it."""
+        if self.token:
+            self._run("handover", run, self.token)
+
+
+def _another(run: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"run {run} is in the ledger as another run than the one here: {what}. Answers of two runs are never mixed: "
+        "give this one a --once key (or folder) of its own, or run it as the other was"
+    )
+
+
+def _plans_differ(number: int, found: bytes, first: int, sent: Sequence[Chunk], seal: Seal | None) -> str:
+    if number >= 0:
+        return f"chunk {number}: {differences(from_wire(found, Chunk), sent[number - first])}"
+    there = from_wire(found, Seal)
+    if seal is None:
+        return f"its plan ends after {there.chunks} chunks there, and goes on to {first + len(sent)} here"
+    return f"the end of its plan: {differences(there, seal)}"

@@ -1,0 +1,227 @@
+"""The ledger: what of each run is planned, in flight and committed. One Lua script a step, so each step is atomic.
+
+The digest stored for a chunk is the authority on its answer. Messages, leases and parts may be lost or doubled
+without changing a report. Every key that holds a run id expires, and every step that moves the run on prolongs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import redis
+
+from evalq.evalcore.contract.partial import Partial
+from evalq.evalcore.errors import Incomplete
+from evalq.evalcore.model.manifest import Chunk, Header, from_wire
+from evalq.workers.ledger.histograms import counters
+from evalq.workers.ledger.lease import Headers, Lease
+from evalq.workers.ledger.ownership import Driving
+from evalq.workers.ledger.progress import Look, progress_of, unreported
+from evalq.workers.ledger.scripts import OTHER, PREFIX, RUNS, SUITES, TOTALS, WORKERS, keys_of
+from evalq.workers.settings import Settings
+
+__all__ = ["OTHER", "PREFIX", "RUNS", "SUITES", "TOTALS", "WORKERS", "Lease", "Ledger", "keys_of"]
+
+BACKOFF_MS = 32_000
+"""No chunk waits longer to be published again."""
+TAKE_LOOKS = 10_000
+"""Chunks that one script looks at for those to publish."""
+
+
+class Ledger(Driving):
+    """All that evalq keeps of runs in Redis or Valkey, over one client (which returns bytes).
+
+    ``token`` is that of a process which drives runs: see `Driving`.
+    """
+
+    def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
+        super().__init__(client, settings, token)
+        self._headers = Headers()
+
+    # -- publishing -------------------------------------------------------------------------------------
+
+    def take(self, run: str, most: int = 1 << 30, epoch: int | None = None) -> list[int]:
+        """The next (at ``most`` so many) chunks to publish, marked as in flight; none when the window is full.
+
+        None either where another ``epoch`` is in force: their messages would be stale.
+        """
+        taken: list[int] = []
+        more = 1
+        while more and len(taken) < most:
+            wanted = (self._settings.window, most - len(taken), "" if epoch is None else epoch, TAKE_LOOKS)
+            more, *seqs = self._run("take", run, *wanted)
+            taken += map(int, seqs)
+        return taken
+
+    def look(self, run: str, *, attending: bool = False) -> Look:
+        """Progress, suspects and refusals in one step; its driver looks ``attending``, which keeps the run its own.
+
+        Raises Incomplete when the ledger does not know the run, Driven where another process attends it.
+        """
+        grace = int(self._settings.grace_seconds * 1000)
+        args = (grace, int(attending), BACKOFF_MS, run, RUNS)
+        now, found, suspects, refused, leases = self._step("look", run, *args)
+        if not found:
+            raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
+        facts = _pairs(found)
+        progress = progress_of(facts)
+        return Look(
+            progress=progress,
+            suspect={int(seq): reason.decode() for seq, reason in _pairs(suspects).items()},
+            refused={int(seq): reason.decode() for seq, reason in _pairs(refused).items()},
+            leases=leases,
+            unserved=b"unserved" in facts,
+            unreported=unreported(progress, facts),
+            driver=facts.get(b"driver", b"").decode(),
+            driver_silent=max(0, int(now) - int(facts.get(b"driver_at", now))) / 1000,
+        )
+
+    def mark(self, header: Header, suspects: Mapping[int, str]) -> list[int]:
+        """Note that suspects are published again; returns those still wanted."""
+        flat = [value for item in suspects.items() for value in item]
+        return [int(s) for s in self._run("mark", header.run, WORKERS, *flat)]
+
+    # -- computing --------------------------------------------------------------------------------------
+
+    def claim(
+        self, run: str, seq: int, epoch: int, worker: str, pid: int, dead_pid: int | None = None, code: str = ""
+    ) -> Lease:
+        """Ask for a chunk. ``dead_pid``: a process of this worker that held it and is known to be gone; ``code``: the
+        worker's code version, which has to be the run's.
+        """
+        lease_ms = int(self._settings.lease_seconds * 1000)
+        known = (code, self._headers.id_of(run), run, RUNS)
+        status, *rest = self._run("claim", run, seq, epoch, worker, pid, lease_ms, WORKERS, dead_pid or "", *known)
+        name = status.decode()
+        if name == "held":
+            return Lease(name, holder=rest[0].decode(), holder_pid=int(rest[1]))
+        if name == "other":
+            return Lease(name, code=rest[0].decode())
+        if name != "leased":
+            return Lease(name)
+        chunk, header_id, header, blob, attempts, losses, waited = rest
+        return Lease(
+            name,
+            from_wire(chunk, Chunk),
+            self._headers.read(run, header_id.decode(), header),
+            blob,
+            int(attempts),
+            int(losses),
+            waited=max(0, int(waited)) / 1000,
+        )
+
+    def renew(self, run: str, seq: int, worker: str, pid: int) -> bool:
+        """Prolong a lease; False when it is lost or the run is closed."""
+        lease_ms = int(self._settings.lease_seconds * 1000)
+        return bool(self._run("renew", run, seq, worker, pid, lease_ms))
+
+    def commit(
+        self,
+        header: Header,
+        chunk: Chunk,
+        epoch: int,
+        partial: Partial,
+        dead: int = 0,
+        took: Mapping[str, float] | None = None,
+    ) -> str:
+        """Store a chunk's answer, once: committed, duplicate, divergent, stale, closed, other
+        (code than the run's) or gone.
+
+        ``dead`` records of it have no result; such an answer contradicts no other one. ``took`` are seconds to be
+        counted with it where it is committed, by the name of their histogram.
+        """
+        args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, dead, header.code_version)
+        result: bytes = self._run("commit", header.run, *args, *counters(header.evaluator, took or {}))
+        return result.decode()
+
+    def trying(self, run: str, seq: int, piece: str) -> None:
+        """Note the piece of a chunk that is about to be evaluated by itself, in case it takes this worker down."""
+        self._run("trying", run, seq, piece)
+
+    def fallen(self, run: str, seq: int) -> dict[str, int]:
+        """{piece: how many workers died trying it} of a chunk."""
+        start = f"fell {seq} "
+        return {key.removeprefix(start): count for key, count in self.notes(run).items() if key.startswith(start)}
+
+    def refuse(self, run: str, seq: int, epoch: int, reason: str) -> None:
+        """Say that a chunk's bytes cannot be read here, or are not those planned."""
+        self._run("refuse", run, seq, epoch, reason)
+
+    # -- collecting -------------------------------------------------------------------------------------
+
+    def fetch(self, run: str, seqs: Sequence[int]) -> list[Partial | None]:
+        """The answers of ``seqs``: None for one that is not committed, without data for one that was trimmed."""
+        if not seqs:
+            return []
+        keys = keys_of(run)
+        pipe = self.client.pipeline(transaction=True)
+        pipe.hmget(keys[2], [str(seq) for seq in seqs])
+        pipe.hmget(keys[3], [str(seq) for seq in seqs])
+        digests, parts = pipe.execute()
+        return [
+            Partial(d.decode("ascii", "replace"), p or b"") if d else None for d, p in zip(digests, parts, strict=True)
+        ]
+
+    def forget(self, run: str) -> None:
+        """Remove all that is known of a run."""
+        self.client.delete(*keys_of(run))
+        self.client.hdel(RUNS, run)
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    def header(self, run: str) -> Header | None:
+        """A run's header, or None when the ledger does not know it. Raises WireError."""
+        meta = keys_of(run)[0]
+        pipe = self.client.pipeline(transaction=False)
+        pipe.hget(meta, "header_id")
+        pipe.hstrlen(meta, "header")
+        found, length = pipe.execute()
+        known = found.decode("ascii", "replace") if found else ""
+        known = known if known.endswith(f" {length}") else ""  # otherwise somebody else wrote it
+        if known and known == self._headers.id_of(run):
+            return self._headers.read(run, known, b"")
+        data = self.client.hget(meta, "header")
+        return self._headers.read(run, known, data) if isinstance(data, bytes) else None
+
+    def created(self, run: str) -> float:
+        """When a run was begun, in seconds by the server's clock; 0 for one that the ledger does not know."""
+        return int(self.client.hget(keys_of(run)[0], "created") or 0) / 1000
+
+    def notes(self, run: str) -> dict[str, int]:
+        """Counts by chunk: "attempts <seq>" (its process died), "losses <seq>" (its worker died), "tries <seq>"
+        (published again), "failed <seq>" (a worker failed at it), "dead <seq>" (records), "fell <seq> <piece>" (a
+        worker died trying that piece).
+        """
+        notes = self.client.hgetall(keys_of(run)[6]).items()
+        return {key.decode(): int(value) for key, value in notes if not key.startswith(b"trying ")}
+
+    def runs(self) -> dict[str, str]:
+        """{run: queue} of all runs that have not expired; expired ones are forgotten on the way."""
+        return {run: queue for run, (queue, _) in self._standing().items()}
+
+    def untended(self) -> list[str]:
+        """Runs that may want tending: open ones, and those that were left to the workers and have no report yet."""
+        found = []
+        for run, (_, (state, detached, reported)) in self._standing().items():
+            if state == b"open" or (detached and not reported):
+                found.append(run)
+        return found
+
+    def _standing(self) -> dict[str, tuple[str, list[bytes | None]]]:
+        known = {run.decode(): queue.decode() for run, queue in self.client.hgetall(RUNS).items()}
+        pipe = self.client.pipeline(transaction=False)
+        for run in known:
+            pipe.hmget(keys_of(run)[0], "state", "detached", "reported")
+        found = {run: (queue, facts) for (run, queue), facts in zip(known.items(), pipe.execute(), strict=True)}
+        if gone := [run for run, (_, facts) in found.items() if facts[0] is None]:
+            self.client.hdel(RUNS, *gone)
+        return {run: facts for run, facts in found.items() if run not in gone}
+
+    def release(self, worker: str) -> None:
+        """Give back all that a worker holds which ends in good order."""
+        for run in self.runs():
+            self._run("release", run, worker)
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[0::2], flat[1::2], strict=True))

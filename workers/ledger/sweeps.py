@@ -1,0 +1,316 @@
+"""The ledger of live calls: which call of a sweep is wanted, made by whom, and recorded.
+
+Call number n of a sweep is repeat n // cases of case n % cases. The first recorded output of a call stays; whatever is
+lost or doubled costs a call, never a wrong output. Processes take calls straight from here: a message for each would
+only be a hint to look here, at a cost near that of the call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import msgspec
+import redis
+import zstandard
+
+from evalq.evalcore.errors import Driven, UsageError, WireError
+from evalq.evalcore.model.calls import Output, Prompt
+from evalq.evalcore.model.life import RunState, leading_to
+from evalq.evalcore.version import code_version
+from evalq.workers.ledger.histograms import bucket
+from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader, SweepLook
+from evalq.workers.settings import Settings
+
+__all__ = ["TOTALS", "Calls", "keys_of"]
+
+PREFIX = "evalq:"
+SWEEPS = PREFIX + "sweeps"
+TOTALS = PREFIX + "calls"
+_PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost", "left", "forgotten")
+_STEP = 5000
+_PAGE = 500
+MAX_WIRE_BYTES = 64 << 20
+
+
+@cache
+def _script(name: str) -> str:
+    lua = files("workers") / "lua"
+    prelude, body = (lua.joinpath("calls", f"{part}.lua").read_text() for part in ("prelude", name))
+    return f"{prelude}\nlocal function body()\n{body}\nend\n{lua.joinpath('epilogue.lua').read_text()}"
+
+
+class Calls:
+    """All that evalq keeps of sweeps in Redis or Valkey, over one client (which returns bytes)."""
+
+    def __init__(self, client: redis.Redis, settings: Settings, driver: str = "") -> None:
+        """``driver`` is the token of a process that drives sweeps; where another one does, its steps raise Driven."""
+        self.client: Any = client
+        self._settings = settings
+        self._driver = driver
+        self._scripts: dict[str, Any] = {}
+
+    def _run(self, script: str, run: str, *args: Any) -> Any:
+        if script not in self._scripts:
+            self._scripts[script] = self.client.register_script(_script(script))
+        try:
+            return self._scripts[script](keys=keys_of(run), args=[self._settings.keep_ms, self._driver, *args])
+        except redis.ResponseError as error:
+            what, _, by = str(error).partition(" ")
+            if what == "DRIVEN":
+                raise Driven(run, by or "nobody: it was let go of") from None
+            raise
+
+    # -- the producer's side -----------------------------------------------------------------------------
+
+    def open(
+        self,
+        header: SweepHeader,
+        max_calls: int = 0,
+        max_cost: float = 0.0,
+        unattended_seconds: float = 0.0,
+        known: Known | None = None,
+        *,
+        before: str = "",
+        place: str = "",
+        how: Literal["on", "keep", "anew"] = "on",
+    ) -> str:
+        """Begin a sweep or resume it, under these budgets (0: none), as its driver; returns the state it is in.
+
+        What the run folder has (``known``) counts against the budgets, whatever the server has lost. Without a
+        producer's `look` for ``unattended_seconds`` (0: for ever) no more calls are handed out.
+        ``before`` is the token of the folder's last driver, which is known to be dead. What is done stays so unless it
+        goes on "anew", what was cancelled always; "keep" leaves what was paused, too.
+        Raises Driven where another process drives it, UsageError where the ledger has another sweep of this id.
+        """
+        known = known or Known()
+        budgets = (max_calls, max_cost, int(unattended_seconds * 1000))
+        facts = (msgspec.json.encode(header, order="sorted"), header.cases, header.total)
+        driver = (before, int(self._settings.driver_seconds * 1000), how, place)
+        told = msgspec.structs.astuple(known)
+        state, *other = self._run("open", header.run, *facts, *budgets, SWEEPS, header.run, *driver, *told)
+        if state == b"driven":
+            raise Driven(header.run, other[0].decode())
+        if state == b"differs":
+            differs = header.differs(_header(header.run, other[0])) or "its form"
+            raise UsageError(f"sweep {header.run} is another one in the ledger: {differs}; choose another --once key")
+        return str(state.decode())
+
+    def offer(self, run: str, prompts: Sequence[Prompt], first: int = 0) -> int:
+        """Give the prompts of cases ``first`` on; returns how many the ledger has then, -1 for an unknown sweep."""
+        flat: list[Any] = []
+        for number, prompt in enumerate(prompts, start=first):
+            flat += [number, zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(prompt))]
+        return int(self._run("offer", run, *flat))
+
+    def restore(self, run: str, calls: Sequence[int]) -> None:
+        """Count calls as recorded whose outputs the run folder has."""
+        for start in range(0, len(calls), _STEP):
+            self._run("restore", run, *calls[start : start + _STEP])
+
+    def forget(self, run: str, calls: Sequence[int]) -> None:
+        """Have calls made (again) that the ledger counts as recorded."""
+        for start in range(0, len(calls), _STEP):
+            self._run("forget", run, *calls[start : start + _STEP])
+
+    def halt(self, run: str, cases: Iterable[int], *, go: bool = False) -> None:
+        """Make no more calls of these cases; with ``go``, make them again."""
+        self._run("halt", run, "go" if go else "halt", *cases)
+
+    def look(self, run: str, *, attending: bool = False) -> SweepLook | None:
+        """How a sweep stands; None for one the ledger does not know. Its driver looks ``attending``, and stays that."""
+        found = self._run("look", run, int(attending), SWEEPS, run)
+        meta, waiting, busy, holders, recorded, halted, left, prompts, lost = found
+        if not meta:
+            return None
+        facts = {key.decode(): value.decode() for key, value in zip(meta[0::2], meta[1::2], strict=True)}
+        counts = {name: int(facts.get(name, 0)) for name in ("started", "recorded", "errors", "repaid", "reclaimed")}
+        return SweepLook(
+            state=facts["state"],
+            reason=facts.get("reason", ""),
+            spent=float(facts.get("spent", 0)),
+            waiting=waiting,
+            busy=busy,
+            holders=holders,
+            known=recorded,
+            halted=halted,
+            left=bool(left),
+            prompts=prompts,
+            lost=lost,
+            place=facts.get("place", ""),
+            **counts,
+        )
+
+    def collect(self, run: str, most: int) -> Collected:
+        """Recorded outputs that `trim` has not taken away, the oldest first: fewer than ``most`` where they are long.
+
+        Raises WireError for what evalq never wrote.
+        """
+        number, *packed = self._run("collect", run, most)
+        outputs, size = [], 0
+        for data in packed:
+            wire = _unpacked(data)
+            outputs.append(Output.from_wire(wire))
+            size += len(wire)
+            if size > MAX_WIRE_BYTES:  # long answers come in smaller steps
+                break
+        if not outputs:
+            return Collected()
+        last = hashlib.sha1(packed[len(outputs) - 1], usedforsecurity=False).hexdigest()
+        return Collected(outputs, number + len(outputs), last)
+
+    def trim(self, run: str, collected: Collected) -> None:
+        """Forget outputs that are safe in the run folder; those that have other numbers by now stay."""
+        if collected.outputs:
+            self._run("trim", run, collected.upto, collected.last)
+
+    def waiting(self, run: str) -> Iterator[Output]:
+        """All outputs in the ledger, which stay there. Raises WireError."""
+        first = 0
+        while packed := self.client.lrange(keys_of(run)[6], first, first + _PAGE - 1):
+            for data in packed:
+                yield Output.from_wire(_unpacked(data))
+            first += len(packed)
+
+    def has(self, run: str, calls: Sequence[int]) -> set[int]:
+        """Those of ``calls`` that the ledger counts as recorded."""
+        found: set[int] = set()
+        for start in range(0, len(calls), _STEP):
+            some = calls[start : start + _STEP]
+            pipe = self.client.pipeline(transaction=False)
+            for call in some:
+                pipe.sismember(keys_of(run)[5], call)
+            found |= {call for call, there in zip(some, pipe.execute(), strict=True) if there}
+        return found
+
+    def release(self, run: str) -> None:
+        """Let go of a sweep: whoever drives it next need not wait for this driver's silence."""
+        self._run("release", run)
+
+    def close(self, run: str, state: RunState, reason: str = "") -> str:
+        """Move a sweep on to where the table of `evalq.evalcore.model.life` lets it go; returns the state it is in then.
+
+        "gone" for a sweep the ledger does not know. Raises Driven for a driver whose sweep is another's by now; who
+        drives nothing may close any.
+        """
+        result: bytes = self._run("close", run, state, reason, *leading_to(state))
+        return result.decode()
+
+    def erase(self, run: str) -> None:
+        """Remove all that is known of a sweep."""
+        self.client.delete(*keys_of(run))
+        self.client.hdel(SWEEPS, run)
+
+    def means(self, target: str) -> dict[str, float]:
+        """Mean tokens of a target's calls so far: {calls, prompt, completion}; empty before the first."""
+        names = [f"answered {target}", f"tokens {target} prompt", f"tokens {target} completion"]
+        calls, prompt, completion = (int(value or 0) for value in self.client.hmget(TOTALS, names))
+        if not calls or not prompt + completion:
+            return {}
+        return {"calls": calls, "prompt": prompt / calls, "completion": completion / calls}
+
+    # -- the side of those who call ----------------------------------------------------------------------
+
+    def header(self, run: str) -> SweepHeader | None:
+        """A sweep's header; None for one that the ledger does not know. Raises WireError."""
+        data = self.client.hget(keys_of(run)[0], "sweep")
+        return _header(run, data) if data else None
+
+    def sweeps(self) -> list[SweepHeader]:
+        """Open sweeps of this code version, and others that nobody has claimed of since they were closed."""
+        headers = []
+        for data in self.client.hvals(SWEEPS):
+            try:
+                header = msgspec.json.decode(data, type=SweepHeader)
+            except msgspec.DecodeError:
+                continue
+            if header.code == code_version():
+                headers.append(header)
+        return headers
+
+    def runs(self) -> list[str]:
+        """Sweeps that are open, or that nobody has claimed of since they were closed."""
+        return [name.decode() for name in self.client.hgetall(SWEEPS)]  # HKEYS is not among a producer's rights
+
+    def claim(
+        self,
+        run: str,
+        holder: str,
+        most: int,
+        lease_seconds: float,
+        mine: Collection[int] | None = None,
+        told: Collection[int] = (),
+    ) -> tuple[str, list[int], list[int]]:
+        """(state, calls to make, calls to record again); also the sign of life that keeps what the holder has.
+
+        ``mine`` names what the holder has, in flight or yet to be recorded: what else the ledger holds for it is handed
+        out again. ``told`` names what it recorded lately: of those, what the ledger has lost is to be recorded again.
+        """
+        names = [-1] if mine is None else [len(mine), *mine, *told]
+        answer = self._run("claim", run, holder, int(lease_seconds * 1000), most, SWEEPS, run, *names)
+        state, untold, *calls = answer
+        return state.decode(), [int(call) for call in calls], [int(call) for call in untold]
+
+    def prompts(self, run: str, cases: Sequence[int]) -> dict[int, Prompt]:
+        """The prompts of ``cases``. Raises WireError for one that evalq never wrote."""
+        packed = self.client.hmget(keys_of(run)[1], [str(case) for case in cases]) if cases else []
+        try:
+            return {
+                case: msgspec.json.decode(_unpacked(data), type=Prompt)
+                for case, data in zip(cases, packed, strict=True)
+                if data is not None
+            }
+        except msgspec.DecodeError as error:
+            raise WireError(f"a prompt is not what evalq writes: {error}") from error
+
+    def again(self, run: str) -> int:
+        """Whether a failed call may be tried once more (it is counted then): 1 yes, 0 no budget, -1 no longer open."""
+        return int(self._run("again", run))
+
+    def record(self, run: str, holder: str, target: str, results: Sequence[Result]) -> int:
+        """Keep what became of calls; returns how many were new."""
+        flat: list[Any] = []
+        for result in results:
+            output, last = result.output, result.output.attempts[-1]
+            flat += [
+                output.call,
+                result.kind,
+                result.fatal,
+                repr(output.cost),
+                sum(attempt.prompt_tokens or 0 for attempt in output.attempts),
+                sum(attempt.completion_tokens or 0 for attempt in output.attempts),
+                bucket(last.latency_seconds),
+                round(last.latency_seconds * 1_000_000),
+                zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(output)),
+                int(result.retold),
+            ]
+        return int(self._run("record", run, holder, TOTALS, target, *flat))
+
+    def give_back(self, run: str, holder: str, unmade: Mapping[int, int], *, leave: bool = False) -> None:
+        """Give back calls, {call: how many attempts that were counted were not made}; with ``leave``, all it has."""
+        flat = [value for call, attempts in unmade.items() for value in (call, int(attempts))]
+        self._run("back", run, holder, int(leave), *flat)
+
+
+def keys_of(run: str) -> list[str]:
+    """All keys of a sweep, in the order the scripts know them by."""
+    return [f"{PREFIX}sweep:{{{run}}}:{part}" for part in _PARTS]
+
+
+def _header(run: str, data: bytes) -> SweepHeader:
+    try:
+        return msgspec.json.decode(data, type=SweepHeader)
+    except msgspec.DecodeError as error:
+        raise WireError(f"sweep {run}: its header is not what evalq writes: {error}") from error
+
+
+def _unpacked(data: bytes) -> bytes:
+    try:
+        if zstandard.frame_content_size(data) not in range(MAX_WIRE_BYTES):
+            raise WireError("a prompt or an output is longer than evalq writes any")
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_WIRE_BYTES)
+    except zstandard.ZstdError as error:
+        raise WireError(f"a prompt or an output is not what evalq writes: {error}") from error

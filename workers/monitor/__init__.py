@@ -1,0 +1,1 @@
+"""The ledger and its fleet seen from outside, in one round trip."""

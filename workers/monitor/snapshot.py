@@ -1,0 +1,277 @@
+"""How a ledger and its fleet stand: read in one round trip, by the exporter and by `evalq status` alike."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import redis
+
+from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
+from evalq.workers.ledger.heartbeats import CallerFacts, sick_of
+from evalq.workers.ledger.history import Entry, read_recent, read_text
+from evalq.workers.ledger.runs import PREFIX
+from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.settings import Settings
+
+_Told = TypeVar("_Told", SweepHeader, CallerFacts)
+
+__all__ = ["RECENT_RUNS", "Newest", "ServerFacts", "Snapshot", "Unserved", "WorkerStanding", "read_snapshot"]
+
+RECENT_RUNS = 10
+"""How many runs of a history are shown side by side."""
+
+
+Lengths = Callable[[Iterable[str]], Mapping[str, int]]
+"""From queues to how many messages lie unread in each."""
+
+
+class WorkerStanding(msgspec.Struct, frozen=True):
+    """A living worker. ``idle`` is the seconds since it last took a chunk, or since it came.
+
+    ``clock_ahead`` is how many seconds its clock was ahead of the server's when it came, ``roots`` the folders it may
+    read, with the separator of paths between them.
+    """
+
+    name: str
+    host: str
+    code: str
+    concurrency: int
+    leases: int
+    idle: float
+    clock_ahead: float
+    roots: str
+    state: Literal["working", "idle", "stuck"]
+    """working: it holds chunks; stuck: it takes nothing though there is work; idle: neither."""
+    sick: dict[str, str] = {}
+    """Evaluators that it cannot load, and why."""
+
+
+class Unserved(msgspec.Struct, frozen=True):
+    """An open run that no living worker can compute, and for how many seconds that is so."""
+
+    run: str
+    seconds: float
+
+
+class Newest(msgspec.Struct, frozen=True):
+    """The newest run of a history, and the values kept of it and of those before it, the newest first."""
+
+    entry: Entry
+    recent: list[list[tuple[str, tuple[str, ...], float]]]
+
+
+class ServerFacts(msgspec.Struct, frozen=True):
+    """What decides whether the server keeps what it was given; bytes, seconds since 1970."""
+
+    name: str
+    version: str
+    memory: int
+    memory_limit: int
+    policy: str
+    evicted: int
+    aof: bool
+    aof_failed: bool
+    rdb_failed: bool
+    started: float
+    clients: int
+
+    @property
+    def may_evict(self) -> bool:
+        """Whether it may drop keys to make room."""
+        return self.memory_limit > 0 and self.policy != "noeviction"
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One look at a ledger, at ``now`` by its server's clock."""
+
+    now: float
+    runs: dict[str, int]
+    chunks: dict[str, int]
+    oldest_age: float
+    totals: dict[str, int]
+    calls: dict[str, int]
+    workers: list[WorkerStanding]
+    queues: dict[str, int]
+    unacked: int | None
+    sweeps: list[SweepHeader]
+    """Open ones with calls to make."""
+    callers: list[CallerFacts]
+    version: str
+    """Of the histories: as long as it is the same, so are they."""
+    histories: list[Newest]
+    server: ServerFacts
+    unserved: list[Unserved] = []
+
+    @property
+    def last_commit(self) -> float:
+        """When anything was committed last, 0 for never."""
+        return self.totals.get("last_commit", 0) / 1000
+
+    def total(self, name: str) -> int:
+        """A counter over all evaluators and suites."""
+        return sum(value for field, value in self.totals.items() if field.startswith(f"{name} "))
+
+    def serving(self, queue: str) -> list[WorkerStanding]:
+        """The living workers of a queue."""
+        return [worker for worker in self.workers if queue.endswith(f".{worker.code}")]
+
+    @property
+    def sick(self) -> list[tuple[WorkerStanding, str, str]]:
+        """(worker, evaluator that it cannot load, why) of the whole fleet."""
+        return [(worker, name, worker.sick[name]) for worker in self.workers for name in sorted(worker.sick)]
+
+    @property
+    def uncalled(self) -> list[SweepHeader]:
+        """Sweeps with calls to make, and no living process of their version that can call their target."""
+        called = {
+            (caller.code, target)
+            for caller in self.callers
+            for target, facts in caller.targets.items()
+            if not facts.trouble
+        }
+        return [sweep for sweep in self.sweeps if (sweep.code, sweep.target) not in called]
+
+    @property
+    def troubles(self) -> list[str]:
+        """Which processes do not call a target for now, and why."""
+        return sorted(
+            f"{caller.host} (pid {caller.pid}) does not call {target!r}: {facts.trouble}"
+            for caller in self.callers
+            for target, facts in caller.targets.items()
+            if facts.trouble
+        )
+
+    def slow(self, seconds: float) -> list[str]:
+        """Calls that have been in flight for so long, the oldest of each process and run."""
+        return [
+            f"{run}: case {case} has been in flight for {age:.0f} s on {caller.host} (pid {caller.pid})"
+            for caller in self.callers
+            for run, (case, age) in sorted(caller.oldest.items())
+            if age >= seconds
+        ]
+
+
+def read_snapshot(
+    client: redis.Redis,
+    settings: Settings,
+    elsewhere: Lengths | None = None,
+    *,
+    unacked: bool = False,
+    before: Snapshot | None = None,
+) -> Snapshot:
+    """Look at the ledger once. Raises redis.RedisError.
+
+    ``elsewhere`` tells how many messages lie in queues, where another server than the ledger has them. ``unacked`` asks
+    for the messages that workers hold, which a producer's user of the server may not see. Histories that have not
+    changed since ``before`` are taken from there.
+    """
+    known = before.version if before else ""
+    pipe: Any = client.pipeline(transaction=False)
+    pipe.execute_command("EVAL_RO", _script(), 0, PREFIX, " ".join(QUEUE_CLASSES), RECENT_RUNS, known)
+    pipe.info()
+    if unacked:
+        pipe.hlen("unacked")
+    found, info, *held = pipe.execute()
+    now, states, chunks, oldest, totals, calls, workers, lengths, version, histories, sweeps, callers, waits = found
+    waiting = _counts(lengths)
+    if elsewhere is not None:
+        waiting = dict(elsewhere(waiting))
+    newest = [newest for one in histories if (newest := _newest(*one[1:]))]
+    return Snapshot(
+        now=now / 1000,
+        runs=_counts(states),
+        chunks=_counts(chunks),
+        oldest_age=0.0 if oldest is None else max(0, now - oldest) / 1000,
+        totals=_counts(totals),
+        calls=_counts(calls),
+        workers=sorted((_worker(one, now, waiting, settings) for one in workers), key=lambda worker: worker.name),
+        queues=dict(sorted(waiting.items())),
+        unacked=held[0] if held else None,
+        sweeps=_told(sweeps, SweepHeader),
+        callers=_told(callers, CallerFacts),
+        version=version.decode(),
+        histories=before.histories if before and version.decode() == known else newest,
+        server=_server(info, now / 1000),
+        unserved=[Unserved(run.decode(), max(0, now - since) / 1000) for run, since in waits],
+    )
+
+
+def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings: Settings) -> WorkerStanding:
+    name, flat, leases = found
+    facts = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in _pairs(flat).items()}
+    last = max(int(facts.get("claimed", 0)), int(facts.get("since", 0)))
+    idle = (now - last) / 1000 if last else 0.0
+    code = facts.get("code", "")
+    queued = sum(waiting.get(queue_name(queue, code), 0) for queue in QUEUE_CLASSES)
+    stuck = not leases and queued and idle > settings.stuck_seconds
+    return WorkerStanding(
+        name=name.decode(),
+        host=facts.get("host", ""),
+        code=code,
+        concurrency=int(facts.get("concurrency", 0)),
+        leases=leases,
+        idle=idle,
+        clock_ahead=float(facts.get("clock_ahead", 0)),
+        roots=facts.get("roots", ""),
+        state="stuck" if stuck else "working" if leases else "idle",
+        sick=sick_of(facts),
+    )
+
+
+def _newest(text: bytes, recent: Sequence[bytes | None]) -> Newest | None:
+    """None for what is no entry: somebody else wrote it, and the others are still wanted."""
+    with contextlib.suppress(ValueError, msgspec.DecodeError):
+        return Newest(read_text(text), [read_recent(one) if one else [] for one in recent])
+    return None
+
+
+def _told(texts: Sequence[bytes], kind: type[_Told]) -> list[_Told]:
+    """What is of that kind; somebody else's writing is left out."""
+    found = []
+    for text in texts:
+        with contextlib.suppress(ValueError, msgspec.DecodeError):
+            found.append(msgspec.json.decode(text, type=kind))
+    return found
+
+
+def _server(info: Mapping[str, Any], now: float) -> ServerFacts:
+    return ServerFacts(
+        name=str(info.get("server_name", "redis")),
+        version=str(info.get("valkey_version", info.get("redis_version", ""))),
+        memory=int(info.get("used_memory", 0)),
+        memory_limit=int(info.get("maxmemory", 0)),
+        policy=str(info.get("maxmemory_policy", "")),
+        evicted=int(info.get("evicted_keys", 0)),
+        aof=bool(info.get("aof_enabled")),
+        aof_failed="err" in (info.get("aof_last_write_status"), info.get("aof_last_bgrewrite_status")),
+        rdb_failed=info.get("rdb_last_bgsave_status") == "err",
+        started=now - int(info.get("uptime_in_seconds", 0)),
+        clients=int(info.get("connected_clients", 0)),
+    )
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[0::2], flat[1::2], strict=True))
+
+
+_WHOLE = re.compile(rb"-?[0-9]{1,18}").fullmatch
+"""A counter as the scripts keep it; what else somebody put there counts nothing."""
+
+
+def _counts(flat: Sequence[Any]) -> dict[str, int]:
+    pairs = zip(flat[0::2], flat[1::2], strict=True)
+    return {
+        name.decode(errors="replace"): int(value) for name, value in pairs if isinstance(value, int) or _WHOLE(value)
+    }
+
+
+@cache
+def _script() -> str:
+    lua = files("workers") / "lua"
+    return "\n".join(lua.joinpath(f"{name}.lua").read_text() for name in ("clock", "scrape"))

@@ -1,0 +1,64 @@
+"""Looking at a ledger and its queues from outside, again and again."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.connections import connect, redacted
+from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
+from evalq.workers.server_errors import SERVER_ERRORS, explained
+from evalq.workers.settings import Settings
+
+__all__ = ["Watch"]
+
+
+class Watch:
+    """Connects when first asked and stays so, since the client finds its way back by itself.
+
+    ``unacked`` as in `read_snapshot`, ``patience`` as in `connect`.
+    """
+
+    def __init__(self, settings: Settings, *, unacked: bool = False, patience: float = 30.0) -> None:
+        self._settings = settings
+        self._patience = patience
+        self._unacked = unacked and not settings.ledger_apart
+        self._client: Any = None
+        self._broker: Broker | None = None
+        self._connecting = threading.Lock()
+
+    def look(self, before: Snapshot | None = None) -> Snapshot:
+        """One snapshot, from the one before. Raises BrokerUnreachable, ServerRefused, or another EvalqError."""
+        client = self._connected()
+        elsewhere = self._broker.lengths if self._broker else None
+        try:
+            return read_snapshot(client, self._settings, elsewhere, unacked=self._unacked, before=before)
+        except SERVER_ERRORS as error:
+            raise explained(error, f"the server at {redacted(self._settings.ledger_url)}") from error
+
+    def codes(self, snapshot: Snapshot) -> dict[str, dict[str, str]]:
+        """What each code version that the snapshot names is made of, where its workers said so."""
+        codes = {worker.code for worker in snapshot.workers} | {caller.code for caller in snapshot.callers}
+        codes |= {queue.rpartition(".")[2] for queue in snapshot.queues}
+        return Register(self._connected()).parts(sorted(codes))
+
+    def ping(self) -> None:
+        """Raises BrokerUnreachable or redis.RedisError, when the ledger does not answer."""
+        self._connected().ping()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        if self._broker is not None:
+            self._broker.close()
+        if self._client is not None:
+            self._client.close()
+
+    def _connected(self) -> Any:
+        with self._connecting:
+            if self._settings.ledger_apart and self._broker is None:
+                self._broker = Broker(self._settings)
+            if self._client is None:
+                self._client = connect(self._settings.ledger_url, self._settings, self._patience)
+            return self._client

@@ -1,0 +1,288 @@
+"""The one task: claim a chunk, evaluate it, commit its answer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import redis
+from billiard.common import terminate_handler_fired
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.contract.partial import Partial, encode
+from evalq.evalcore.errors import EvalqError, UnknownEvaluator, WireError
+from evalq.evalcore.model.manifest import Chunk, Header
+from evalq.evalcore.version import code_version
+from evalq.workers import inputs as reading
+from evalq.workers import tracing
+from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, Kind, server_is_away
+from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.runs import Lease, Ledger
+from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits
+from evalq.workers.settings import Settings
+
+__all__ = ["Worker"]
+
+log = logging.getLogger("evalq.worker")
+
+REST_SECONDS = 2.0
+"""How long a process waits at most after a failure: short enough for a worker that is told to stop."""
+
+
+class _Failed(Exception):
+    """A chunk failed here, for a reason that is known."""
+
+    def __init__(self, kind: Kind, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
+
+
+class Worker:
+    """What a pool process computes with: its ledger, its roots, and its name (the worker's, shared by siblings).
+
+    ``rest`` is how many seconds it should wait before it takes the next chunk: none, or longer with each failure, so
+    that a host that fails at once does not take every chunk before the others do.
+    """
+
+    def __init__(self, ledger: Ledger, settings: Settings, name: str, host: str = "") -> None:
+        self._ledger = ledger
+        self._name = name
+        self._host = host or socket.gethostname()
+        self._roots = [Path(root) for root in settings.roots] or [Path.cwd()]
+        self._pulse = settings.lease_seconds / 3
+        self._limits = Limits.of(settings)
+        self._failures = Failures(ledger)
+        self._register = Register(ledger.client)
+        self._committed_in: float | None = None
+        self._loaded: set[str] = set()
+        self._streak = 0
+
+    @property
+    def rest(self) -> float:
+        return min(REST_SECONDS, 2.0 ** (self._streak - 3)) if self._streak else 0.0
+
+    def evaluate(self, run: str, seq: int, epoch: int) -> str:
+        """Compute one chunk, if it is still wanted; returns what became of it.
+
+        Whatever goes wrong is counted in the ledger, and the chunk is offered again. Raises redis.RedisError when the
+        ledger is away: the message is then delivered again, or the chunk published again.
+        """
+        with tracing.span("chunk", run, seq=seq, epoch=epoch) as span:
+            became = self._counted(run, seq, epoch)
+            span.set_attribute("evalq.outcome", became)
+            return became
+
+    def _counted(self, run: str, seq: int, epoch: int) -> str:
+        try:
+            became = self._evaluate(run, seq, epoch)
+        except _Failed as failed:
+            return self._fail(run, seq, epoch, failed.kind, failed.reason)
+        except (WireError, UnknownEvaluator) as error:  # what stands in the ledger is not what a producer wrote there
+            log.warning("chunk %s of run %s: %s", seq, run, error)
+            self._ledger.close(run, "failed", str(error)[:REASON_CHARACTERS])
+            return "failed"
+        except Exception as error:
+            if server_is_away(error):
+                raise
+            log.exception("chunk %s of run %s failed", seq, run)
+            return self._fail(run, seq, epoch, _kind_of(error), f"chunk {seq}: {_brief(error)}")
+        if became == "committed":
+            self._streak = 0
+        return became
+
+    def _fail(self, run: str, seq: int, epoch: int, kind: Kind, reason: str) -> str:
+        if self._failures.count(run, seq, epoch, self._name, self._host, kind, reason):
+            log.warning("chunk %s of run %s failed here: %s", seq, run, reason)
+            self._streak += 1
+        return "failed"
+
+    def _evaluate(self, run: str, seq: int, epoch: int) -> str:
+        with tracing.span("claim", run, seq=seq):
+            lease = self._claim(run, seq, epoch)
+        _check(lease, run, seq)
+        if lease.status == "other":
+            log.warning(
+                "chunk %s of run %s is left alone: it is for code %s, this is %s", seq, run, lease.code, code_version()
+            )
+        if lease.chunk is None or lease.header is None:
+            return lease.status
+        with self._renewing(run, seq):
+            return self._compute(lease, lease.header, lease.chunk, epoch)
+
+    def _claim(self, run: str, seq: int, epoch: int) -> Lease:
+        mine = (run, seq, epoch, self._name, os.getpid())
+        lease = self._ledger.claim(*mine, code=code_version())
+        if lease.status == "held" and lease.holder == self._name and not _alive(lease.holder_pid):
+            # A sibling died with it, and the main process had the message delivered again: no need to wait.
+            lease = self._ledger.claim(*mine, dead_pid=lease.holder_pid, code=code_version())
+        return lease
+
+    def _compute(self, lease: Lease, header: Header, chunk: Chunk, epoch: int) -> str:
+        evaluator = self._evaluator(lease, header.evaluator)
+        began = time.monotonic()
+        planned = header.inputs[chunk.input]
+        data = reading.unpack(lease.blob, chunk) if lease.blob else reading.read(planned, chunk, self._roots)
+        if isinstance(data, str):
+            self._ledger.refuse(header.run, chunk.seq, epoch, data)
+            self._fail(header.run, chunk.seq, epoch, "input", self._unread(planned.given, data))
+            return data
+        batch = Batch(planned.name, chunk.first_line, data, planned.columns, chunk.members)
+        answer, dead = self._answer(evaluator, lease, header, chunk, batch)
+        done = time.monotonic()
+        took = {"queue_wait": lease.waited, "chunk_duration": done - began}
+        if self._committed_in is not None:  # a commit can only tell how long the one before it took
+            took["commit_duration"] = self._committed_in
+        with tracing.span("commit", header.run, seq=chunk.seq):
+            became = self._ledger.commit(header, chunk, epoch, answer, dead, took)
+        self._committed_in = time.monotonic() - done
+        return became
+
+    def _answer(
+        self, evaluator: Evaluator[Any, Any], lease: Lease, header: Header, chunk: Chunk, batch: Batch
+    ) -> tuple[Partial, int]:
+        """The chunk's answer, and how many of its records are dead. Raises _Failed for what the evaluator raises."""
+        try:
+            params = _params(header.evaluator, msgspec.json.encode(header.params))
+            with tracing.span("evaluate", header.run, seq=chunk.seq, evaluator=header.evaluator, records=chunk.records):
+                outcome = None if _suspicious(lease) else self._whole(evaluator, params, batch)
+                if outcome is None:
+                    outcome = self._by_pieces(evaluator, params, batch, header.run, chunk.seq)
+                return encode(outcome, chunk), outcome.tally.dead
+        except redis.RedisError:
+            raise
+        except (Exception, SystemExit) as error:
+            _raise_if_told_to_stop(error)
+            log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
+            raise _Failed(_kind_of(error), f"{batch.where(chunk.first_line)}: {_brief(error)}") from error
+
+    def _evaluator(self, lease: Lease, name: str) -> Evaluator[Any, Any]:
+        """The evaluator of that name. Where it cannot be loaded here, says so in this worker's heartbeat.
+
+        Raises _Failed, and UnknownEvaluator for a name that a producer of this code version cannot have written.
+        """
+        if name in self._loaded and not _suspicious(lease):
+            return registry.get(name)
+        sick = self._register.sick(self._name, name)
+        try:
+            # An import may kill its process, too: after such deaths it is tried in another one first.
+            if (sick or _suspicious(lease)) and (died := self._limits.dies_of(partial(registry.get, name))):
+                raise ImportError(died)
+            evaluator = registry.get(name)
+        except UnknownEvaluator:  # not this host's trouble: its code version says which evaluators are registered
+            raise
+        except (Exception, SystemExit) as error:  # whatever a plug-in's import raises
+            _raise_if_told_to_stop(error)
+            self._register.sicken(self._name, name, _brief(error))
+            raise _Failed("load", f"cannot load {name}: {_brief(error)}") from error
+        if sick:
+            self._register.heal(self._name, name)
+        self._loaded.add(name)
+        return evaluator
+
+    def _unread(self, given: str, why: str) -> str:
+        if why == reading.UNREADABLE:
+            return f"{given} is under none of its folders ({', '.join(map(str, self._roots))}): give it --root"
+        return f"{given} has other bytes there than were planned, or may not be read"
+
+    def _whole(self, evaluator: Evaluator[Any, Any], params: Params, batch: Batch) -> Outcome[Any] | None:
+        """The chunk's outcome; None where it needs more memory than it may have."""
+        try:
+            with self._limits.bounding_time():
+                return evaluator.evaluate(batch, params)
+        except MemoryError:
+            return None
+
+    def _by_pieces(
+        self, evaluator: Evaluator[Any, Any], params: Params, batch: Batch, run: str, seq: int
+    ) -> Outcome[Any]:
+        """The chunk's outcome without the records that kill."""
+        log.warning("chunk %s of run %s is taken apart: it killed the processes it was evaluated in", seq, run)
+        fallen = self._ledger.fallen(run, seq)
+        trying = partial(self._ledger.trying, run, seq)
+        return Isolation(evaluator, params, batch, self._limits, fallen, trying).outcome()
+
+    @contextmanager
+    def _renewing(self, run: str, seq: int) -> Iterator[None]:
+        """Keep the lease alive beside the evaluation."""
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(self._pulse):
+                try:
+                    if not self._ledger.renew(run, seq, self._name, os.getpid()):
+                        return
+                except Exception as error:  # a lease only saves work; the commit decides
+                    log.warning("lease of chunk %s of run %s not renewed: %s", seq, run, error)
+
+        thread = threading.Thread(target=beat, name="evalq-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def _suspicious(lease: Lease) -> bool:
+    return lease.attempts >= DEATHS or lease.losses >= LOSSES
+
+
+@lru_cache(maxsize=64)
+def _params(evaluator: str, data: bytes) -> Params:
+    params: Params = validate(registry.get(evaluator).Params, msgspec.json.decode(data), "manifest")
+    return params
+
+
+def _check(lease: Lease, run: str, seq: int) -> None:
+    """That a lease is of the chunk asked for. Raises WireError."""
+    if lease.chunk is None or lease.header is None:
+        return
+    if (lease.header.run, lease.chunk.seq) != (run, seq) or lease.chunk.input >= len(lease.header.inputs):
+        raise WireError("a chunk in the ledger is another's, or of an input that is not there: not what evalq writes")
+    if lease.header.code_version != code_version():
+        raise WireError(f"its header is of code {lease.header.code_version}, its messages of {code_version()}")
+
+
+def _alive(pid: int) -> bool:
+    """Whether another process of that number runs; this one asking about itself has given its chunk up."""
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _raise_if_told_to_stop(error: BaseException) -> None:
+    """Raise a SystemExit that this process's handler of signals raised: nothing failed, the worker is drained."""
+    if isinstance(error, SystemExit) and terminate_handler_fired():
+        raise error
+
+
+def _kind_of(error: BaseException) -> Kind:
+    if isinstance(error, redis.RedisError):
+        return "ledger"
+    return "environment" if isinstance(error, (OSError, MemoryError)) else "evaluator"
+
+
+def _brief(error: BaseException) -> str:
+    if isinstance(error, EvalqError) or error.__traceback__ is None:
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (in {Path(last.filename).name}:{last.lineno}, {last.name})"

@@ -1,0 +1,187 @@
+"""Taking a chunk apart that kills: ranges of it in processes of their own, halved where one dies, down to the record.
+
+Splitting is free, since ranges folded in order give what the whole chunk would have given; so one death is enough to
+halve a range. A single record is dead only after DEATHS deaths alone, or LOSSES whole workers that fell with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params
+from evalq.evalcore.contract.partial import Partial, decode, encode
+from evalq.evalcore.errors import InfrastructureError
+from evalq.workers.rlimits import bound_memory, die_with_parent
+from evalq.workers.settings import Settings
+
+__all__ = ["DEATHS", "LOSSES", "MAX_DEAD", "Isolation", "Limits"]
+
+DEATHS = 3
+"""How often a chunk's process dies before the chunk is taken apart, and a lone record before it is dead."""
+LOSSES = 8
+"""The same for deaths of whole workers, which are seldom the record's fault."""
+MAX_DEAD = 100
+"""Dead records of one chunk at which the fault is the evaluator's or its limits', and the run fails."""
+_LEAST_SHARE = 1 / 16
+_DIGEST = 64
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a chunk may take: ``seconds`` of time, and ``bytes`` of memory beyond what its process has already."""
+
+    seconds: float
+    bytes: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """Those of a worker's settings."""
+        return cls(settings.chunk_seconds, settings.chunk_megabytes << 20)
+
+    def bound_memory(self) -> None:
+        """Let allocations of this process fail beyond the limit. Without effect where the system cannot say."""
+        bound_memory(self.bytes)
+
+    @contextlib.contextmanager
+    def bounding_time(self) -> Iterator[None]:
+        """End this process when the block takes too long: by the kernel, since a hanging block runs no Python."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def dies_of(self, deed: Callable[[], object]) -> str:
+        """What a process of its own died of that did ``deed`` within these limits; nothing where it did not die.
+
+        What ``deed`` raises is no death.
+        """
+        pid = os.fork()
+        if pid == 0:
+            try:
+                die_with_parent()
+                with contextlib.suppress(BaseException), self.bounding_time():
+                    deed()
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        return self.death(status)
+
+    def death(self, status: int) -> str:
+        """How a process ended, by the ``status`` of os.waitpid; nothing for one that ended in good order."""
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            if number == signal.SIGALRM:
+                return f"took longer than {self.seconds:g} s"
+            return f"killed its process by {signal.Signals(number).name}"
+        return f"ended its process with exit code {os.WEXITSTATUS(status)}" if os.WEXITSTATUS(status) else ""
+
+
+class Isolation:
+    """One chunk of an evaluator's, being taken apart."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator[Any, Any],
+        params: Params,
+        batch: Batch,
+        limits: Limits,
+        fallen: Mapping[str, int],
+        trying: Callable[[str], None],
+    ) -> None:
+        """``fallen`` counts workers that died trying a piece; ``trying`` is told each piece before it is tried."""
+        self._evaluator = evaluator
+        self._params = params
+        self._batch = batch
+        self._limits = limits
+        self._fallen = fallen
+        self._trying = trying
+        self._ends = batch.ends(evaluator.format)
+        self._dead = 0
+
+    def outcome(self) -> Outcome[Any]:
+        """The chunk's outcome; records that kill are dead in it. Raises InfrastructureError beyond MAX_DEAD of them."""
+        return self._piece(0, len(self._ends))
+
+    def _piece(self, first: int, last: int) -> Outcome[Any]:
+        """Records ``first`` to ``last`` (exclusive)."""
+        alone = last - first <= 1
+        piece, name, reason = self._batch.part(self._ends, first, last), f"{first}-{last}", ""
+        for _ in range(DEATHS if alone else 1):
+            if self._fallen.get(name, 0) >= (LOSSES if alone else 1):
+                reason = "whole workers died with it"
+                break
+            self._trying(name)
+            answer = self._trial(piece, self._seconds(last - first))
+            if not isinstance(answer, str):
+                return answer
+            reason = answer
+        if not alone:
+            middle = (first + last) // 2
+            return _folded(self._piece(first, middle), self._piece(middle, last))
+        self._dead += 1
+        if self._dead > MAX_DEAD:
+            raise InfrastructureError(f"over {MAX_DEAD} records of one chunk killed their process: {reason}")
+        return self._evaluator.dead(piece, self._params, reason)
+
+    def _seconds(self, records: int) -> float:
+        """A range gets its share of the chunk's time; a record alone gets all of it."""
+        share = 1.0 if records <= 1 else max(records / len(self._ends), _LEAST_SHARE)
+        return self._limits.seconds * share
+
+    def _trial(self, piece: Batch, seconds: float) -> Outcome[Any] | str:
+        """The piece's outcome from a process of its own, or what that process died of."""
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            self._answer(piece, seconds, writer)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as stream:
+            answer = stream.read()
+        _, status = os.waitpid(pid, 0)
+        return self._read(answer, status)
+
+    def _answer(self, piece: Batch, seconds: float, writer: int) -> NoReturn:
+        """In the child: evaluate, write the answer to the pipe, and end without any of the parent's clean-up."""
+        try:
+            die_with_parent()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._limits.bound_memory()
+            try:
+                with Limits(seconds, self._limits.bytes).bounding_time():
+                    partial = encode(self._evaluator.evaluate(piece, self._params))
+                answer = b"+" + partial.digest.encode() + partial.data
+            except MemoryError:
+                answer = b"m"
+            except Exception as error:  # told to the parent, which fails the run
+                answer = b"!" + f"{type(error).__name__}: {error}".encode()
+            with os.fdopen(writer, "wb") as out:
+                out.write(answer)
+            os._exit(0)
+        finally:
+            os._exit(1)
+
+    def _read(self, answer: bytes, status: int) -> Outcome[Any] | str:
+        kind, rest = answer[:1], answer[1:]
+        if os.WIFSIGNALED(status):
+            return self._limits.death(status)
+        if kind == b"+" and os.WEXITSTATUS(status) == 0:
+            return decode(Partial(rest[:_DIGEST].decode(), rest[_DIGEST:]), self._evaluator)
+        if kind == b"m":
+            return f"needed more than {self._limits.bytes >> 20} MB of memory"
+        if kind == b"!":
+            raise RuntimeError(rest.decode(errors="replace"))
+        return f"ended its process with exit code {os.WEXITSTATUS(status)}"
+
+
+def _folded(left: Outcome[Any], right: Outcome[Any]) -> Outcome[Any]:
+    left.state.merge(right.state)
+    left.tally.merge(right.tally)
+    return Outcome(left.state, left.tally, left.lines + right.lines)

@@ -1,0 +1,236 @@
+"""Running a worker: Celery with the options that keep the ledger's promises, a heartbeat, and the reconciler."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import redis
+from billiard.exceptions import WorkerLostError
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
+from celery.signals import worker_process_shutdown, worker_ready
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import BrokerUnreachable, EvalqError
+from evalq.evalcore.version import code_version
+from evalq.workers import tracing
+from evalq.workers.broker.app import make_app
+from evalq.workers.broker.message import TASK, Hint
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.callers.supervisor import calling_beside
+from evalq.workers.complaint import Complaint
+from evalq.workers.connections import connect, redacted
+from evalq.workers.ledger.heartbeats import LIFE_SECONDS, Register
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.sweeps import Calls
+from evalq.workers.pool.chunk_runner import Worker
+from evalq.workers.pool.isolation import Limits
+from evalq.workers.ready import say_ready
+from evalq.workers.recovery.finaliser import Finalisers
+from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
+from evalq.workers.recovery.unattended import LeftSweeps
+from evalq.workers.server_errors import SERVER_ERRORS, explained
+from evalq.workers.settings import Settings
+
+__all__ = ["run_worker"]
+
+log = logging.getLogger("evalq.worker")
+
+BEAT_SECONDS = 2.0
+_YIELD_BEATS = 4
+
+
+def run_worker(
+    settings: Settings, loglevel: str = "WARNING", preload: Sequence[str] = (), *, quiet: bool = False
+) -> int:
+    """Serve the queues of this code version until told to stop; returns an exit code.
+
+    SIGTERM and SIGINT let running chunks end within ``soft_shutdown_seconds`` and give the rest back. For SIGTERM,
+    REMAP_SIGTERM=SIGQUIT must stand in the environment before this module is imported: billiard reads it then.
+    Evaluators in ``preload`` are loaded before the pool forks. Unless ``quiet``, it says when it is ready.
+    """
+    # Celery warns of root because of pickled messages; this application takes JSON only.
+    warnings.simplefilter("ignore", SecurityWarning)
+    # And of a default to come, whenever it loses its server; `evalq.workers.broker.app` sets it.
+    warnings.simplefilter("ignore", CPendingDeprecationWarning)
+    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_without_traceback)
+    for library in ("OPENBLAS", "OMP", "MKL"):  # the pool has the cores; threads of their own only cost memory
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    for evaluator in preload:
+        registry.get(evaluator)
+    app = _app(settings, name)
+    # A pool process ends without Python's own end, which would send what is left.
+    worker_process_shutdown.connect(_flush)
+    if not quiet:
+        worker_ready.connect(lambda **_: say_ready(settings, name), weak=False)
+    attendant = _Attendant(settings, name)
+    attendant.arrive()
+    threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
+    with calling_beside(settings, loglevel), contextlib.ExitStack() as stack:
+        stack.callback(attendant.leave)
+        worker = app.Worker(
+            hostname=f"evalq@{name}",
+            pool="prefork",
+            concurrency=settings.processes,
+            optimization="fair",
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            loglevel=loglevel,
+            quiet=True,
+        )
+        worker.start()
+        return int(worker.exitcode or 0)
+
+
+def _flush(**_: Any) -> None:
+    tracing.flush()
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """A lost pool process or server has no traceback worth showing: a line says what happened."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, SERVER_ERRORS):
+        record.msg, record.args = f"{record.getMessage()} ({explained(error, 'the server')})", ()
+    if isinstance(error, (WorkerLostError, *SERVER_ERRORS)):
+        record.exc_info = record.exc_text = None
+    return True
+
+
+def _app(settings: Settings, name: str) -> Any:
+    """The application with its task; each pool process opens its own connection to the ledger."""
+    app = make_app(settings)
+    here: dict[int, Worker] = {}
+
+    def worker() -> Worker:
+        pid = os.getpid()
+        if pid not in here:
+            here.clear()
+            Limits.of(settings).bound_memory()
+            here[pid] = Worker(Ledger(connect(settings.ledger_url, settings), settings), settings, name)
+        return here[pid]
+
+    @app.task(name=TASK, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # Celery is untyped
+    def evaluate(run: object, seq: object, epoch: object) -> None:
+        try:  # a broker other than Redis delivers without `evalq.workers.broker.transport`
+            hint = msgspec.convert([run, seq, epoch], Hint)
+        except msgspec.ValidationError as error:
+            log.warning("a message that evalq did not write was dropped: %s", error)
+            return
+        mine = worker()
+        mine.evaluate(hint.run, hint.seq, hint.epoch)
+        if mine.rest:
+            time.sleep(mine.rest)  # before the message is acknowledged: until then no other is taken
+
+    return app
+
+
+class _Attendant:
+    """Beside the pool, in the main process: says that this worker lives, and tends runs whose producer has gone."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings = settings
+        self._name = name
+        self._complaint = Complaint(log, f"the ledger at {redacted(settings.ledger_url)}")
+        self._stop = threading.Event()
+        self._telling = threading.Lock()
+        self._since, self._clock_ahead = 0, 0.0
+
+    def attend(self) -> None:
+        """Until `leave`; a lost server is waited for."""
+        while not self._stop.is_set():
+            try:
+                self._serve()
+            except (redis.RedisError, EvalqError, OSError) as error:
+                self._complaint.about(error)
+                self._stop.wait(BEAT_SECONDS)
+            except Exception:  # a bug in tending must not end the signs of life
+                log.exception("tending runs failed; going on")
+                self._stop.wait(BEAT_SECONDS)
+
+    def arrive(self) -> None:
+        """Say that this worker lives, before it takes its first chunk; a server that can do nothing yet is waited for.
+
+        Raises BrokerUnreachable where none answers, ServerRefused.
+        """
+        while True:
+            try:
+                self._arrive()
+            except redis.RedisError as error:
+                if not isinstance(explained(error, "the ledger"), BrokerUnreachable):
+                    raise
+                self._complaint.about(error)
+                self._stop.wait(BEAT_SECONDS)
+            else:
+                self._complaint.over()
+                return
+
+    def _arrive(self) -> None:
+        client: Any = connect(self._settings.ledger_url, self._settings)
+        seconds, micros = client.time()
+        self._since = seconds * 1000 + micros // 1000
+        self._clock_ahead = round(time.time() - seconds - micros / 1_000_000, 3)
+        Register(client).beat(self._name, self._facts(), LIFE_SECONDS)
+        client.close()
+
+    def leave(self) -> None:
+        """Stop, take this worker off the list, and give back what it held."""
+        with self._telling:  # a beat that is under way would put it on the list again
+            self._stop.set()
+        with contextlib.suppress(redis.RedisError, EvalqError, OSError):
+            client = connect(self._settings.ledger_url, self._settings)
+            Register(client).leave(self._name)
+            Ledger(client, self._settings).release(self._name)
+
+    def _serve(self) -> None:
+        client = connect(self._settings.ledger_url, self._settings)
+        ledger, register = Ledger(client, self._settings), Register(client)
+        broker = Broker(self._settings)
+        reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings, ledger, self._name)
+        left = LeftSweeps(Calls(client, self._settings), self._settings)
+        resting = 0
+        try:
+            while not self._stop.wait(BEAT_SECONDS):
+                self._beat(register)
+                self._complaint.over()
+                finalisers.idle()
+                resting -= 1
+                if resting > 0 or not may_tend(client, self._name, 2 * BEAT_SECONDS):
+                    continue
+                finalisers.start(left.over(), reconciler.tend_all())
+                if finalisers.yields:  # another worker may be able to finish what this one could not
+                    stop_tending(client, self._name)
+                    resting = _YIELD_BEATS
+        finally:
+            finalisers.close()
+            broker.close()
+            client.close()
+
+    def _beat(self, register: Register) -> None:
+        with self._telling:
+            if not self._stop.is_set():
+                register.beat(self._name, self._facts(), LIFE_SECONDS)
+
+    def _facts(self) -> dict[str, str | int]:
+        return {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "code": code_version(),
+            "concurrency": self._settings.processes,
+            "since": self._since,
+            "clock_ahead": str(self._clock_ahead),
+            "roots": os.pathsep.join(str(Path(root).resolve()) for root in self._settings.roots or (Path.cwd(),)),
+        }

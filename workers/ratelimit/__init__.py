@@ -1,0 +1,1 @@
+"""One rate limit a target, shared by the whole fleet."""

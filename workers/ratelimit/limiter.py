@@ -1,0 +1,233 @@
+"""Pacing: one rate limit and one number of calls at once for each target, shared by the whole fleet in Redis.
+
+A process asks for many calls in one round trip and is told when each may start, a fraction of a second ahead at most;
+the waiting is asyncio's. Nobody has to know a server's limit: the rate steps back when calls are refused, at most once
+a round trip, returns quickly to most of what was good and probes on from there. Only the server's clock counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import time
+from collections import deque
+from types import TracebackType
+from typing import Any
+
+import msgspec
+import redis
+
+from evalq.evalcore.errors import BrokerUnreachable
+from evalq.workers.ratelimit.policy import LIFE_SECONDS, Ask, Grant, Limits, Policy, keys_of, script
+
+__all__ = ["Pacer"]
+
+_LEAST_PAUSE = 0.01
+"""Seconds between two exchanges of a process; what happens meanwhile goes together."""
+
+
+class _Tidings:
+    """What became of calls since the last exchange."""
+
+    def __init__(self) -> None:
+        self.served = self.served_at = self.told = self.tokens = 0
+        self.uncharged = 0.0
+        self.refusals: list[tuple[int, float]] = []
+
+
+class Pacer:
+    """One process's part in the pool of one target; used inside ``async with``.
+
+    `acquire` waits for a call's turn, `settle` tells how it went. A process that is killed gives its calls back when
+    its lease ends, ``lease_seconds`` later. A lost server is waited for ``patience_seconds``.
+    """
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        target: str,
+        limits: Limits,
+        policy: Policy = Policy(),  # noqa: B008 - frozen
+        *,
+        lease_seconds: float = 10.0,
+        patience_seconds: float = 30.0,
+    ) -> None:
+        self._exchange: Any = client.register_script(script())
+        self._keys = keys_of(target)
+        self._policy = policy
+        self._limits = limits
+        self._lease = lease_seconds
+        self._patience = patience_seconds
+        self._holder = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._waiting: deque[asyncio.Future[Grant]] = deque()
+        self._tidings = _Tidings()
+        self._in_flight = self._promised = 0
+        self._crowded = False
+        self._wake = asyncio.Event()
+        self._closed = False
+        self._task: asyncio.Task[None] | None = None
+        self._ask_at = 0.0
+        self._lost: BrokerUnreachable | None = None
+
+    async def __aenter__(self) -> Pacer:
+        self._task = asyncio.create_task(self._attend(), name="evalq-pacer")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Let nobody wait any more, and tell the last outcomes."""
+        self._closed = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+        self._fail(asyncio.CancelledError())
+
+    async def acquire(self) -> Grant:
+        """Wait until a call may start. Raises BrokerUnreachable when the server is lost for too long."""
+        if self._lost is not None:
+            raise self._lost
+        turn: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        if self._wanted == 1:  # else the next exchange is due already
+            self._wake.set()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            with contextlib.suppress(ValueError):
+                self._waiting.remove(turn)
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._in_flight -= 1  # it was granted in the same moment
+            raise
+
+    def settle(
+        self,
+        grant: Grant,
+        *,
+        refused: bool = False,
+        served: bool = True,
+        retry_after_seconds: float | None = None,
+        spent: bool = False,
+        tokens: int | None = None,
+    ) -> None:
+        """A granted call has ended: ``served`` or ``refused`` for its rate; ``spent``: by its reply nothing remains."""
+        self._in_flight -= 1
+        if refused:
+            self._tidings.refusals.append((grant.at, -1.0 if retry_after_seconds is None else retry_after_seconds))
+        elif spent:
+            self._tidings.refusals.append((grant.at, -2.0))
+        if served and not refused:
+            self._tidings.served += 1
+            self._tidings.served_at = max(self._tidings.served_at, grant.at)
+        if tokens is not None:
+            self._tidings.told += 1
+            self._tidings.tokens += tokens
+            self._tidings.uncharged += tokens - grant.charged
+        if self._crowded and self._wanted > 0:
+            self._ask_at = 0.0
+        if refused or spent or self._crowded:
+            self._wake.set()
+
+    @property
+    def _wanted(self) -> int:
+        """Calls that wait and have no start yet."""
+        return len(self._waiting) - self._promised
+
+    async def _attend(self) -> None:
+        """Exchange whenever somebody waits, a call was refused or the lease wants prolonging, until closed."""
+        loop = asyncio.get_running_loop()
+        lost_at: float | None = None
+        while not self._closed:
+            self._wake.clear()
+            try:
+                await self._once()
+                lost_at, self._lost = None, None
+            except (redis.RedisError, OSError) as error:
+                lost_at = lost_at or time.monotonic()
+                if time.monotonic() - lost_at > self._patience:
+                    self._lost = BrokerUnreachable(f"the server that paces calls is lost: {error}")
+                    self._fail(self._lost)
+                self._ask_at = loop.time() + 0.25
+            await self._rest()
+        with contextlib.suppress(redis.RedisError, OSError):
+            await self._once()
+
+    async def _rest(self) -> None:
+        """Until the next exchange is due, and _LEAST_PAUSE at least."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        renewal = began + self._lease / 3
+        while not self._closed:
+            due = min(self._ask_at, renewal) if self._wanted > 0 else renewal
+            if self._tidings.refusals:
+                due = began
+            left = max(due, began + _LEAST_PAUSE) - loop.time()
+            if left <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    async def _once(self) -> None:
+        tidings, self._tidings = self._tidings, _Tidings()
+        ask = self._asking(tidings)
+        data = msgspec.json.encode(ask)
+        loop = asyncio.get_running_loop()
+        try:
+            answer = await asyncio.to_thread(self._exchange, self._keys, [int(LIFE_SECONDS * 1000), data])
+        except BaseException:
+            self._take_back(tidings)
+            raise
+        at, charged, again, crowded, *starts = answer
+        self._ask_at = loop.time() + int(again) / 1000
+        self._crowded = bool(crowded)
+        grant = Grant(int(at), float(charged) if self._limits.tokens_per_minute else 0.0)
+        for start in starts:
+            self._in_flight += 1
+            self._promised += 1
+            loop.call_later(int(start) / 1000, self._start, grant)
+
+    def _start(self, grant: Grant) -> None:
+        """A granted start has come: whoever waits longest has it."""
+        self._promised -= 1
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(grant)
+                return
+        self._in_flight -= 1
+
+    def _asking(self, tidings: _Tidings) -> Ask:
+        return Ask(
+            holder=self._holder,
+            policy=self._policy,
+            lease_seconds=self._lease,
+            in_flight=self._in_flight,
+            wanted=0 if self._closed else max(0, self._wanted),
+            served=tidings.served,
+            served_at=tidings.served_at,
+            told=tidings.told,
+            tokens=tidings.tokens,
+            uncharged=tidings.uncharged,
+            refusals=tidings.refusals,
+            **msgspec.structs.asdict(self._limits),
+        )
+
+    def _take_back(self, tidings: _Tidings) -> None:
+        """Tell it with the next exchange; told twice, it does little harm."""
+        self._tidings.served += tidings.served
+        self._tidings.served_at = max(self._tidings.served_at, tidings.served_at)
+        self._tidings.told += tidings.told
+        self._tidings.tokens += tidings.tokens
+        self._tidings.uncharged += tidings.uncharged
+        self._tidings.refusals[:0] = tidings.refusals
+
+    def _fail(self, error: BaseException) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_exception(error) if isinstance(error, Exception) else turn.cancel()

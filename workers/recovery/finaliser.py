@@ -1,0 +1,223 @@
+"""Finalising a detached run without its producer: fold what the ledger holds, keep the report there, close the run.
+
+`Finalisers` does it in a process of its own, so that neither a large state nor an evaluator's bug takes the worker
+along. Doing it twice gives the same bytes and changes nothing. What a worker cannot do (answers are trimmed, or
+settling needs an input that it may not read) is left to `evalq watch`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+import msgspec
+import redis
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.contract.partial import decode
+from evalq.evalcore.errors import EvalqError, InfrastructureError
+from evalq.evalcore.files import open_input
+from evalq.evalcore.fold.fold import Fold, InputSummary
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.manifest import Chunk, Header, Seal
+from evalq.evalcore.version import code_version
+from evalq.workers.child import child
+from evalq.workers.connections import connect
+from evalq.workers.inputs import find
+from evalq.workers.ledger.detached import Reports
+from evalq.workers.ledger.failures import Failures
+from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.history import History, Place, entry_of
+from evalq.workers.ledger.ownership import driver_token
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.sweeps import Calls
+from evalq.workers.recovery.unattended import LeftSweeps
+from evalq.workers.settings import Settings
+
+__all__ = ["Finalisers", "finalise"]
+
+log = logging.getLogger("evalq.worker")
+
+_STEP = 8
+_SAID_BYTES = 8000
+
+
+def finalise(run: str, ledger: Ledger, settings: Settings) -> bool:
+    """Report, history entry and state of a complete detached run; False for one that is not to be finalised here.
+
+    Raises EvalqError with the reason why it is left to whoever watches the run.
+    """
+    reports = Reports(ledger, settings)
+    header, facts = ledger.header(run), reports.detached(run)
+    chunks, seal = reports.plan(run)
+    if header is None or facts is None or seal is None or header.code_version != code_version():
+        return False
+    if len(chunks) != seal.chunks:
+        raise InfrastructureError(f"the ledger has lost {seal.chunks - len(chunks)} of its {seal.chunks} chunks")
+    report = _fold(header, chunks, seal, ledger, [Path(root) for root in settings.roots] or [Path.cwd()])
+    seconds, micros = ledger.client.time()
+    took = max(0.0, round(seconds + micros / 1_000_000 - facts.began, 3))
+    evaluator = registry.get(header.evaluator)
+    place = Place(header.evaluator, header.suite, facts.target)
+    entry = entry_of(evaluator, run, place, report, took, facts.tags)
+    History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.metrics if metric.recent])
+    reports.store(run, canonical_json(report) + b"\n")
+    ledger.close(run, "done")
+    return True
+
+
+def _fold(
+    header: Header, chunks: Sequence[Chunk], seal: Seal, ledger: Ledger, roots: Sequence[Path]
+) -> dict[str, Json]:
+    evaluator = registry.get(header.evaluator)
+    fold = Fold(evaluator, validate(evaluator.Params, header.params, "manifest"), len(header.inputs))
+    for first in range(0, len(chunks), _STEP):
+        some = chunks[first : first + _STEP]
+        for chunk, partial in zip(some, ledger.fetch(header.run, [chunk.seq for chunk in some]), strict=True):
+            if partial is None or not partial.data:
+                raise InfrastructureError(f"the answer of chunk {chunk.seq} is no longer in the ledger")
+            fold.add(chunk.input, decode(partial, evaluator, chunk))
+    members: list[list[str]] = [[] for _ in header.inputs]
+    for chunk in chunks:
+        members[chunk.input].extend(chunk.members)
+    summaries = [
+        InputSummary(planned.name, planned.given, sha256, tuple(names))
+        for planned, sha256, names in zip(header.inputs, seal.sha256, members, strict=True)
+    ]
+
+    def reopen(index: int) -> BinaryIO:
+        path = find(header.inputs[index], roots)
+        if path is None:
+            raise InfrastructureError(f"{header.inputs[index].given} is under no root of this worker")
+        return open_input(path)
+
+    with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
+        report, _ = fold.finish(summaries, reopen, Path(scratch))
+    return report
+
+
+class Finalisers:
+    """At most one process at a time that finalises, for a worker's attendant to start and to end.
+
+    A run that could not be finalised is left to the other workers, as long as there is one that has not tried:
+    ``yields`` says that somebody else should tend for a while.
+    """
+
+    def __init__(self, settings: Settings, ledger: Ledger, name: str, host: str = "") -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._name = name
+        self._host = host or socket.gethostname()
+        self._failures = Failures(ledger)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._run = ""
+        self._said: IO[bytes] | None = None
+        self._tried: set[str] = set()
+        self.yields = False
+
+    def start(self, sweeps: Sequence[str], runs: Sequence[str]) -> None:
+        """Begin with the first of ``sweeps`` that were left, or of complete ``runs``, unless one is at it."""
+        if not self.idle():
+            return
+        others = self._others()
+        mine = [run for run in runs if run not in self._tried or not others - self._failed(run)]
+        self.yields = len(mine) < len(runs)
+        for run in mine[:1] if not sweeps else sweeps[:1]:
+            if not sweeps:
+                self._tried.add(run)
+                Reports(self._ledger, self._settings).begin(run)
+            self._begin(run)
+
+    def idle(self) -> bool:
+        """Whether no process is at it; one that has failed is told of in the ledger."""
+        if self._process is None:
+            return True
+        code = self._process.poll()
+        if code is None:
+            return False
+        self._process, said = None, self._told()
+        if code:
+            died = f"its process was ended by {signal.Signals(-code).name}; is there enough memory?" if code < 0 else ""
+            lines = [line for line in said.splitlines() if line.strip()]
+            self._fail(died or (lines[-1] if lines else f"its process ended with exit code {code}"), said)
+        return True
+
+    def close(self) -> None:
+        """End what is at it; the run stays as it was, for another worker."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+        self._told()
+
+    def _begin(self, run: str) -> None:
+        self._run = run
+        try:
+            self._said = tempfile.TemporaryFile(prefix="evalq-")  # noqa: SIM115 - read when the process has ended
+            self._process = subprocess.Popen(  # noqa: S603 - this program's own module
+                child("evalq.workers.recovery.finaliser", run),
+                stdin=subprocess.PIPE,
+                stdout=self._said,
+                stderr=self._said,
+            )
+        except OSError as error:
+            self._fail(f"its process cannot be started: {error}")
+            return
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended already, and is asked why
+            self._process.stdin.write(self._settings.model_dump_json().encode())
+            self._process.stdin.close()
+
+    def _told(self) -> str:
+        """The end of what the process wrote, once."""
+        if self._said is None:
+            return ""
+        with self._said as said:
+            self._said = None
+            said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_BYTES))
+            return said.read().decode(errors="replace")
+
+    def _fail(self, reason: str, said: str = "") -> None:
+        log.warning("run %s is not finished here: %s", self._run, said.strip() or reason)
+        self._failures.unreported(self._run, self._name, self._host, f"cannot make the report: {reason}")
+
+    def _failed(self, run: str) -> set[str]:
+        """The workers that could not make a run's report."""
+        return {name for name, failed in self._failures.told(run).workers.items() if failed.kind == "report"}
+
+    def _others(self) -> set[str]:
+        """The other living workers of this code."""
+        return Register(self._ledger.client).living(code_version()).keys() - {self._name}
+
+
+def main(run: str, settings: Any) -> int:
+    """Finalise ``run``, or begin the evaluation of a sweep that was left; returns an exit code.
+
+    The last line that is written is the reason of a failure.
+    """
+    chosen = Settings.model_construct(**settings)
+    logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        ledger = Ledger(connect(chosen.ledger_url, chosen), chosen)
+        left = LeftSweeps(Calls(ledger.client, chosen), chosen)
+        if left.find(run) is not None:
+            left.evaluate(run, Ledger(ledger.client, chosen, driver_token()))
+        else:
+            finalise(run, ledger, chosen)
+    except (EvalqError, redis.RedisError, OSError) as error:
+        sys.stderr.write(" ".join(str(error).split()) + "\n")
+        return error.exit_code if isinstance(error, EvalqError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], msgspec.json.decode(sys.stdin.buffer.read())))

@@ -1,0 +1,93 @@
+"""When a run has failed: the rules, over what its list of failures says and who lives.
+
+A run has failed when a chunk of it was tried TRIES times, and every living worker that can load its evaluator failed at
+it (or MANY different ones did); when HOPELESS tries at a chunk came to nothing, wherever they were made; when every
+such worker has failed since the last commit, over BARREN_SECONDS, and none is at work; and when for
+``unserved_seconds`` no living worker could load its evaluator or, with its producer gone, none could read its input.
+A run without any worker waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from evalq.workers.ledger.failures import Failed, Told
+from evalq.workers.ledger.heartbeats import sick_of
+from evalq.workers.ledger.progress import Look
+
+__all__ = ["BARREN_SECONDS", "HOPELESS", "MANY", "TRIES", "Judgement", "judge"]
+
+TRIES = 3
+"""Tries at one chunk before the run fails, where every living worker failed at it."""
+HOPELESS = 24
+"""Tries at one chunk before the run fails, whoever lives: with the pauses between them over ten minutes."""
+MANY = 8
+"""So many different workers that failed at one chunk are enough."""
+BARREN_SECONDS = 5.0
+"""Failures alone, for so long, are more than a moment's trouble of a disk."""
+_SHOWN = 5
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """``fails``: why the run ends, or nothing; ``unserved``: each living worker has said that it cannot compute it, or
+    not all of it; ``trouble``: a line for each host that failed at it.
+    """
+
+    fails: str
+    unserved: bool
+    trouble: tuple[str, ...]
+
+
+def judge(evaluator: str, told: Told, look: Look, living: Mapping[str, Mapping[str, str]]) -> Judgement:
+    """How a run of ``evaluator`` stands. ``living``: the facts of the living workers of its code, by name."""
+    able = {name for name, facts in living.items() if evaluator not in sick_of(facts)}
+    sick = [
+        Failed(name, facts.get("host", name), "load", f"cannot load {evaluator}: {sick_of(facts)[evaluator]}", 1, 0)
+        for name, facts in living.items()
+        if name not in able
+    ]
+    others = [failed for failed in told.workers.values() if failed.worker not in living or failed.worker in able]
+    return Judgement(
+        fails=_hopeless(told, able) or _barren(told, look, able),
+        unserved=bool(living) and not look.progress.complete and not able - told.unread,
+        trouble=_lines([*sick, *others]),
+    )
+
+
+def _hopeless(told: Told, able: set[str]) -> str:
+    for seq, tries in sorted(told.chunks.items()):
+        total = sum(tries.values())
+        everywhere = bool(able) and able <= tries.keys()
+        if (total >= TRIES and everywhere) or len(tries) >= MANY or total >= HOPELESS:
+            whom = [told.workers[name] for name in tries if name in told.workers]
+            where = f"all {len(able)} living worker(s)" if everywhere else f"{len(tries)} worker(s)"
+            return f"chunk {seq} failed {total} times, on {where}: " + "; ".join(_lines(whom))
+    return ""
+
+
+def _barren(told: Told, look: Look, able: set[str]) -> str:
+    committed, first = told.barren
+    if committed != look.progress.committed or look.leases or not told.chunks:
+        return ""
+    failing = {
+        name: failed for name, failed in told.workers.items() if failed.kind != "load" and failed.committed == committed
+    }
+    last = max((failed.at for failed in failing.values()), default=0)
+    if not able or not able <= failing.keys() or (last - first) / 1000 < BARREN_SECONDS:
+        return ""
+    why = "; ".join(_lines(failing.values()))
+    return f"all {len(able)} living worker(s) failed, and nothing was committed since: {why}"
+
+
+def _lines(failed: Iterable[Failed]) -> tuple[str, ...]:
+    """The newest failures, a host's same reason once."""
+    told: dict[tuple[str, str], Failed] = {}
+    for each in sorted(failed, key=lambda one: (-one.at, one.worker)):
+        before = told.get((each.host, each.reason))
+        count = each.count + (before.count if before else 0)
+        told[each.host, each.reason] = msgspec.structs.replace(each, count=count)
+    lines = [str(each) for each in told.values()]
+    more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    return (*lines[:_SHOWN], *more)

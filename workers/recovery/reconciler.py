@@ -1,0 +1,150 @@
+"""Moving a run on: publishing into its window, and publishing again what was lost.
+
+Messages are hints. A chunk that was published, is not committed, has no live lease and does not wait in its
+queue is lost; seen so in two looks in a row, it is published again, with a pause that doubles each time. A
+slow fleet's queue never grows by this, since a waiting message is never doubled.
+
+It is also where a run fails that no worker can compute (`evalq.workers.recovery.judge`): whoever tends it sees to that.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.errors import Incomplete, WireError
+from evalq.evalcore.model.manifest import Header
+from evalq.evalcore.version import code_version
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.ledger.failures import Failures
+from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.progress import Look
+from evalq.workers.ledger.runs import Ledger
+from evalq.workers.recovery.judge import judge
+
+__all__ = ["Reconciler", "may_tend", "stop_tending"]
+
+log = logging.getLogger("evalq.worker")
+
+LOCK = "evalq:reconciler"
+
+
+def may_tend(client: Any, worker: str, seconds: float) -> bool:
+    """Whether ``worker`` is the one that tends the runs, for so many ``seconds``; asking again keeps it so.
+
+    The lock only saves work: tending twice would be harmless. One that lasts longer than it was taken for was taken
+    before the server's clock was set back.
+    """
+    keep = int(seconds * 1000)
+    mine = client.set(LOCK, worker, nx=True, px=keep) or client.get(LOCK) == worker.encode()
+    if not mine and client.pttl(LOCK) <= keep:
+        return False
+    client.set(LOCK, worker, px=keep)
+    return True
+
+
+def stop_tending(client: Any, worker: str) -> None:
+    """Leave it to another worker, where there is one."""
+    if client.get(LOCK) == worker.encode():
+        client.delete(LOCK)
+
+
+class Reconciler:
+    """Tends one run at a time; remembers only what it saw at the last look."""
+
+    def __init__(self, ledger: Ledger, broker: Broker) -> None:
+        self._ledger = ledger
+        self._broker = broker
+        self._failures = Failures(ledger)
+        self._register = Register(ledger.client)
+        self._missing: dict[str, set[int]] = {}
+        self._damaged: set[str] = set()
+
+    def pump(self, header: Header, epoch: int) -> int:
+        """Publish the next chunks, up to the window; returns how many."""
+        seqs = self._ledger.take(header.run, epoch=epoch)
+        self._broker.publish(header.queue, header.run, epoch, seqs)
+        return len(seqs)
+
+    def tend(self, header: Header, *, attending: bool = True) -> Look:
+        """Look at a run, publish again what is lost, and publish on. Raises Incomplete for an unknown run.
+
+        A producer that is ``attending`` keeps the run from expiring.
+        """
+        look = self._ledger.look(header.run, attending=attending)
+        if look.progress.state != "open":
+            return look
+        if look.progress.chunks < look.progress.planned and not attending and not look.driver:
+            reason = f"the server lost {look.progress.planned - look.progress.chunks} of its chunks: resume it"
+            self._ledger.close(header.run, "failed", reason)
+            return look
+        if look.progress.failures or look.refused or look.unserved:
+            look = self._judged(header, look)
+            if look.progress.state != "open":
+                return look
+        lost = self._lost(header, look)
+        if lost and self._register.living(header.code_version):  # without a worker, publishing again helps nobody
+            wanted = self._ledger.mark(header, {seq: look.suspect[seq] for seq in lost})
+            self._broker.publish(header.queue, header.run, look.progress.epoch, wanted)
+        self.pump(header, look.progress.epoch)
+        return look
+
+    def tend_all(self) -> list[str]:
+        """Tend every open run of the ledger, for workers whose producers have gone; only work keeps those runs.
+
+        Returns those of this code that are complete and have no report yet.
+        """
+        complete = []
+        runs = self._ledger.untended()
+        self._missing = {run: seqs for run, seqs in self._missing.items() if run in runs}
+        for run in runs:
+            try:
+                header = self._ledger.header(run)
+                if header is None:
+                    continue
+                if self.tend(header, attending=False).unreported and header.code_version == code_version():
+                    complete.append(run)
+            except Incomplete:
+                continue
+            except WireError as error:
+                if run not in self._damaged:
+                    log.warning("run %s is left alone: %s", run, error)
+                    self._damaged.add(run)
+        return complete
+
+    def _lost(self, header: Header, look: Look) -> list[int]:
+        """Suspects that do not wait in the queue, at this look and at the last.
+
+        One look is not enough: a message just taken from the queue has no lease yet.
+        """
+        missing = set(look.suspect)
+        if missing:
+            waiting = self._broker.waiting(header.queue, header.run)
+            if isinstance(waiting, int):
+                missing = set(sorted(missing)[: max(0, len(missing) - waiting)])
+            else:
+                missing -= waiting
+        before = self._missing.get(header.run, set())
+        self._missing[header.run] = missing
+        return sorted(before & missing)
+
+    def _judged(self, header: Header, look: Look) -> Look:
+        """A look with what failed and where; where that is hopeless, the run is closed, and it is looked at again."""
+        run, settings = header.run, self._ledger.settings
+        living = self._register.living(header.code_version)
+        found = judge(header.evaluator, told := self._failures.told(run), look, living)
+        fails = found.fails
+        if found.unserved or look.unserved:
+            seconds = self._failures.unserved(run, found.unserved)
+            if found.unserved and seconds >= settings.unserved_seconds:
+                why = "; ".join(found.trouble)
+                fails = fails or f"no living worker could compute it for {settings.unserved_seconds:g} s: {why}"
+        if fails:
+            self._ledger.close(run, "failed", fails)
+            look = self._ledger.look(run)
+        elif look.refused and living:
+            offered = self._failures.offer(run, at_once=not living.keys() <= told.unread)
+            self._broker.publish(header.queue, run, look.progress.epoch, offered)
+        return msgspec.structs.replace(look, trouble=found.trouble, unserved=found.unserved)

@@ -1,0 +1,165 @@
+"""Sweeps that nobody attends: left to the fleet, which calls, and then evaluates what it recorded.
+
+When the calls of such a sweep are over, its outputs become the input of an ordinary detached run under the same id,
+with their bytes in the ledger: in the order and with the bytes that outputs.jsonl has, so that its report is the one
+that `evalq watch` would make. Doing that twice, or while somebody watches after all, changes nothing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from array import array
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import Driven, Incomplete, WireError
+from evalq.evalcore.model.manifest import Chunk, Header, Seal
+from evalq.evalcore.model.span import read_span
+from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.version import code_version
+from evalq.workers.inputs import pack
+from evalq.workers.ledger.detached import Detached, Reports
+from evalq.workers.ledger.progress import TRIES
+from evalq.workers.ledger.runs import PREFIX, Ledger
+from evalq.workers.ledger.sweep_model import SweepLook
+from evalq.workers.ledger.sweeps import Calls, keys_of
+from evalq.workers.settings import Settings
+
+__all__ = ["Left", "LeftSweeps"]
+
+LEFT = PREFIX + "sweeps:left"
+"""A hash of all sweeps that were left: {run: code version}."""
+_LEFT_KEY = 9
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What a producer leaves with its sweep: the run that evaluates the outputs, and what finalising that one needs."""
+
+    header: Header
+    facts: Detached
+
+
+class LeftSweeps:
+    """The sweeps of one ledger that were left to the fleet."""
+
+    def __init__(self, calls: Calls, settings: Settings) -> None:
+        self._calls = calls
+        self._client: Any = calls.client
+        self._settings = settings
+
+    def leave(self, run: str, left: Left) -> None:
+        """Have the fleet evaluate a sweep when its calls are over."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hset(_key(run), "left", msgspec.json.encode(left))
+        pipe.pexpire(_key(run), self._settings.keep_ms)
+        pipe.hset(LEFT, run, left.header.code_version)
+        pipe.execute()
+
+    def take_back(self, run: str) -> None:
+        """A producer attends the sweep again."""
+        self._client.hdel(LEFT, run)
+
+    def find(self, run: str) -> Left | None:
+        """What was left with a sweep that is still left. Raises WireError."""
+        data = self._client.hget(_key(run), "left") if self._client.hexists(LEFT, run) else None
+        try:
+            return msgspec.json.decode(data, type=Left) if data else None
+        except msgspec.DecodeError as error:
+            raise WireError(f"sweep {run}: what was left with it is not what evalq writes: {error}") from error
+
+    def over(self) -> list[str]:
+        """Those of this code whose calls are over, and whose outputs all lie in the ledger."""
+        found = []
+        for name, code in self._client.hgetall(LEFT).items():
+            run = name.decode()
+            look = self._calls.look(run)
+            if look is None or look.state == "cancelled":
+                self.take_back(run)  # expired, lost, or ended for good
+            elif code.decode() == code_version() and _over(look) and self._all_there(run, look):
+                found.append(run)
+        return found
+
+    def _all_there(self, run: str, look: SweepLook) -> bool:
+        """Whether the outputs of all calls lie in the ledger. What it has lost is called again, and only that."""
+        header = self._calls.header(run)
+        if header is None or look.waiting == look.known == (look.known if look.state == "spent" else header.total):
+            return look.known > 0
+        try:
+            there = {output.call for output in self._calls.waiting(run)}
+            self._calls.restore(run, sorted(there))
+            if look.state == "open":
+                self._calls.forget(run, [call for call in range(header.total) if call not in there])
+        except Driven:
+            return False  # somebody attends it after all
+        except WireError:
+            return True  # no call made again helps: `evaluate` says what is wrong, and leaves it to whoever watches
+        return look.state == "spent" and bool(there)
+
+    def evaluate(self, run: str, ledger: Ledger) -> bool:
+        """Begin the run that evaluates a sweep; False for one that is not to be begun here.
+
+        Raises WireError for outputs that evalq did not write: whoever watches the sweep is told.
+        """
+        left = self.find(run)
+        if left is None or self._client.hincrby(_key(run), "tries", 1) > TRIES:
+            self.take_back(run)
+            return False
+        header = left.header
+        if header.run != run or len(header.inputs) != 1 or header.code_version != code_version():
+            raise WireError(f"sweep {run}: what was left with it is about another run")
+        with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
+            outputs = Path(scratch) / "outputs.jsonl"
+            self._write(run, outputs)
+            if not _begin(header, outputs, ledger):
+                return False  # whoever watches the sweep has begun it anew
+        Reports(ledger, self._settings).detach(run, left.facts)
+        ledger.hand_over(run)
+        self._calls.close(run, "done")
+        self.take_back(run)
+        return True
+
+    def _write(self, run: str, path: Path) -> None:
+        """outputs.jsonl: what was recorded, by case and repeat."""
+        header = self._calls.header(run)
+        if header is None:
+            raise Incomplete(f"the ledger knows no sweep {run} any more")
+        places = array("q", bytes(8 * header.total))  # where each call's line begins, plus 1; 0: none
+        with tempfile.TemporaryFile(prefix="evalq-") as unsorted, path.open("wb") as out:
+            for output in self._calls.waiting(run):
+                if output.call < header.total and not places[output.call]:
+                    places[output.call] = unsorted.tell() + 1
+                    unsorted.write(output.line() + b"\n")
+            for call in header.by_case():
+                if places[call]:
+                    unsorted.seek(places[call] - 1)
+                    out.write(unsorted.readline())
+
+
+def _over(look: SweepLook) -> bool:
+    """Whether no call is in flight and none will be made."""
+    return not look.busy and (look.state == "spent" or (look.state == "open" and not look.left))
+
+
+def _key(run: str) -> str:
+    return keys_of(run)[_LEFT_KEY]
+
+
+def _begin(header: Header, outputs: Path, ledger: Ledger) -> bool:
+    """Put a run of ``outputs`` into the ledger, with their bytes; what is there already is left alone.
+
+    False where the run was removed meanwhile.
+    """
+    evaluator = registry.get(header.evaluator)
+    ledger.create(header, 1)
+    count = 0
+    with outputs.open("rb") as stream:
+        cutter = Cutter(stream, evaluator.format, header.inputs[0].name, size=header.chunk_size)
+        for span in cutter.spans():
+            if ledger.append(header.run, [Chunk.of(count, 0, span)], count) <= count:
+                return False
+            ledger.supply(header.run, count, pack(read_span(str(outputs), span)), publish=False)
+            count += 1
+    return ledger.append(header.run, [], count, Seal(count, (cutter.sha256,))) == count
