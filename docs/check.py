@@ -17,7 +17,7 @@ from evalq.producer.cli import cli
 
 TOP = Path(__file__).parent.parent
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md"), *TOP.glob("deploy/**/*.md")])
-FOLDERS = ("evalcore", "workers", "producer", "tests", "deploy", "grafana", "docs")
+FOLDERS = ("evalq", "evalcore", "workers", "producer", "tests", "deploy", "grafana", "docs")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")

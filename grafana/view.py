@@ -37,7 +37,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """One panel. ``kind`` as in `evalq.evalcore.views.panels.Panel`, and ``recent``: bars of the last runs, oldest first.
+    """One panel. ``kind`` as in `evalcore.views.panels.Panel`, and ``recent``: bars of the last runs, oldest first.
 
     ``words`` puts numbers into words. ``link`` is the page that tells more; ``by_suite`` hands it the suite clicked on.
     ``stacked`` puts lines on top of each other, ``sorted_by`` names and sorts numbers by a label. ``none`` stands where

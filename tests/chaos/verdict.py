@@ -62,7 +62,7 @@ def code() -> tuple[str, bool]:
     def git(*args: str) -> str:
         return subprocess.run(["git", *args], cwd=TOP, capture_output=True, text=True, check=False).stdout.strip()
 
-    changed = git("status", "--porcelain", "--", "evalcore", "workers", "producer", "tests")
+    changed = git("status", "--porcelain", "--", "evalq", "evalcore", "workers", "producer", "tests")
     return git("rev-parse", "--short=12", "HEAD"), bool(changed)
 
 

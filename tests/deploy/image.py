@@ -38,7 +38,8 @@ def sent(top: Path = TOP) -> set[Path]:
     rules = [line for line in (top / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=top, capture_output=True, text=True)
     kept = set()
-    for path in [Path(name) for name in tracked.stdout.splitlines() if (top / name).is_file()]:
+    there = [Path(name) for name in tracked.stdout.splitlines() if (top / name).is_file() or (top / name).is_symlink()]
+    for path in there:
         fits = [rule for rule in rules if _fits(path, rule.removeprefix("!"))]
         if not fits or fits[-1].startswith("!"):
             kept.add(path)
@@ -81,4 +82,4 @@ def _copy(name: Path, target: Path, allowed: set[Path], *, whole: bool) -> None:
     for path in found:
         place = target / path.relative_to(name) if whole else target / path.name
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(TOP / path, place)
+        shutil.copyfile(TOP / path, place, follow_symlinks=False)

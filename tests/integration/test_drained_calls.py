@@ -14,7 +14,7 @@ from tests.integration.harness import PATIENCE, Server, clean_environment, evalq
 from tests.integration.test_sweeps import write_targets
 
 LEASE = 4
-OF_SHORT_LEASE = f"from evalq.workers import calling; calling.LEASE_SECONDS = {LEASE}; raise SystemExit(calling.main())"
+OF_SHORT_LEASE = f"from evalq.workers.callers import main; main.LEASE_SECONDS = {LEASE}; raise SystemExit(main.main())"
 
 
 @pytest.fixture

@@ -135,9 +135,8 @@ def test_sigterm_gives_unfinished_chunks_back_at_once(server: Server, tmp_path: 
 def other_version(tmp_path: Path) -> Iterator[Path]:
     """A copy of the code that differs by a comment."""
     copy = tmp_path / "other"
-    for package in ("evalcore", "workers", "producer"):
-        shutil.copytree(TOP / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
-    with (copy / "workers" / "app.py").open("a") as out:
+    shutil.copytree(TOP / "evalq", copy / "evalq", ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / "evalq" / "workers" / "settings.py").open("a") as out:
         out.write("\n# another version\n")
     yield copy
     shutil.rmtree(copy)

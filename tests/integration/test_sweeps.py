@@ -235,7 +235,7 @@ def kill_in_flight(server: Server, callers: Fleet, victim: subprocess.Popen[byte
 
 
 SLOW_TO_RECORD = (
-    "from evalq.workers import calling, units; units._GATHER_SECONDS = 0.5; raise SystemExit(calling.main())"
+    "from evalq.workers.callers import in_flight, main; in_flight._GATHER_SECONDS = 0.5; raise SystemExit(main.main())"
 )
 
 

@@ -1,6 +1,6 @@
 """Every metric of the fleet that the exporter shows, as data: the exporter and its page are made from it.
 
-Evaluators declare their own gauges (`evalq.evalcore.views.metrics`). Labels are sets that stay small: users name suites and
+Evaluators declare their own gauges (`evalcore.views.metrics`). Labels are sets that stay small: users name suites and
 targets, so those are capped (``max_suites``), and what is beyond the cap is counted as `OTHER`.
 """
 

@@ -127,4 +127,4 @@ def _keys(member: str) -> list[str]:
 
 @cache
 def _script() -> str:
-    return (files("workers") / "lua" / "record.lua").read_text()
+    return (files("evalq.workers.ledger") / "lua" / "record.lua").read_text()

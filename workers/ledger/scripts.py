@@ -44,7 +44,7 @@ def keys_of(run: str) -> list[str]:
 
 @cache
 def _script(name: str) -> str:
-    lua = files("workers") / "lua"
+    lua = files("evalq.workers.ledger") / "lua"
     prelude, body, epilogue = (lua.joinpath(f"{n}.lua").read_text() for n in ("prelude", name, "epilogue"))
     return f"local TOTALS = '{TOTALS}'\n{prelude}\nlocal function body()\n{body}\nend\n{epilogue}"
 

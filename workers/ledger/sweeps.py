@@ -38,7 +38,7 @@ MAX_WIRE_BYTES = 64 << 20
 
 @cache
 def _script(name: str) -> str:
-    lua = files("workers") / "lua"
+    lua = files("evalq.workers.ledger") / "lua"
     prelude, body = (lua.joinpath("calls", f"{part}.lua").read_text() for part in ("prelude", name))
     return f"{prelude}\nlocal function body()\n{body}\nend\n{lua.joinpath('epilogue.lua').read_text()}"
 
@@ -191,7 +191,7 @@ class Calls:
         self._run("release", run)
 
     def close(self, run: str, state: RunState, reason: str = "") -> str:
-        """Move a sweep on to where the table of `evalq.evalcore.model.life` lets it go; returns the state it is in then.
+        """Move a sweep on to where the table of `evalcore.model.life` lets it go; returns the state it is in then.
 
         "gone" for a sweep the ledger does not know. Raises Driven for a driver whose sweep is another's by now; who
         drives nothing may close any.

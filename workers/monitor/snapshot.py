@@ -273,5 +273,5 @@ def _counts(flat: Sequence[Any]) -> dict[str, int]:
 
 @cache
 def _script() -> str:
-    lua = files("workers") / "lua"
+    lua = files("evalq.workers.ledger") / "lua"
     return "\n".join(lua.joinpath(f"{name}.lua").read_text() for name in ("clock", "scrape"))

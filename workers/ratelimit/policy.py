@@ -88,7 +88,7 @@ class Grant(msgspec.Struct, frozen=True):
 @cache
 def script(clock: str | None = None) -> str:
     """The text of the exchange; ``clock`` may define now_us() otherwise than by the server's clock, for simulation."""
-    lua = files("workers") / "lua"
+    lua = files("evalq.workers.ledger") / "lua"
     return (clock or lua.joinpath("clock.lua").read_text()) + "\n" + lua.joinpath("pace.lua").read_text()
 
 

@@ -50,7 +50,7 @@ _left: int | None = None
 def _role() -> str:
     if os.getpid() != _STARTED:
         return "pool"
-    for role, word in (("caller", "calling"), ("finaliser", "finaliser")):
+    for role, word in (("caller", "callers.main"), ("finaliser", "finaliser")):
         if any(word in part for part in sys.orig_argv[1:4]):
             return role
     return "worker" if "worker" in sys.argv else "producer"

@@ -28,16 +28,15 @@ NOT_COMPUTING = {
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The two packages that count, elsewhere."""
+    """The whole package, elsewhere."""
     folder = tmp_path_factory.mktemp("copy")
-    for package in ("evalcore", "workers"):
-        shutil.copytree(TOP / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder
+    shutil.copytree(TOP / "evalq", folder / "evalq", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder / "evalq"
 
 
 def _version_of(folder: Path) -> str:
     command = [sys.executable, "-c", "from evalq.evalcore.version import code_version; print(code_version())"]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment = {**os.environ, "PYTHONPATH": str(folder.parent)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -84,7 +83,7 @@ def test_another_version_of_a_package_that_computes_is_another_code(fresh: pytes
     assert parts[package] == real(package)
     code_parts.cache_clear()
     code_version.cache_clear()
-    fresh.setattr(evalcore.version, "version", lambda name: "99.1" if name == package else real(name))
+    fresh.setattr(evalq.evalcore.version, "version", lambda name: "99.1" if name == package else real(name))
     assert code_version() != before
     assert differences(code_parts(), parts) == [f"{package} 99.1 (here {parts[package]})"]
 
@@ -107,7 +106,7 @@ def test_every_package_that_evalcore_imports_is_weighed() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
     }
-    foreign = imported - set(sys.stdlib_module_names) - {"evalcore"}
+    foreign = imported - set(sys.stdlib_module_names) - {"evalq"}
     known = packages_distributions()
     found = {canonicalize(known[name][0]) if name in known else name for name in foreign}
     assert found == {*COMPUTING, *NOT_COMPUTING} - ({"deepeval"} - found)
@@ -120,10 +119,10 @@ def canonicalize(name: str) -> str:
 
 def test_what_differs_is_told_by_folder_and_package() -> None:
     """Of folders only the name is told, since a digest says nothing; of packages both versions."""
-    ours = {"evalcore": "a1", "evalq.evalcore.evaluators.vs": "b1", "numpy": "2.1"}
-    theirs = {"evalcore": "a1", "evalq.evalcore.evaluators.vs": "b2", "numpy": "2.2", "evaluator x": "m:e x 1"}
+    ours = {"evalcore": "a1", "evalcore.evaluators.vs": "b1", "numpy": "2.1"}
+    theirs = {"evalcore": "a1", "evalcore.evaluators.vs": "b2", "numpy": "2.2", "evaluator x": "m:e x 1"}
     assert differences(theirs, ours) == [
-        "evalq.evalcore.evaluators.vs",
+        "evalcore.evaluators.vs",
         "evaluator x m:e x 1 (here none)",
         "numpy 2.2 (here 2.1)",
     ]

@@ -18,7 +18,7 @@ LEASE = 10.0
 
 
 class Holder:
-    """A process of the fleet: as many calls at once as it likes, told and asked for as `evalq.workers.ratelimit.limiter` does."""
+    """A process of the fleet: as many calls at once as it likes, told and asked for as the limiter does."""
 
     def __init__(self, name: str, most: int) -> None:
         self.name = name

@@ -40,7 +40,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 def test_off_it_is_one_object_that_does_nothing() -> None:
     """Without the variable every span is the same one that does nothing; there is no provider and no exporter."""
     script = (
-        "import sys; from evalq.workers import tasks, tracing\n"
+        "import sys; from evalq.workers import tracing; from evalq.workers.pool import chunk_runner\n"
         "with tracing.span('a', 'run', seq=1) as one, tracing.run_span('run', begun=False) as two:\n"
         "    one.set_attribute('x', 1); assert one is two\n"
         "tracing.flush(); assert not tracing._provider.cache_info().currsize\n"
