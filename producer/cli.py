@@ -16,7 +16,7 @@ import click
 
 from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.commands import MODULES, SUMMARIES
+from evalq.producer import commands
 
 __all__ = ["main"]
 
@@ -27,16 +27,16 @@ class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         from evalq.evalcore.contract import registry
 
-        return [*registry.names(), *SUMMARIES]
+        return [*registry.names(), *commands.names()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         from evalq.evalcore.contract import registry
 
-        if cmd_name in MODULES:
-            command: click.Command = import_module(MODULES[cmd_name]).COMMANDS[cmd_name]
+        if cmd_name in commands.names():
+            command: click.Command = import_module(f"evalq.producer.commands.{cmd_name}").COMMAND
             return command
         if cmd_name in registry.names():
-            from evalq.producer.commands.evaluate import start_command
+            from evalq.producer.commands._evaluation import start_command
 
             return start_command(cmd_name)
         return self._extra(cmd_name)
@@ -47,7 +47,7 @@ class _Lazy(click.Group):
         owners = [owner for owner in registry.names() if name.startswith(f"{owner}-")]
         for command in [command for owner in owners for command in registry.get(owner).commands]:
             if command.name == name:
-                from evalq.producer.commands.evaluate import extra_command
+                from evalq.producer.commands._evaluation import extra_command
 
                 return extra_command(command)
         return None
@@ -59,7 +59,7 @@ class _Lazy(click.Group):
         with formatter.section("Evaluations"):
             formatter.write_dl(rows)
         with formatter.section("Commands"):
-            formatter.write_dl(list(SUMMARIES.items()))
+            formatter.write_dl([(name, commands.summary(name)) for name in commands.names()])
 
 
 def _first_line(module: str) -> str:

@@ -1,40 +1,30 @@
-"""The commands of evalq, a module for each group of them; imported when one of them is called."""
+"""The commands that are no evaluation: each is the COMMAND of a module that is called like it.
+
+The first line of a module's docstring is what `evalq --help` says of its command. Names that begin with an underscore
+are no commands.
+"""
 
 from __future__ import annotations
 
-__all__ = ["MODULES", "SUMMARIES"]
+from pathlib import Path
 
-SUMMARIES = {
-    "run": "Several evaluations from one file, one run each.",
-    "demo": "Everything on sample data made on the spot.",
-    "list": "Runs in ./evalq-runs, and in the ledger with --broker.",
-    "status": "How a run (the latest, if none is named) stands.",
-    "watch": "Wait for a run (the latest, if none is named) and show its report.",
-    "resume": "Go on with a run (the latest, if none is named) that was interrupted or killed.",
-    "pause": "Stop a run (the latest, if none is named) for now: workers take no more of it until it is resumed.",
-    "retry": "Try again what has no result in a finished run (the latest, if none is named).",
-    "cancel": "End a run for good.",
-    "report": "Show or write the report of a finished run (the latest, if none is named) again.",
-    "prune": "Remove runs that ended long ago: folders in ./evalq-runs and, with --broker, their part of the ledger.",
-    "worker": "Serve a broker's queues.",
-    "exporter": "Show a ledger and its fleet as Prometheus metrics.",
-    "targets": "The agents that live calls may go to, as the targets file names them.",
-    "doctor": "Find what is wrong with an installation, or with a server and its workers (--broker).",
-}
-"""What `evalq --help` says of each command that is no evaluation, in its order."""
+__all__ = ["names", "summary"]
 
-MODULES = {
-    name: f"evalq.producer.commands.{module}"
-    for module, names in {
-        "suite": ("run",),
-        "demo": ("demo",),
-        "runs": ("list", "status", "watch", "resume", "retry", "report"),
-        "ending": ("pause", "cancel", "prune"),
-        "worker": ("worker",),
-        "exporter": ("exporter",),
-        "targets": ("targets",),
-        "doctor": ("doctor",),
-    }.items()
-    for name in names
-}
-"""The module in whose COMMANDS a command is found."""
+_HERE = Path(__file__).parent
+_ORDER = (
+    *("run", "demo", "list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "prune"),
+    *("worker", "exporter", "targets", "doctor"),
+)
+"""In which `evalq --help` lists them: as a user meets them. Any others follow."""
+
+
+def names() -> list[str]:
+    """The commands, without importing one."""
+    found = {path.stem for path in _HERE.glob("*.py") if not path.stem.startswith("_")}
+    return [*(name for name in _ORDER if name in found), *sorted(found - set(_ORDER))]
+
+
+def summary(name: str) -> str:
+    """The first line of a command's help."""
+    with (_HERE / f"{name}.py").open(encoding="utf-8") as stream:
+        return stream.readline().strip().strip('"')

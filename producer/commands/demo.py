@@ -1,39 +1,33 @@
-"""`evalq demo`: every evaluation on sample data made on the spot, through an embedded server and local workers."""
+"""Everything on sample data made on the spot.
+
+Every evaluation, through real workers on an embedded server.
+"""
 
 from __future__ import annotations
 
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import StorageError, UsageError
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import option
 
-__all__ = ["COMMANDS"]
+if TYPE_CHECKING:
+    from evalq.producer.monitor.reporter import Reporter
+
+__all__ = ["COMMAND"]
 
 _SEED = 20260224
 
 
-@click.command("demo")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("evalq-demo"),
-    show_default=True,
-    help="Folder for data and reports; what an earlier demo left there is replaced.",
-)
-@click.option("--only", multiple=True, metavar="NAME", help="Only this evaluation. Repeatable.")
-@click.option("--records", type=click.IntRange(1), help="Records for each evaluation, instead of its own number.")
-@click.option("--data-only", is_flag=True, help="Make the data and stop.")
-@click.option("--workers", envvar="EVALQ_WORKERS", type=click.IntRange(1, 1024), help="Worker processes [one a core].")
-def _demo(out: Path, only: tuple[str, ...], records: int | None, data_only: bool, workers: int | None) -> None:
-    """Every evaluation on sample data made on the spot, through real workers on an embedded server."""
-    from evalq.producer.monitor.reporter import Reporter
-
+def _demo(invocation: Invocation, out: Path, only: tuple[str, ...], records: int | None, data_only: bool) -> None:
     began = time.monotonic()
     try:
         samples = _samples(out, only, records)
@@ -41,8 +35,7 @@ def _demo(out: Path, only: tuple[str, ...], records: int | None, data_only: bool
         raise StorageError.of(error, out, "run the demo again, or name another folder with --out") from error
     if data_only:
         return
-    reporter = Reporter("records", quiet=False, bar=True, json_lines=False)
-    folders = _evaluate(samples, out, workers, reporter)
+    folders = _evaluate(samples, out, invocation.where.workers, invocation.output.reporter("records"))
     click.echo(f"\n{len(folders)} evaluations in {time.monotonic() - began:.1f} s. Look at them:\n")
     for folder in folders:
         click.echo(f"  less {folder}/report.md")
@@ -72,7 +65,7 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
 
 
 def _evaluate(
-    samples: list[tuple[Evaluator[Any, Any], Request]], out: Path, workers: int | None, reporter: Any
+    samples: list[tuple[Evaluator[Any, Any], Request]], out: Path, workers: int | None, reporter: Reporter
 ) -> list[Path]:
     from evalq.producer.folder.job import Job, RunOptions
     from evalq.producer.runs.execute import Backend, carry_out, shared_place
@@ -96,4 +89,17 @@ def _evaluate(
     return folders
 
 
-COMMANDS = {"demo": _demo}
+COMMAND = command(
+    _demo,
+    click.Option(
+        ["--out"],
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("evalq-demo"),
+        show_default=True,
+        help="Folder for data and reports; what an earlier demo left there is replaced.",
+    ),
+    click.Option(["--only"], multiple=True, metavar="NAME", help="Only this evaluation. Repeatable."),
+    click.Option(["--records"], type=click.IntRange(1), help="Records for each evaluation, instead of its own number."),
+    click.Option(["--data-only"], is_flag=True, help="Make the data and stop."),
+    option("--workers", type=click.IntRange(1, 1024), help="Worker processes [one a core]."),
+)

@@ -1,26 +1,27 @@
-"""`evalq doctor`: what is wrong here, and what to do about it."""
+"""Find what is wrong with an installation, or with a server and its workers (--broker)."""
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
+from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
 from evalq.evalcore.version import __version__, code_version
-from evalq.producer.commands import SUMMARIES
-from evalq.producer.commands import options as shared
-from evalq.producer.commands.heartbeat import worker_heard
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import server_options
 from evalq.producer.monitor.diagnosis import Finding, diagnose
+from evalq.producer.servers import Servers
 
-if TYPE_CHECKING:
-    from evalq.workers.settings import Settings
+__all__ = ["COMMAND"]
 
-__all__ = ["COMMANDS"]
+_SILENT = 1
+"""The exit code of a check that reached the ledger and found no heartbeat; 3 is a ledger that cannot be asked."""
 
 
 def _here() -> Iterator[Finding]:
@@ -44,44 +45,52 @@ def _embedded() -> Iterator[Finding]:
         yield "wrong", str(error)
 
 
-def _deployment(settings: Settings) -> Iterator[Finding]:
+def _deployment(servers: Servers) -> Iterator[Finding]:
     """The servers that the URLs name, and the workers on them."""
-    from evalq.workers.monitor.watcher import Watch
-
-    watch = Watch(settings)
     try:
-        snapshot = watch.look()
+        snapshot = servers.watch.look()
     except (BrokerUnreachable, ServerRefused) as error:
         yield "wrong", str(error)
     else:
-        yield from diagnose(snapshot, code_version(), time.time(), watch.codes(snapshot))
-    finally:
-        watch.close()
+        yield from diagnose(snapshot, code_version(), time.time(), servers.watch.codes(snapshot))
 
 
-def _doctor(**given: Any) -> int:
-    settings = shared.settings_from(given)
-    if given["worker"]:
-        return worker_heard(settings)
-    findings = list(_here())
-    findings += _deployment(settings) if settings.broker else _embedded()
+def _worker_heard(servers: Servers) -> int:
+    """Say whether the ledger has a fresh heartbeat of a worker or caller of this host and code; 0 or `_SILENT`.
+
+    A container is a host of its own, so there it is the one worker's. Raises BrokerUnreachable, ConfigError.
+    """
+    if not servers.settings.ledger_url:
+        raise ConfigError("a worker's heartbeat is in its ledger: --broker URL, EVALQ_BROKER, or --settings FILE")
+    host, code = socket.gethostname(), code_version()
+    pools = servers.heartbeats.workers().values()
+    living = {(facts.get("host"), facts.get("code"), facts.get("pid")) for facts in pools}
+    living |= {(facts.host, facts.code, str(facts.pid)) for facts in servers.heartbeats.callers().values()}
+    mine = sorted(str(pid) for where, version, pid in living if (where, version) == (host, code))
+    if not mine:
+        click.echo(f"wrong  the ledger hears no worker of code {code} on {host}; it hears {len(living)} others")
+        return _SILENT
+    click.echo(f"ok     heard from {host}: process {', '.join(mine)}")
+    return 0
+
+
+def _doctor(invocation: Invocation, worker: bool) -> int:
+    with invocation.servers() as servers:
+        if worker:
+            return _worker_heard(servers)
+        findings = list(_here())
+        findings += _deployment(servers) if servers.named else _embedded()
     for kind, text in findings:
         click.echo(f"{kind:<6} {text}")
     return 3 if any(kind == "wrong" for kind, _ in findings) else 0
 
 
-_command = click.Command(
-    "doctor",
-    callback=_doctor,
-    help=SUMMARIES["doctor"],
-    params=[
-        *[option for option in shared.place_options() if option.name in ("broker", "ledger", "settings")],
-        click.Option(
-            ["--worker"],
-            is_flag=True,
-            help="Only whether the ledger hears a worker of this host: 0 yes, 1 no, 3 it cannot be asked.",
-        ),
-    ],
+COMMAND = command(
+    _doctor,
+    *server_options(),
+    click.Option(
+        ["--worker"],
+        is_flag=True,
+        help="Only whether the ledger hears a worker of this host: 0 yes, 1 no, 3 it cannot be asked.",
+    ),
 )
-
-COMMANDS = {"doctor": _command}

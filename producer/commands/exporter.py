@@ -1,30 +1,29 @@
-"""`evalq exporter`."""
+"""Show a ledger and its fleet as Prometheus metrics.
+
+They are on /metrics, with /healthz and /readyz, until SIGTERM.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import click
 
 from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import option
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMAND"]
 
 
-@click.command("exporter")
-@click.option("--broker", envvar="EVALQ_BROKER", metavar="URL", help="Redis, Valkey or RabbitMQ with the queues.")
-@click.option("--ledger", envvar="EVALQ_LEDGER", metavar="URL", help="Redis or Valkey of the ledger [the broker].")
-@click.option("--port", envvar="EVALQ_PORT", type=click.IntRange(0, 65535), default=9808, show_default=True)
-@click.option("--bind", envvar="EVALQ_BIND", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--settings", envvar="EVALQ_SETTINGS", type=click.Path(dir_okay=False), help="A YAML file of settings.")
-def _exporter(port: int, bind: str, settings: str | None, **given: Any) -> None:
-    """Show the ledger as Prometheus metrics on /metrics, with /healthz and /readyz, until SIGTERM."""
+def _exporter(invocation: Invocation, port: int, bind: str) -> None:
     from evalq.workers.connections import is_redis, redacted
     from evalq.workers.exporter.server import Exporter
     from evalq.workers.settings import load_settings
 
-    chosen = load_settings(settings, **given)
+    where = invocation.where
+    chosen = load_settings(where.settings, broker=where.broker, ledger=where.ledger)
     if not chosen.broker:
         raise ConfigError("an exporter needs a broker: --broker URL, EVALQ_BROKER, or broker: in the settings file")
     if not is_redis(chosen.ledger_url):
@@ -40,4 +39,11 @@ def _exporter(port: int, bind: str, settings: str | None, **given: Any) -> None:
     exporter.serve()
 
 
-COMMANDS = {"exporter": _exporter}
+COMMAND = command(
+    _exporter,
+    option("--broker", metavar="URL", help="Redis, Valkey or RabbitMQ with the queues."),
+    option("--ledger", metavar="URL", help="Redis or Valkey of the ledger [the broker]."),
+    option("--port", type=click.IntRange(0, 65535), default=9808, show_default=True),
+    option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on."),
+    option("--settings", type=click.Path(dir_okay=False), help="A YAML file of settings."),
+)

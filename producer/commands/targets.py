@@ -1,4 +1,7 @@
-"""`evalq targets`: what agents can be called, and whether they answer."""
+"""The agents that live calls may go to, as the targets file names them.
+
+With --try, calls one of them.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,33 @@ import asyncio
 import contextlib
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalq.evalcore.errors import ConfigError, Incomplete, UsageError
-from evalq.producer.commands import SUMMARIES
-from evalq.producer.commands import options as shared
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import option, server_options
 
 if TYPE_CHECKING:
     from evalq.workers.settings import Settings
     from evalq.workers.targets import Answer, Failure, NamedTarget
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMAND"]
 
 _SHOWN = 60
 
 
-def _targets(name: str | None, prompt: str | None, agent: str, repeat: int, concurrency: int, **given: Any) -> int:
+def _targets(
+    invocation: Invocation, name: str | None, prompt: str | None, agent: str, repeat: int, concurrency: int
+) -> int:
     from evalq.workers.settings import load_settings
     from evalq.workers.targets import load_targets
 
-    named = {key: given.get(key) for key in ("broker", "ledger", "targets")}
-    settings = load_settings(given.get("settings"), **named)
+    where = invocation.where
+    settings = load_settings(where.settings, broker=where.broker, ledger=where.ledger, targets=where.targets)
     if not settings.targets:
         raise ConfigError("no targets file: give --targets FILE, EVALQ_TARGETS, or targets: in the settings file")
     known = load_targets(settings.targets)
@@ -186,25 +192,15 @@ def _total(attempts: list[Answer | Failure], name: str) -> int:
     return sum(getattr(attempt, name) or 0 for attempt in attempts)
 
 
-def _places() -> Mapping[str, click.Option]:
-    return {str(option.name): option for option in shared.place_options()}
-
-
-_command = click.Command(
-    "targets",
-    callback=_targets,
-    help=SUMMARIES["targets"] + " With --try, calls one of them.",
-    params=[
-        click.Argument(["name"], required=False),
-        click.Option(["--targets"], envvar="EVALQ_TARGETS", type=click.Path(dir_okay=False), metavar="FILE",
-                     help="The targets file (see docs/reference/targets.md)."),
-        click.Option(["--try", "prompt"], metavar="PROMPT", help="Call the target with this prompt."),
-        click.Option(["--agent"], default="", metavar="A", help="The agent that {agent} stands for."),
-        click.Option(["--repeat"], type=click.IntRange(1), default=1, show_default=True, help="How many calls."),
-        click.Option(["--concurrency", "concurrency"], type=click.IntRange(1, 10_000), default=1, show_default=True,
-                     help="Most of them at once."),
-        *(_places()[name] for name in ("broker", "ledger", "settings")),
-    ],
+COMMAND = command(
+    _targets,
+    click.Argument(["name"], required=False),
+    option("--targets", type=click.Path(dir_okay=False), metavar="FILE",
+           help="The targets file (see docs/reference/targets.md)."),
+    click.Option(["--try", "prompt"], metavar="PROMPT", help="Call the target with this prompt."),
+    click.Option(["--agent"], default="", metavar="A", help="The agent that {agent} stands for."),
+    click.Option(["--repeat"], type=click.IntRange(1), default=1, show_default=True, help="How many calls."),
+    click.Option(["--concurrency", "concurrency"], type=click.IntRange(1, 10_000), default=1, show_default=True,
+                 help="Most of them at once."),
+    *server_options(),
 )  # fmt: skip
-
-COMMANDS = {"targets": _command}

@@ -12,6 +12,7 @@ from evalq.evalcore.model.life import RunState, may_follow, next_step
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
     from evalq.producer.runs.execute import Backend
@@ -75,7 +76,7 @@ def ended(folder: RunFolder, state: RunState) -> EvalqError:
     return Incomplete(f"{folder.path}: this run is {state}, and no process drives it; {next_step(state, folder.path)}")
 
 
-def join(folder: RunFolder, settings: Settings, reporter: Reporter, drive: Callable[[RunFolder], T]) -> T | None:
+def join(folder: RunFolder, servers: Servers, reporter: Reporter, drive: Callable[[RunFolder], T]) -> T | None:
     """See a run that was begun before to its report: as a watcher while another process drives it, else by ``drive``.
 
     Returns what ``drive`` returned, None where the report came from elsewhere and is in the folder. Raises what
@@ -93,13 +94,13 @@ def join(folder: RunFolder, settings: Settings, reporter: Reporter, drive: Calla
         if state == "cancelled" or (waited and state in _LEFT_ALONE):
             raise ended(folder, state)
         if state == "detached":
-            attend_fleet(folder.info().run, settings, reporter, until=lambda: bool(folder.driver()), here=True)
+            attend_fleet(folder.info().run, servers, reporter, until=lambda: bool(folder.driver()), here=True)
         try:
             return drive(folder)
         except Driven as driven:
             # Here: somebody was faster, and is waited for. On another host: the ledger tells how it goes.
             if not folder.driver() and driven.run != str(folder.path):
-                _elsewhere(folder, driven, settings, reporter)
+                _elsewhere(folder, driven, servers, reporter)
 
 
 def resume_any(
@@ -131,14 +132,14 @@ def launch_again(folder: RunFolder, place: Backend, reporter: Reporter) -> str:
     return info.run
 
 
-def _elsewhere(folder: RunFolder, driven: Driven, settings: Settings, reporter: Reporter) -> None:
+def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Reporter) -> None:
     """Until a run that is driven from another folder has its report, which is put into this one, or its driver is
     silent for so long that it may be taken over: trying that again is the caller's.
     """
     from evalq.producer.runs.download import fetch
 
+    settings, ledger, calls = servers.settings, servers.runs, servers.sweeps
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
-    ledger, calls = _ledgers(settings)
     with _only_watching(run):
         reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while time.monotonic() < until:
@@ -185,15 +186,6 @@ def _orphaned(run: str, ledger: RunLedger, calls: SweepLedger, settings: Setting
     return True
 
 
-def _ledgers(settings: Settings) -> tuple[RunLedger, SweepLedger]:
-    from evalq.workers.connections import connect
-    from evalq.workers.ledger.runs import RunLedger
-    from evalq.workers.ledger.sweeps import SweepLedger
-
-    client = connect(settings.ledger_url, settings)
-    return RunLedger(client, settings), SweepLedger(client, settings)
-
-
 def _ledger_state(run: str, ledger: RunLedger, calls: SweepLedger) -> str:
     """The state of a run in the ledger, of its calls while those are not over; empty for one it does not know."""
     with contextlib.suppress(Incomplete):
@@ -203,7 +195,7 @@ def _ledger_state(run: str, ledger: RunLedger, calls: SweepLedger) -> str:
 
 
 def attend_fleet(
-    run: str, settings: Settings, reporter: Reporter, until: Callable[[], bool] = lambda: False, *, here: bool = False
+    run: str, servers: Servers, reporter: Reporter, until: Callable[[], bool] = lambda: False, *, here: bool = False
 ) -> None:
     """Wait while workers and callers have something to do for a run that was left to them, or ``until``.
 
@@ -211,9 +203,9 @@ def attend_fleet(
 
     Raises Unwatched at Ctrl-C, UsageError without a broker, and what is to be said of a run that somebody halted.
     """
-    if not settings.broker:
+    if not servers.named:
         raise UsageError(f"run {run} was left to a fleet: name its server with --broker URL (or EVALQ_BROKER)")
-    ledger, calls = _ledgers(settings)
+    ledger, calls = servers.runs, servers.sweeps
     told, quiet = False, time.monotonic() + _QUIET_SECONDS
     with _only_watching(run), reporter.watching() as seen:
         while not until():
@@ -222,25 +214,26 @@ def attend_fleet(
                 raise Cancelled(f"run {run} was cancelled; {next_step('cancelled', run)}")
             if state in ("paused", "failed"):
                 raise Incomplete(f"run {run} is {state}; resume it with: evalq resume {run} --broker URL")
-            standing = _busy(run, ledger, calls, settings, here)
+            standing = _busy(run, servers, here)
             if standing is None:
                 return
             seen(standing)
-            if not told and time.monotonic() > quiet and not _anybody(ledger):
+            if not told and time.monotonic() > quiet and not _anybody(servers):
                 told = True
                 reporter.say("waiting: no worker is there for it (start one: evalq worker --broker URL)")
             time.sleep(_POLL_SECONDS)
 
 
-def _busy(run: str, ledger: RunLedger, calls: SweepLedger, settings: Settings, here: bool) -> RunStatus | None:
+def _busy(run: str, servers: Servers, here: bool) -> RunStatus | None:
     """How far the fleet is with a run; None where nothing is left for it to do, or nothing but a report that no worker
     is there to make, and that can be made ``here``.
     """
     from evalq.workers.recovery.unattended import UnattendedSweeps
 
+    ledger, calls = servers.runs, servers.sweeps
     with contextlib.suppress(Incomplete):
         look = ledger.look(run)
-        busy = (look.unreported and (not here or _living(run, ledger))) or (
+        busy = (look.unreported and (not here or _living(run, servers))) or (
             look.progress.state == "open" and not look.progress.complete
         )
         done = look.progress.committed
@@ -249,21 +242,16 @@ def _busy(run: str, ledger: RunLedger, calls: SweepLedger, settings: Settings, h
     if sweep is None or header is None:
         return None
     calling = sweep.state == "open" and (sweep.left or sweep.busy > 0)
-    if not calling and UnattendedSweeps(calls, settings).find(run) is None:
+    if not calling and UnattendedSweeps(calls, servers.settings).find(run) is None:
         return None  # what evaluates it has to be done here
     return RunStatus(sweep.recorded, sweep.recorded, header.total, unit="calls")
 
 
-def _living(run: str, ledger: RunLedger) -> bool:
+def _living(run: str, servers: Servers) -> bool:
     """Whether a worker lives that could make a run's report."""
-    from evalq.workers.ledger.heartbeats import Heartbeats
-
-    header = ledger.header(run)
-    return header is not None and bool(Heartbeats(ledger.client).living(header.code_version))
+    header = servers.runs.header(run)
+    return header is not None and bool(servers.heartbeats.living(header.code_version))
 
 
-def _anybody(ledger: RunLedger) -> bool:
-    from evalq.workers.ledger.heartbeats import Heartbeats
-
-    register = Heartbeats(ledger.client)
-    return bool(register.workers() or register.callers())
+def _anybody(servers: Servers) -> bool:
+    return bool(servers.heartbeats.workers() or servers.heartbeats.callers())

@@ -169,7 +169,8 @@ def _as_nobody(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
     program = (
         "import os, sys; sys.path[:0] = [p for p in os.environ.get('PYTHONPATH', '').split(':') if p]; "
         "from evalq.producer.cli import main; from evalq.evalcore.contract import registry; import pandas; "
-        "import evalq.producer.commands.evaluate, evalq.producer.commands.runs, evalq.workers.settings; "
+        "import evalq.producer.commands._evaluation, evalq.producer.commands.status, evalq.producer.commands.resume; "
+        "import evalq.producer.attending.fetch, evalq.workers.settings; "
         "import evalq.producer.runs.execute, evalq.producer.runs.driver; "
         "[registry.get(n) for n in registry.names()]; "
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); sys.exit(main(sys.argv[1:]))"

@@ -18,14 +18,17 @@ __all__ = ["Watch"]
 class Watch:
     """Connects when first asked and stays so, since the client finds its way back by itself.
 
-    ``unacked`` as in `read_snapshot`, ``patience`` as in `connect`.
+    ``unacked`` as in `read_snapshot`, ``patience`` as in `connect`. A ``client`` that is given is used, and stays open.
     """
 
-    def __init__(self, settings: Settings, *, unacked: bool = False, patience: float = 30.0) -> None:
+    def __init__(
+        self, settings: Settings, *, unacked: bool = False, patience: float = 30.0, client: Any = None
+    ) -> None:
         self._settings = settings
         self._patience = patience
         self._unacked = unacked and not settings.ledger_apart
-        self._client: Any = None
+        self._given = client
+        self._client: Any = client
         self._broker: Broker | None = None
         self._connecting = threading.Lock()
 
@@ -52,7 +55,7 @@ class Watch:
         """Let go of all connections."""
         if self._broker is not None:
             self._broker.close()
-        if self._client is not None:
+        if self._client is not None and self._given is None:
             self._client.close()
 
     def _connected(self) -> Any:

@@ -10,9 +10,10 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Incomplete, UsageError
-from evalq.producer.commands.evaluate import refuse_dead
+from evalq.producer.attending.finish import conclude_shown
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.invocation import Invocation, Output, Where
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.execute import Backend, shared_place
 from evalq.producer.sweeps.options import SweepOptions
@@ -73,13 +74,16 @@ def test_a_hint_names_the_server_unless_that_tells_a_password(tmp_path: Path, ur
 
 def test_the_hint_to_retry_names_the_place_too(tmp_path: Path) -> None:
     """The server, the targets file and the settings that the command was given: what it prints can be run."""
-    given = {"allow_dead": 0, "broker": "redis://h/0", "targets": "my targets.yaml", "settings": None, "inline": False}
+    folder = RunFolder(tmp_path)
+    folder.note(**facts("r", "done"))
+    reporter, report = Output().reporter("records"), {"records": {"dead": 1}}
+    where = Where(broker="redis://h/0", targets="my targets.yaml")
     with pytest.raises(Incomplete) as raised:
-        refuse_dead(RunFolder(tmp_path), {"records": {"dead": 1}}, given)
+        conclude_shown(folder, report, Invocation(where=where), reporter)
     again = f"evalq retry {tmp_path} --errors --broker redis://h/0 --targets 'my targets.yaml';"
     assert again in str(raised.value)
     with pytest.raises(Incomplete, match="--errors --inline;"):
-        refuse_dead(RunFolder(tmp_path), {"records": {"dead": 1}}, {"allow_dead": 0, "inline": True})
+        conclude_shown(folder, report, Invocation(where=Where(inline=True)), reporter)
 
 
 def test_a_report_that_somebody_removed_is_not_advised_to_be_shown(tmp_path: Path) -> None:

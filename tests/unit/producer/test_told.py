@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.producer.commands.command_line import command_line
+from evalq.producer.invocation.command_line import command_line
 from tests.integration.harness import evalq
 
 SECRETS = {

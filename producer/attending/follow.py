@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+import msgspec
+
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import InputError, Interrupted, NothingEvaluated, StorageError, UsageError
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.commands import options as shared
-from evalq.producer.commands.command_line import command_line
-from evalq.producer.commands.evaluate import show
+from evalq.producer.attending.finish import show
 from evalq.producer.follow.run import FollowRun, Pass, begin
+from evalq.producer.invocation.command_line import command_line
+from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.outputs import write_output
 from evalq.producer.runs.record_history import remember
@@ -27,7 +29,6 @@ __all__ = ["follow_log"]
 
 EVERY_SECONDS = 5.0
 _AGAIN = "the same command again"
-_QUEUE_OPTIONS = ("workers", "detach", "once", "limit", "chunk_size", "dry_run")
 
 
 class _Stop:
@@ -61,16 +62,17 @@ class _Stop:
         os.write(self._write, b"!")
 
 
-def follow_log(evaluator: Evaluator[Any, Any], request: Request, given: dict[str, Any], reporter: Reporter) -> int:
-    """Follow until the passes asked for are over or a signal comes: 0, also after SIGTERM.
+def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Invocation, reporter: Reporter) -> None:
+    """Follow until the passes asked for are over or a signal comes; after SIGTERM it returns, too.
 
     Raises Interrupted after Ctrl-C (130), NothingEvaluated where there is no report after the last pass, what a run
     of the whole log would raise, and UsageError for options that --follow cannot keep.
     """
-    _refuse(given)
-    settings = shared.settings_from(given)
-    facts = {"suite": given["suite"], "tags": shared.tags_from(given["tags"]), "command": command_line()}
-    folder, params, request = begin(evaluator, request, given["out"], facts)
+    _refuse(invocation)
+    settings = invocation.where.load()
+    asked = invocation.start.options(settings.unpack_bytes)
+    facts = {"suite": asked.suite, "tags": asked.tags, "command": command_line()}
+    folder, params, request = begin(evaluator, request, asked.out, facts)
     stop = _Stop()
     try:
         with folder.driving() as mine, stop.listening():
@@ -80,7 +82,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, given: dict[str
             reporter.event("launch", run=folder.info().run, folder=str(folder.path))
             folder.note(state="following")
             try:
-                last = _follow(run, stop, settings, given, reporter)
+                last = _follow(run, stop, settings, invocation, reporter)
             finally:
                 if run.found:
                     with contextlib.suppress(OSError):
@@ -93,28 +95,28 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, given: dict[str
         raise Interrupted(_AGAIN)
     if stop.signal:
         reporter.say(f"ended by SIGTERM at byte {last.position:,}, all of it kept; resume with {_AGAIN}")
-        return 0
+        return
     if last.report is None:
         raise NothingEvaluated(f"nothing was evaluated: no records in {request.inputs[0]}")
-    show(folder, evaluator, last.report, request.options, {**given, "outputs": ()})
+    show(folder, last.report, request.options, msgspec.structs.replace(invocation.output, outputs=()))
     reporter.event("done", run=folder.info().run, folder=str(folder.path), records=last.report["records"])
     reporter.say(f"run {folder.info().run}: {folder.path}")
-    return 0
 
 
-def _follow(run: FollowRun, stop: _Stop, settings: Settings, given: dict[str, Any], reporter: Reporter) -> Pass:
+def _follow(run: FollowRun, stop: _Stop, settings: Settings, invocation: Invocation, reporter: Reporter) -> Pass:
     """One pass after another; the last one's findings."""
     memory = _Memory(settings, reporter)
-    log, every, most = run.request.inputs[0], given["every"] or EVERY_SECONDS, given["passes"]
+    asked = invocation.following
+    log, every, most = run.request.inputs[0], asked.every or EVERY_SECONDS, asked.passes
     if run.begun_anew:
         reporter.say(f"{run.folder.path}: begun by other code, so {log} is read from its beginning")
-    if given["verify"]:
+    if asked.verify:
         run.verify()
     waited, number = False, 0
     while True:
         began, number = time.monotonic(), number + 1
         last = run.run_pass()
-        _passed(run, last, number, given, reporter)
+        _passed(run, last, number, invocation, reporter)
         memory.keep(run, last, time.monotonic() - began)
         if not run.found and number == most:
             raise InputError("no input", [(log, "no such file")])
@@ -150,22 +152,32 @@ class _Memory:
         self._told = missing
 
 
-def _passed(run: FollowRun, found: Pass, number: int, given: dict[str, Any], reporter: Reporter) -> None:
+def _passed(run: FollowRun, found: Pass, number: int, invocation: Invocation, reporter: Reporter) -> None:
     """What is done at the end of every pass: telling of it, and the files asked for with -o."""
     facts = {key: getattr(found, key) for key in ("lines", "bytes", "read", "again", "position", "waiting")}
     reporter.event("pass", number=number, **facts)
     if found.report is not None and (found.lines or number == 1):
-        for path in given["outputs"]:
+        for path in invocation.output.outputs:
             write_output(path, run.folder, run.evaluator, run.request.options)
-    if found.lines or given["passes"]:
+    if found.lines or invocation.following.passes:
         again = f", {found.again:,} bytes read again" if found.again else ""
         waiting = f", {found.waiting:,} bytes of an unfinished line wait" if found.waiting else ""
         reporter.say(f"{found.lines:,} new lines up to byte {found.position:,}{again}{waiting}")
 
 
-def _refuse(given: dict[str, Any]) -> None:
-    named = [name for name in _QUEUE_OPTIONS if given.get(name)]
+def _refuse(invocation: Invocation) -> None:
+    """Raise UsageError for options of runs that a queue computes."""
+    start = invocation.start
+    asked = {
+        "workers": invocation.where.workers,
+        "detach": start.detach,
+        "once": start.once,
+        "limit": start.limit,
+        "chunk_size": start.chunk_size,
+        "dry_run": start.dry_run,
+    }
+    named = next((name for name, value in asked.items() if value), "")
     if named:
-        flag = "--" + named[0].replace("_", "-")
-        variable = f"EVALQ_{named[0].upper()}"
+        flag = "--" + named.replace("_", "-")
+        variable = f"EVALQ_{named.upper()}"
         raise UsageError(f"--follow computes in this process, all of the log: leave {flag} (or {variable}) away")

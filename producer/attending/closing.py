@@ -1,0 +1,59 @@
+"""Ending a run from outside: on its servers, and in its folder where that is here."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.model.life import RunState
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.finding import elsewhere
+from evalq.producer.servers import Servers
+
+__all__ = ["await_driver", "close", "closed_elsewhere", "note"]
+
+_DRIVER_SECONDS = 10.0
+_POLL_SECONDS = 0.1
+
+
+def close(servers: Servers, run: str, state: RunState) -> str | None:
+    """Close a run on the servers, in its calls and in its evaluation; the state it is in then, None without servers.
+
+    "gone" where the ledger does not know it.
+    """
+    if not servers.named:
+        return None
+    reason = f"by evalq {'cancel' if state == 'cancelled' else 'pause'}"
+    found = {servers.sweeps.close(run, state, reason), servers.runs.close(run, state, reason)} - {"gone"}
+    return str(state if state in found else min(found, default="gone"))
+
+
+def closed_elsewhere(servers: Servers, run: str | None, state: RunState) -> bool:
+    """Close a run whose folder is not here; False for one that is to be found here. Raises UsageError."""
+    if run is None or not elsewhere(run, servers):
+        return False
+    now = close(servers, run, state)
+    if now != state:
+        raise UsageError(f"{run} cannot be {state}: it is {now}")
+    click.echo(f"{run}: {state}; its folder is elsewhere", err=True)
+    return True
+
+
+def note(folder: RunFolder, state: RunState) -> bool:
+    """Say in the folder how the run ended, unless a process drives it: that one says so at its next look."""
+    with folder.driving() as free:
+        if free:
+            folder.note(state=state)
+    return free
+
+
+def await_driver(folder: RunFolder) -> None:
+    """The run's driver sees at its next look that it was cancelled, and says so in the folder."""
+    deadline = time.monotonic() + _DRIVER_SECONDS
+    while folder.driver() and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    with folder.driving() as free:
+        if free and folder.begun and folder.info().state not in ("done", "cancelled"):
+            folder.note(state="cancelled")  # it ended for another reason before it looked

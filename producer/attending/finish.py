@@ -1,0 +1,114 @@
+"""How every command ends that saw a run to its report: what it shows and says, and the exit code it asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import EvalqError, Incomplete, NothingEvaluated
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.invocation import Invocation, Output, Where
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.outputs import render, write_output
+
+if TYPE_CHECKING:
+    from evalq.producer.sweeps.sweep import Sweep
+
+__all__ = ["conclude", "conclude_shown", "errors_told", "refuse_unscored", "show", "tell"]
+
+
+def conclude(folder: RunFolder, invocation: Invocation, reporter: Reporter) -> None:
+    """Show the report of the run in ``folder``, and end as it asks for.
+
+    Raises Incomplete for more records or calls without a result than are allowed, NothingEvaluated where none has one.
+    """
+    report = folder.report()
+    show(folder, report, folder.info().request.options, invocation.output)
+    conclude_shown(folder, report, invocation, reporter)
+
+
+def conclude_shown(folder: RunFolder, report: dict[str, Json], invocation: Invocation, reporter: Reporter) -> None:
+    """`conclude` for a report that is shown already."""
+    from evalq.producer.sweeps.sweep import Sweep
+
+    reporter.event("done", run=folder.info().run, folder=str(folder.path), records=report["records"])
+    allowed = invocation.output.allow_dead
+    _refuse_dead(folder, report, allowed, invocation.where)
+    if Sweep.is_in(folder):
+        _refuse_unanswered(Sweep.load(folder), allowed, invocation.where)
+    refuse_unscored(folder, report)
+
+
+def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any], output: Output) -> None:
+    """The finished report on standard output and in the files asked for."""
+    evaluator = registry.get(report["evaluator"])
+    for path in output.outputs:
+        write_output(path, folder, evaluator, options)
+    if not output.json_lines:
+        click.echo(render(output.fmt, evaluator, report, options, folder.info().started), nl=False)
+    tell(report, output)
+    for fault in report["faults"][:20] if not output.quiet else []:
+        click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
+
+
+def tell(report: dict[str, Json], output: Output) -> None:
+    """The evaluator's notices on standard error."""
+    for notice in registry.get(report["evaluator"]).notices(report) if not output.quiet else []:
+        click.echo(visible(f"note: {notice}"), err=True)
+
+
+@contextlib.contextmanager
+def errors_told(reporter: Reporter) -> Iterator[None]:
+    """Whoever reads JSON lines is told of an error there, too."""
+    try:
+        yield
+    except EvalqError as error:
+        reporter.event("error", message=str(error), exit_code=error.exit_code)
+        raise
+
+
+def refuse_unscored(folder: RunFolder, report: dict[str, Json]) -> None:
+    """Raise NothingEvaluated for a report in which no record has a result: its numbers are those of nothing."""
+    counts = report["records"]
+    if not counts["scored"]:
+        kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("errors", "unscored", "dead") if counts[kind])
+        raise NothingEvaluated(
+            f"nothing was evaluated: none of {counts['total']} record(s) has a result ({kinds}); {folder.path} says why"
+        )
+
+
+def _refuse_dead(folder: RunFolder, report: dict[str, Json], allowed: int, where: Where) -> None:
+    dead = report["records"]["dead"]
+    if dead > allowed:
+        raise Incomplete(
+            f"{dead} record(s) have no result, since they killed their process (see the faults). Try them again: "
+            f"{_retry(folder, where)}; or accept them: --allow-dead {dead}"
+        )
+
+
+def _refuse_unanswered(sweep: Sweep, allowed: int, where: Where) -> None:
+    unanswered = sweep.recorded.unanswered()
+    count = unanswered.total()
+    if count > allowed:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(unanswered.items()))
+        raise Incomplete(
+            f"{count} call(s) were never answered ({kinds}). Try them again: {_retry(sweep.folder, where)}; "
+            f"or accept them: --allow-dead {count}"
+        )
+
+
+def _retry(folder: RunFolder, where: Where) -> str:
+    """The command that tries again, at the place that this one named."""
+    from evalq.workers.connections import broker_option
+
+    broker = f" {broker_option(where.broker)}" if where.broker else ""
+    named = {"targets": where.targets, "settings": where.settings}
+    files = [f" --{name} {shlex.quote(file)}" for name, file in named.items() if file]
+    return f"evalq retry {folder.path} --errors{broker}{''.join(files)}" + (" --inline" if where.inline else "")

@@ -1,0 +1,88 @@
+"""Beginning a run and seeing it to its report, or joining the one that its --once key has already."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from evalq.evalcore.errors import Driven
+from evalq.producer.folder.job import Job, RunExistsError
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.command_line import command_line
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.servers import Servers
+
+if TYPE_CHECKING:
+    from evalq.producer.runs.execute import Backend
+    from evalq.producer.sweeps.sweep import Sweep
+
+__all__ = ["begin_or_join"]
+
+
+def begin_or_join(
+    begin: Callable[[], Job | Sweep], place: Backend, reporter: Reporter, *, detach: bool
+) -> RunFolder | None:
+    """The folder of a run that has its report; None for one that is left to the fleet, its id told.
+
+    ``begin`` raises RunExistsError where the run was begun before; it is asked again where that one ended on faulty
+    input, and left no folder. Raises what driving raises.
+    """
+    while True:
+        try:
+            return _see_through(begin(), place, reporter, detach=detach)
+        except RunExistsError as earlier:
+            with contextlib.suppress(FileNotFoundError):
+                return _join(RunFolder(earlier.path), place, reporter, detach=detach)
+
+
+def _see_through(begun: Job | Sweep, place: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
+    begun.folder.note(command=command_line())
+    reporter.event("launch", run=begun.run, folder=str(begun.folder.path))
+    if detach:
+        _launch(begun, place, reporter)
+        click.echo(begun.run)
+        return None
+    try:
+        _carry_out(begun, place, reporter)
+    except Driven:  # by a process with another folder, of the same --once key
+        raise RunExistsError(begun.folder.path) from None
+    reporter.say(f"run {begun.run}: {begun.folder.path}")
+    return begun.folder
+
+
+def _join(folder: RunFolder, place: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
+    """The report of a run begun before, whoever computes it. Raises FileNotFoundError where it is gone."""
+    from evalq.producer.sweeps.joining import join, launch_again, resume_any
+
+    reporter.say(f"run {folder.info().run}: begun before, in {folder.path}")
+    if detach:
+        click.echo(launch_again(folder, place, reporter))
+        return None
+    with Servers(place.settings) as servers:
+        join(folder, servers, reporter, lambda left: resume_any(left, place, reporter))
+    return folder
+
+
+def _launch(begun: Job | Sweep, place: Backend, reporter: Reporter) -> None:
+    if isinstance(begun, Job):
+        from evalq.producer.runs.execute import launch
+
+        launch(begun, place, reporter)
+    else:
+        from evalq.producer.sweeps.execute import launch_sweep
+
+        launch_sweep(begun, place, reporter)
+
+
+def _carry_out(begun: Job | Sweep, place: Backend, reporter: Reporter) -> None:
+    if isinstance(begun, Job):
+        from evalq.producer.runs.execute import carry_out
+
+        carry_out(begun, place, reporter)
+    else:
+        from evalq.producer.sweeps.execute import carry_out_sweep
+
+        carry_out_sweep(begun, place, reporter)

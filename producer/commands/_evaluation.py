@@ -1,0 +1,146 @@
+"""`evalq <evaluator>`: start a run and, unless detached, see it through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Command, Evaluator, Request
+from evalq.evalcore.errors import UsageError
+from evalq.producer.attending.finish import conclude, errors_told
+from evalq.producer.attending.start import begin_or_join
+from evalq.producer.invocation import options
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation
+
+if TYPE_CHECKING:
+    from evalq.producer.folder.job import Job, RunOptions
+    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.runs.execute import Backend
+    from evalq.producer.sweeps.sweep import Sweep
+
+__all__ = ["extra_command", "start_command"]
+
+
+def start_command(name: str) -> click.Command:
+    """The command of the evaluator registered as ``name``."""
+    evaluator = registry.get(name)
+    common = [*options.run_options(), *options.place_options(), *options.output_options()]
+    if evaluator.follows:
+        common = [*options.follow_options(), *common]
+    params: list[click.Parameter] = [
+        click.Argument(["inputs"], nargs=-1, metavar=f"{evaluator.positional.upper()}..."),
+        *options.live_options(evaluator),
+        *[options.own_option(option) for option in evaluator.options],
+        *options.without(common, evaluator.options),
+    ]
+
+    def call(invocation: Invocation, inputs: tuple[str, ...]) -> None:
+        _start(evaluator, inputs, invocation)
+
+    return command(call, *params, name=name, text=evaluator.summary)
+
+
+def extra_command(extra: Command) -> click.Command:
+    """A further command of an evaluator, which needs no run."""
+
+    def call(invocation: Invocation) -> None:
+        click.echo(extra.call(invocation.own))
+
+    return command(call, *map(options.own_option, extra.options), name=extra.name, text=extra.help)
+
+
+def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: Invocation) -> None:
+    from evalq.producer.outputs import check_output
+
+    for path in invocation.output.outputs:
+        check_output(path)
+    reporter = invocation.output.reporter(evaluator.unit)
+    own = invocation.own
+    request = Request(list(inputs), options.params_from(invocation.start.params, evaluator.options, own), own)
+    with errors_told(reporter):
+        if invocation.following.follow:
+            from evalq.producer.attending.follow import follow_log
+
+            follow_log(evaluator, request, invocation, reporter)
+            return
+        _refuse_following(invocation)
+        place = invocation.backend()
+        asked = invocation.start.options(place.settings.unpack_bytes)
+        _evaluate(evaluator, request, asked, place, reporter, invocation)
+
+
+def _evaluate(
+    evaluator: Evaluator[Any, Any],
+    request: Request,
+    asked: RunOptions,
+    place: Backend,
+    reporter: Reporter,
+    invocation: Invocation,
+) -> None:
+    live = invocation.live.target
+    begin = _sweep(evaluator, request, asked, invocation) if live else _job(evaluator, request, asked)
+    if invocation.start.dry_run and live:
+        from evalq.producer.sweeps.estimate import estimate
+
+        for line in estimate(evaluator, request, invocation.live.options(), place.settings):
+            click.echo(line)
+    elif invocation.start.dry_run:
+        _plan_only(begin, reporter)
+    else:
+        folder = begin_or_join(begin, place, reporter, detach=invocation.start.detach)
+        if folder is not None:
+            conclude(folder, invocation, reporter)
+
+
+def _refuse_following(invocation: Invocation) -> None:
+    for name in ("every", "passes", "verify"):
+        if getattr(invocation.following, name):
+            raise UsageError(f"--{name} goes with --follow")
+
+
+def _job(evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions) -> Callable[[], Job | Sweep]:
+    from evalq.producer.folder.job import Job
+
+    return lambda: Job.start(evaluator, request, asked)
+
+
+def _sweep(
+    evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions, invocation: Invocation
+) -> Callable[[], Job | Sweep]:
+    from evalq.producer.sweeps.cache import Cache
+    from evalq.producer.sweeps.execute import refuse_detached
+    from evalq.producer.sweeps.sweep import Sweep
+
+    live = invocation.live.options()
+
+    def begin() -> Sweep:
+        if invocation.start.detach:
+            refuse_detached(live)
+        if live.cache:
+            Cache(live.cache).close()  # one that cannot be used is told before anything starts
+        return Sweep.start(evaluator, request, live, asked)
+
+    return begin
+
+
+def _plan_only(begin: Callable[[], Any], reporter: Reporter) -> None:
+    """What a run would be: how many records, in how many chunks."""
+    from evalq.producer.folder.job import RunExistsError
+    from evalq.producer.folder.run_folder import RunFolder
+    from evalq.producer.runs.planner import Planner
+
+    try:
+        job = begin()
+    except RunExistsError as earlier:
+        reporter.say(f"run {RunFolder(earlier.path).info().run}: begun before, in {earlier.path}")
+        return
+    try:
+        chunks = list(Planner(job).chunks())
+        records = sum(chunk.records for chunk in chunks)
+        click.echo(f"{len(job.sources)} input(s), {records} {job.evaluator.unit}, {len(chunks)} chunk(s)")
+    finally:
+        job.folder.discard()

@@ -1,0 +1,85 @@
+"""Remove runs that ended long ago: folders in ./evalq-runs and, with --broker, their part of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from evalq.evalcore.errors import UsageError
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.finding import RUNS, find, warn
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import server_options
+from evalq.producer.servers import Servers
+
+__all__ = ["COMMAND"]
+
+
+def _prune(
+    invocation: Invocation,
+    names: tuple[str, ...],
+    older_than: float,
+    everyone: bool,
+    suites: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    with invocation.servers() as servers:
+        if suites:
+            lines = _forgotten(servers, suites, dry_run=dry_run)
+        elif everyone and (not servers.named or older_than):
+            raise UsageError(
+                "--all is about a ledger, which does not know when its runs ended: --all --older-than 0 --broker URL"
+            )
+        else:
+            lines = _removed(servers, names, older_than, everyone=everyone, dry_run=dry_run)
+        for line in lines:
+            click.echo(line)
+
+
+def _forgotten(servers: Servers, suites: tuple[str, ...], *, dry_run: bool) -> Iterator[str]:
+    from evalq.producer.runs.prune import forget_suites
+
+    if not servers.named:
+        raise UsageError("--suite is about a ledger's history: give --broker URL too")
+    return forget_suites(servers.history, suites, dry_run=dry_run)
+
+
+def _removed(
+    servers: Servers, names: tuple[str, ...], older_than: float, *, everyone: bool, dry_run: bool
+) -> Iterator[str]:
+    from evalq.producer.runs.prune import prune, prune_named
+
+    ledger, calls = (servers.runs, servers.sweeps) if servers.named else (None, None)
+    if names:
+        return prune_named([find(name) for name in names], ledger, calls, dry_run=dry_run)
+    return prune(RUNS, ledger, calls, older_than, everyone=everyone, dry_run=dry_run, warn=warn)
+
+
+COMMAND = command(
+    _prune,
+    click.Argument(["names"], nargs=-1, metavar="[RUN]..."),
+    click.Option(
+        ["--older-than"],
+        type=click.FloatRange(0),
+        default=30.0,
+        show_default=True,
+        metavar="DAYS",
+        help="Only runs that ended so many days ago.",
+    ),
+    click.Option(
+        ["--all", "everyone"],
+        is_flag=True,
+        help="Also what the ledger holds of ended runs without a folder here, whoever began them (with --older-than "
+        "0).",
+    ),
+    click.Option(
+        ["--suite", "suites"],
+        multiple=True,
+        metavar="NAME",
+        help="Not runs, but the history of a suite that will not run again: metrics, pages and alerts show it no more. "
+        "Repeatable.",
+    ),
+    click.Option(["--dry-run"], is_flag=True, help="Say what would be removed."),
+    *server_options(),
+)

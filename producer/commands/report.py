@@ -1,0 +1,29 @@
+"""Show or write the report of a finished run (the latest, if none is named) again."""
+
+from __future__ import annotations
+
+import msgspec
+
+from evalq.producer.attending.fetch import run_with_report
+from evalq.producer.attending.finish import refuse_unscored, show
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import output_options, run_argument, server_options
+
+__all__ = ["COMMAND"]
+
+
+def _report(invocation: Invocation, run: str | None) -> None:
+    with invocation.servers() as servers:
+        folder = run_with_report(run, servers)
+    info, report = folder.info(), folder.report()
+    show(folder, report, info.request.options, msgspec.structs.replace(invocation.output, quiet=True))
+    refuse_unscored(folder, report)
+
+
+COMMAND = command(
+    _report,
+    run_argument(),
+    *server_options(),
+    *[option for option in output_options() if option.name in ("fmt", "outputs")],
+)

@@ -1,0 +1,32 @@
+"""Go on with a run (the latest, if none is named) that was interrupted or killed."""
+
+from __future__ import annotations
+
+from evalq.evalcore.contract import registry
+from evalq.producer.attending.finish import conclude, errors_told
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.finding import find
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import calling_options, output_options, place_options, run_argument
+
+__all__ = ["COMMAND"]
+
+
+def _resume(invocation: Invocation, run: str | None) -> None:
+    from evalq.producer.runs.execute import driving, refuse_over
+    from evalq.producer.sweeps.joining import resume_any
+    from evalq.producer.sweeps.sweep import Sweep
+
+    folder = find(run)
+    info, place, budgets = folder.info(), invocation.backend(), invocation.live.budgets
+    reporter = invocation.output.reporter(registry.get(info.evaluator).unit)
+    with errors_told(reporter):
+        if info.state == "done" and any(budgets) and Sweep.is_in(folder):
+            with driving(folder, place):
+                folder.note(state="retrying")  # under a larger budget
+        refuse_over(folder)
+        resume_any(folder, place, reporter, budgets)
+        conclude(folder, invocation, reporter)
+
+
+COMMAND = command(_resume, run_argument(), *place_options(), *calling_options(), *output_options())

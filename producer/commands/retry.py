@@ -1,0 +1,41 @@
+"""Try again what has no result in a finished run (the latest, if none is named)."""
+
+from __future__ import annotations
+
+import click
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import UsageError
+from evalq.producer.attending.finish import conclude, errors_told
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.finding import find
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import calling_options, output_options, place_options, run_argument
+
+__all__ = ["COMMAND"]
+
+
+def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
+    from evalq.producer.runs.execute import driving
+    from evalq.producer.sweeps.joining import resume_any
+    from evalq.producer.sweeps.retry import begin_retry
+
+    if not errors:
+        raise UsageError("say what to try again: --errors, the records without a result")
+    folder, place = find(run), invocation.backend()
+    reporter = invocation.output.reporter(registry.get(folder.info().evaluator).unit)
+    with errors_told(reporter):
+        with driving(folder, place):
+            begin_retry(folder)
+        resume_any(folder, place, reporter, invocation.live.budgets)
+        conclude(folder, invocation, reporter)
+
+
+COMMAND = command(
+    _retry,
+    run_argument(),
+    click.Option(["--errors"], is_flag=True, help="Records that killed their process, and calls without an output."),
+    *place_options(),
+    *calling_options(),
+    *output_options(),
+)

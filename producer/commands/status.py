@@ -1,0 +1,145 @@
+"""How a run (the latest, if none is named) stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.finding import elsewhere, find, folders
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import as_json, run_argument, server_options
+from evalq.producer.monitor import fleet
+from evalq.producer.monitor.unserved import other_code
+from evalq.producer.servers import Servers
+
+if TYPE_CHECKING:
+    from evalq.evalcore.model.manifest import Header
+    from evalq.workers.ledger.progress import Look
+
+__all__ = ["COMMAND"]
+
+_WORDS = {
+    "state": "ledger",
+    "epoch": "resumed",
+    "sealed": "all cut",
+    "stale": "outdated",
+    "skipped": "not due",
+    "reconciled": "again",
+    "divergent": "differing",
+    "suspect": "overdue",
+    "leases": "in work",
+}
+"""What people are told where the ledger has a word of its own; JSON keeps the ledger's."""
+_PLAIN = {True: "yes", False: "no"}
+
+
+def _status(invocation: Invocation, run: str | None, as_json: bool) -> None:
+    with invocation.servers() as servers:
+        rows = _fleet(servers)
+        if rows and run is None and not folders():
+            click.echo(canonical_json({"fleet": rows}) if as_json else "\n".join(f"{w:<9} {t}" for w, t in rows))
+            return
+        away = elsewhere(run, servers)
+        folder = None if away else find(run)
+        if folder is not None:
+            folder.info()  # tells of a damaged one
+        facts = _facts(folder.facts() if folder else {"run": run}, servers, away=away)
+    if as_json:
+        click.echo(canonical_json(facts | ({"fleet": rows} if rows else {})))
+        return
+    for line in _lines(facts, folder):
+        click.echo(line)
+    for row in [("", ""), *rows] if rows else []:
+        click.echo(f"{row[0]:<9} {row[1]}".rstrip())
+
+
+def _fleet(servers: Servers) -> list[tuple[str, str]]:
+    """What the fleet is at; nothing where no server is named."""
+    if not servers.named:
+        return []
+    snapshot = servers.watch.look()
+    return list(fleet.rows(snapshot, servers.watch.codes(snapshot)))
+
+
+def _facts(info: dict[str, Json], servers: Servers, *, away: bool) -> dict[str, Json]:
+    """What run.json says, with what the ledger that is named knows of the run; of one ``away`` that is all there is."""
+    if not servers.named:
+        return info
+    sweep, header = _sweep(servers, info["run"]), servers.runs.header(info["run"])
+    if sweep is not None:
+        info |= {"calls": sweep, "state": info.get("state", sweep["state"])}
+    if header is not None:
+        look = servers.runs.look(info["run"])
+        info |= _run(servers, header, look)
+        if away:
+            info |= {"evaluator": header.evaluator, "suite": header.suite, "state": look.progress.state}
+    return info
+
+
+def _sweep(servers: Servers, run: str) -> dict[str, Json] | None:
+    """How a run's live calls stand; None where the ledger knows of none."""
+    import msgspec
+
+    look = servers.sweeps.look(run)
+    facts: dict[str, Json] | None = None if look is None else msgspec.to_builtins(look)
+    return facts
+
+
+def _run(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
+    """How a run's evaluation stands: its counters, its workers, and what it waits for."""
+    import msgspec
+
+    facts: dict[str, Json] = {
+        "progress": msgspec.to_builtins(look.progress),
+        "suspect": len(look.suspect),
+        "leases": look.leases,
+    }
+    others = servers.heartbeats.codes()
+    facts["workers"] = others.pop(header.code_version, 0)
+    if look.progress.state == "open" and not look.progress.complete and not facts["workers"]:
+        facts["waiting"] = other_code(header.code_version, others) if others else "no worker lives"
+    return facts | {"notes": servers.runs.notes(header.run)} | _troubles(servers, header, look)
+
+
+def _troubles(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
+    """Which hosts failed at an open run, and why, and what to do where it waits for somebody."""
+    from evalq.workers.ledger.failures import Failures
+    from evalq.workers.ledger.progress import TRIES
+    from evalq.workers.recovery.judge import judge
+
+    if look.progress.state != "open":
+        return {}
+    living = servers.heartbeats.living(header.code_version)
+    found = judge(header.evaluator, Failures(servers.runs).told(header.run), look, living)
+    facts: dict[str, Json] = {"trouble": list(found.trouble)} if found.trouble else {}
+    if look.unserved:
+        facts["waiting"] = "no living worker can compute it: start one that can, or it fails by unserved_seconds"
+    if look.progress.complete and look.progress.finals >= TRIES:
+        facts["waiting"] = f"no worker could make its report: make it with evalq resume {header.run}"
+    return facts
+
+
+def _lines(facts: Mapping[str, Json], folder: RunFolder | None) -> Iterator[str]:
+    """The same for people."""
+    yield f"run       {facts['run']}"
+    yield f"state     {facts['state']}"
+    yield f"folder    {folder.path if folder else 'elsewhere; this is what the ledger knows'}"
+    for key, value in (facts.get("progress") or {}).items():
+        if value != "" and (key, value) != ("state", facts["state"]):
+            yield f"{_WORDS.get(key, key):<9} {_PLAIN.get(value, value) if isinstance(value, bool) else value}"
+    for key, value in (facts.get("calls") or {}).items():
+        if value != "":
+            yield f"calls {key:<9} {value}"
+    for key in ("suspect", "leases", "workers", "waiting", "seconds"):
+        if key in facts:
+            yield f"{_WORDS.get(key, key):<9} {facts[key]}"
+    for line in facts.get("trouble", ()):
+        yield f"trouble   {line}"
+
+
+COMMAND = command(_status, run_argument(), as_json(), *server_options())

@@ -1,0 +1,59 @@
+"""Wait for a run (the latest, if none is named) and show its report."""
+
+from __future__ import annotations
+
+import contextlib
+
+from evalq.evalcore.errors import EvalqError
+from evalq.producer.attending.fetch import run_with_report
+from evalq.producer.attending.finish import conclude, errors_told
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.finding import elsewhere, find
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import output_options, run_argument, server_options
+from evalq.producer.monitor import fleet
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.servers import Servers
+
+__all__ = ["COMMAND"]
+
+
+def _watch(invocation: Invocation, run: str | None) -> None:
+    """Look on until a run has its report; nothing is computed, and nothing of it changed, for anybody else."""
+    from evalq.producer.sweeps.joining import attend_fleet
+
+    reporter = invocation.output.reporter("records")
+    with invocation.servers() as servers, errors_told(reporter):
+        if run is not None and elsewhere(run, servers):
+            attend_fleet(run, servers, reporter)
+            folder = run_with_report(run, servers)
+        else:
+            folder = find(run)
+            _see(folder, servers, reporter)
+        conclude(folder, invocation, reporter)
+
+
+def _see(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
+    """Until the run in ``folder`` has its report."""
+    from evalq.producer.runs.execute import Backend
+    from evalq.producer.sweeps.joining import attend_fleet, ended, resume_any, watch_driver
+
+    watch_driver(folder, reporter, lambda: _fleet(servers))
+    info = folder.info()
+    if info.state == "detached":
+        attend_fleet(info.run, servers, reporter, until=lambda: bool(folder.driver()), here=True)
+        # Nothing is left to do for the fleet: its answers come into the folder.
+        resume_any(folder, Backend(servers.settings), reporter)
+    elif info.state != "done":
+        raise ended(folder, info.state)
+
+
+def _fleet(servers: Servers) -> str:
+    """What the fleet is at; nothing where no server is named, or it does not answer."""
+    with contextlib.suppress(EvalqError):
+        return str(fleet.fleet_of(servers.watch.look())) if servers.named else ""
+    return ""
+
+
+COMMAND = command(_watch, run_argument(), *server_options(), *output_options())

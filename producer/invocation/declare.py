@@ -1,0 +1,38 @@
+"""The one way in which a command is declared."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from evalq.producer.invocation.invocation import Invocation
+
+__all__ = ["command"]
+
+
+def command(call: Callable[..., int | None], *params: click.Parameter, name: str = "", text: str = "") -> click.Command:
+    """A command that calls ``call`` with the `Invocation` and, by their names, with the parameters it names itself.
+
+    What it returns is the exit code (None: 0). The command is called like its module (or ``name``), and the module's
+    docstring is its help (or ``text``); the first line of that stands in ``evalq --help``.
+    """
+    module = sys.modules[call.__module__]
+    mine = inspect.signature(call).parameters.keys() - {"invocation"}
+    lost = [param.name for param in params if param.name not in mine and not Invocation.holds(str(param.name))]
+    if lost:
+        raise TypeError(f"{call.__module__}: neither {call.__name__} nor Invocation takes {', '.join(map(str, lost))}")
+
+    def callback(**given: Any) -> int | None:
+        own = {key: given.pop(key) for key in mine}
+        return call(Invocation.of(given), **own)
+
+    return click.Command(
+        name or call.__module__.rpartition(".")[2],
+        callback=callback,
+        params=list(params),
+        help=text or inspect.cleandoc(module.__doc__ or ""),
+    )

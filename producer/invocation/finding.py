@@ -1,0 +1,48 @@
+"""The run that a command names: its folder here, or its part of the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from evalq.evalcore.errors import UsageError
+from evalq.producer.folder.info import RunInfo
+from evalq.producer.folder.run_folder import RunFolder, run_folders
+from evalq.producer.servers import Servers
+
+__all__ = ["RUNS", "elsewhere", "find", "folders", "warn"]
+
+RUNS = Path("evalq-runs")
+
+
+def folders() -> list[tuple[RunFolder, RunInfo]]:
+    """Runs under ./evalq-runs, the latest begun last; one that cannot be read is told on standard error."""
+    return run_folders(RUNS, warn)
+
+
+def warn(text: str) -> None:
+    """A line on standard error."""
+    click.echo(text, err=True)
+
+
+def find(run: str | None) -> RunFolder:
+    """The folder of RUN: a path, an id, or without either the latest. Raises UsageError."""
+    if run is None:
+        latest = folders()
+        if not latest:
+            raise UsageError(f"no run in {RUNS}: name a run folder")
+        return latest[-1][0]
+    path = next((path for path in (Path(run), RUNS / run) if path.is_dir()), None)
+    if path is None:  # the folder of a run that follows a log is named after the log
+        path = next((folder.path for folder, info in folders() if info.run == run), RUNS / run)
+    return RunFolder.existing(path)
+
+
+def elsewhere(run: str | None, servers: Servers) -> bool:
+    """Whether the ledger that is named knows RUN and none of the folders here is its own."""
+    if run is None or not servers.named or Path(run).is_dir() or (RUNS / run).is_dir():
+        return False
+    if any(info.run == run for _, info in folders()):
+        return False
+    return servers.knows(run)

@@ -1,0 +1,199 @@
+"""What a command was asked for, typed: made once from what click has read, and passed on as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from evalq.evalcore.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from evalq.producer.folder.job import RunOptions
+    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.runs.execute import Backend
+    from evalq.producer.servers import Servers
+    from evalq.producer.sweeps.options import SweepOptions
+    from evalq.workers.settings import Settings
+
+__all__ = ["Following", "Invocation", "Live", "Output", "Start", "Where"]
+
+_OWN = "own_"
+"""Before the names of an evaluator's own options, which may be called like shared ones."""
+
+
+class Where(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to compute and to call, as `place_options` and `calling_options` say it."""
+
+    broker: str | None = None
+    ledger: str | None = None
+    settings: str | None = None
+    workers: int | None = None
+    inline: bool = False
+    targets: str | None = None
+    calls: int | None = None
+
+    def load(self) -> Settings:
+        """Settings from the command line, the environment and a file. Raises ConfigError."""
+        from evalq.workers.settings import load_settings
+
+        if self.inline and self.broker:
+            raise ConfigError("--inline uses no broker: leave --broker (or EVALQ_BROKER) away")
+        named = {"broker": self.broker, "ledger": self.ledger, "targets": self.targets, "calls": self.calls}
+        settings = load_settings(self.settings, **named)
+        if settings.ledger and not settings.broker:
+            raise ConfigError("a ledger is named, and no broker to go with it: --broker URL or EVALQ_BROKER")
+        return settings
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """What to tell and what to write, as `output_options` say it."""
+
+    fmt: str = "markdown"
+    outputs: tuple[Path, ...] = ()
+    json_lines: bool = False
+    no_progress: bool = False
+    allow_dead: int = 0
+    quiet: bool = False
+    verbose: bool = False
+
+    def reporter(self, unit: str) -> Reporter:
+        """Who tells how a run goes that is counted in ``unit``."""
+        from evalq.producer.monitor.reporter import Reporter
+
+        return Reporter(
+            unit, quiet=self.quiet, bar=not self.no_progress, json_lines=self.json_lines, verbose=self.verbose
+        )
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run, as `run_options` say it."""
+
+    params: str | None = None
+    out: Path | None = None
+    chunk_size: int | None = None
+    limit: int | None = None
+    suite: str = "default"
+    tags: tuple[str, ...] = ()
+    priority: str = "bulk"
+    once: str | None = None
+    detach: bool = False
+    dry_run: bool = False
+
+    def options(self, unpack_bytes: int) -> RunOptions:
+        """The same for a job. Raises UsageError for a tag that is none."""
+        from evalq.producer.folder.job import RunOptions
+
+        return RunOptions(
+            out=self.out,
+            chunk_size=self.chunk_size,
+            limit=self.limit,
+            suite=self.suite,
+            priority=self.priority,
+            tags=tags_from(self.tags),
+            once=self.once or "",
+            unpack_bytes=unpack_bytes,
+        )
+
+
+class Live(msgspec.Struct, frozen=True, kw_only=True):
+    """Which live calls to make, as `live_options` and `calling_options` say it."""
+
+    target: str | None = None
+    repeat: int = 1
+    stop: str | None = None
+    cache: str | None = None
+    max_calls: int | None = None
+    max_cost: float | None = None
+
+    @property
+    def budgets(self) -> tuple[int | None, float | None]:
+        """Most calls, and most cost."""
+        return self.max_calls, self.max_cost
+
+    def options(self) -> SweepOptions:
+        """The same for a sweep."""
+        from evalq.producer.sweeps.options import SweepOptions
+
+        return SweepOptions(
+            target=self.target or "",
+            repeat=self.repeat,
+            stop=self.stop or "",
+            max_calls=self.max_calls or 0,
+            max_cost=self.max_cost or 0.0,
+            cache=self.cache or "",
+        )
+
+
+class Following(msgspec.Struct, frozen=True, kw_only=True):
+    """How to follow a log, as `follow_options` say it."""
+
+    follow: bool = False
+    every: float | None = None
+    passes: int | None = None
+    verify: bool = False
+
+
+_Group = TypeVar("_Group", bound=msgspec.Struct)
+
+
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a command line can ask of any command; what a command has no options for is as without them.
+
+    ``own`` holds the values of an evaluator's own options, by their names.
+    """
+
+    where: Where = Where()
+    output: Output = Output()
+    start: Start = Start()
+    live: Live = Live()
+    following: Following = Following()
+    own: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Invocation:
+        """Of what click has read, by the names of its parameters; others than those of `names` are passed over."""
+
+        def group(kind: type[_Group]) -> _Group:
+            return kind(**{name: given[name] for name in kind.__struct_fields__ if name in given})
+
+        return cls(
+            where=group(Where),
+            output=group(Output),
+            start=group(Start),
+            live=group(Live),
+            following=group(Following),
+            own={name.removeprefix(_OWN): value for name, value in given.items() if name.startswith(_OWN)},
+        )
+
+    @staticmethod
+    def holds(name: str) -> bool:
+        """Whether a parameter of this name has a place here."""
+        groups = (Where, Output, Start, Live, Following)
+        return name.startswith(_OWN) or any(name in group.__struct_fields__ for group in groups)
+
+    def backend(self) -> Backend:
+        """Where runs are computed. Raises ConfigError, and UsageError for a run that could be left to nobody."""
+        from evalq.producer.runs.execute import Backend
+
+        settings = self.where.load()
+        if self.start.detach and not settings.broker:
+            raise UsageError("--detach needs --broker: an embedded server ends with this command")
+        return Backend(settings, inline=self.where.inline, workers=self.where.workers)
+
+    def servers(self) -> Servers:
+        """The servers that are named, to be closed. Raises ConfigError."""
+        from evalq.producer.servers import Servers
+
+        return Servers(self.where.load())
+
+
+def tags_from(tags: Iterable[str]) -> dict[str, str]:
+    """{key: value} of K=V notes. Raises UsageError."""
+    pairs = [tag.partition("=") for tag in tags]
+    for (key, sign, _), tag in zip(pairs, tags, strict=True):
+        if not key or not sign:
+            raise UsageError(f"--tag {tag}: write it as key=value")
+    return {key: value for key, _, value in pairs}

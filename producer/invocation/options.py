@@ -1,0 +1,178 @@
+"""Options that several commands share, and how an evaluator's own are added to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalq.evalcore.contract.evaluator import Evaluator, Option
+from evalq.evalcore.contract.params import load_mapping, option_params
+from evalq.evalcore.model.calls import WHEN_DECIDED
+
+__all__ = [
+    "as_json",
+    "calling_options",
+    "follow_options",
+    "live_options",
+    "option",
+    "output_options",
+    "own_option",
+    "params_from",
+    "place_options",
+    "run_argument",
+    "server_options",
+    "without",
+]
+
+
+def option(*flags: str, **attrs: Any) -> click.Option:
+    """An option that is also read from EVALQ_<its longest flag>."""
+    name = max((f for f in flags if f.startswith("-")), key=len).lstrip("-").replace("-", "_").upper()
+    return click.Option(list(flags), envvar=f"EVALQ_{name}", **attrs)
+
+
+def server_options() -> list[click.Option]:
+    """Which servers there are."""
+    return [each for each in place_options() if each.name in ("broker", "ledger", "settings")]
+
+
+def place_options() -> list[click.Option]:
+    """Where to compute."""
+    return [
+        option("--broker", metavar="URL", help="Redis, Valkey or RabbitMQ to use; without it, an embedded server."),
+        option("--ledger", metavar="URL", help="Redis or Valkey for the ledger, where the broker is another server."),
+        option("--workers", type=click.IntRange(1, 1024), help="Local worker processes to start."),
+        option("--inline", is_flag=True, help="No queue: evaluate in this process."),
+        option("--settings", type=click.Path(dir_okay=False), help="A YAML file of settings."),
+    ]
+
+
+def calling_options() -> list[click.Option]:
+    """Making live calls from here, and how many."""
+    return [
+        option("--targets", type=click.Path(dir_okay=False), metavar="FILE",
+                help="Call from here, by this targets file; without it, the fleet's --calls workers do."),
+        option("--calls", type=click.IntRange(1, 10_000), help="Live calls in flight from here [50]."),
+        option("--max-calls", type=click.IntRange(1), metavar="N", help="Stop after so many calls, retries included."),
+        option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="COST",
+                help="Stop when the priced tokens of all calls cost so much."),
+    ]  # fmt: skip
+
+
+def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
+    """What a live sweep of ``evaluator`` is; none for one that asks nobody."""
+    if not evaluator.asks:
+        return []
+    options = [
+        click.Option(
+            [f"--{evaluator.asks}", "target"],
+            envvar=f"EVALQ_{evaluator.asks.upper()}",
+            metavar="NAME",
+            help="Call this target of the workers' targets file, and evaluate what it answers.",
+        )
+    ]
+    if evaluator.repeats:
+        options += [
+            option("--repeat", type=click.IntRange(1, 1_000_000), default=1, show_default=True,
+                    help="Calls of each case."),
+            option("--stop", type=click.Choice([WHEN_DECIDED]),
+                    help="Call a case no more once its verdict is certain, however often one looks."),
+        ]  # fmt: skip
+    cache = option(
+        "--cache",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Take outputs of the same prompts and settings from this file, and keep new ones there.",
+    )
+    return [*options, cache, *calling_options()]
+
+
+def as_json() -> click.Option:
+    """Data in place of lines for people."""
+    return click.Option(["--json", "as_json"], is_flag=True, help="As JSON.")
+
+
+def run_argument() -> click.Argument:
+    """The run that a command is about; the latest, if none is named."""
+    return click.Argument(["run"], required=False)
+
+
+def output_options() -> list[click.Option]:
+    """What to tell and what to write."""
+    return [
+        option("--format", "fmt", type=click.Choice(["markdown", "json", "yaml", "none"]), default="markdown",
+                show_default=True, help="What standard output shows."),
+        option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+                help="Also write FILE: .json .yaml .md the report; .jsonl .csv .parquet the records "
+                "(.excel.csv for Excel). Repeatable."),
+        option("--json", "json_lines", is_flag=True, help="Standard output carries JSON lines only."),
+        option("--no-progress", is_flag=True, help="No progress bar."),
+        option("--allow-dead", type=click.IntRange(0), default=0, metavar="N",
+                help="Exit 0 with at most N records without a result: they killed their process, or no answer came."),
+        option("-q", "--quiet", is_flag=True, help="Nothing on standard error but errors."),
+        option("-v", "--verbose", is_flag=True, help="What happened, in more detail."),
+    ]  # fmt: skip
+
+
+def run_options() -> list[click.Option]:
+    """What to run."""
+    return [
+        option("--params", type=click.Path(exists=True, dir_okay=False), help="Parameters: a YAML or JSON file."),
+        option("--out", "--run-dir", "out", type=click.Path(path_type=Path), metavar="DIR",
+                help="Run folder [evalq-runs/<run id>]."),
+        option("--chunk-size", type=click.IntRange(1), help="Records in a chunk [about 4 MiB]."),
+        option("--limit", type=click.IntRange(1), help="Stop after so many records."),
+        option("--suite", default="default", show_default=True, help="Name under which runs are compared."),
+        option("--tag", "tags", multiple=True, metavar="K=V", help="A note kept with the run. Repeatable."),
+        option("--priority", type=click.Choice(["interactive", "bulk"]), default="bulk", show_default=True,
+                help="Queue class: interactive runs are served first."),
+        option(
+            "--once",
+            metavar="KEY",
+            help="The same key, inputs, parameters, chunk size, limit, suite and version of evalq are one run.",
+        ),
+        option("--detach", is_flag=True, help="Publish, print the run id and leave (needs --broker)."),
+        option("--dry-run", is_flag=True, help="Read and plan only: say what would be evaluated."),
+    ]  # fmt: skip
+
+
+def follow_options() -> list[click.Option]:
+    """How to follow a log that grows."""
+    return [
+        option(
+            "--follow", is_flag=True, help="Go on as the log grows: read what is new, report the whole. See --every."
+        ),
+        option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds between looks [5]."),
+        option("--passes", type=click.IntRange(1), metavar="N", help="End after N looks: 1 for cron [no end]."),
+        option("--verify", is_flag=True, help="First read again all that was read, to see that it is the same."),
+    ]
+
+
+def without(options: Iterable[click.Option], taken: Iterable[Option]) -> list[click.Option]:
+    """``options`` without the flags an evaluator uses itself; one that has no flag left is not there."""
+    flags = {flag for each in taken for flag in each.flags}
+    kept = []
+    for each in options:
+        each.opts = [flag for flag in each.opts if flag not in flags]
+        kept += [each] if each.opts else []
+    return kept
+
+
+def own_option(own: Option) -> click.Option:
+    """An evaluator's option for the command line."""
+    kinds: dict[str, Any] = {"str": str, "int": int, "float": float, "path": click.Path(exists=True), "bool": None}
+    attrs: dict[str, Any] = {"help": own.help, "envvar": f"EVALQ_{own.name.upper()}"}
+    if own.kind == "bool":
+        attrs |= {"is_flag": True, "default": None}
+    else:
+        attrs |= {"type": click.Choice(own.choices) if own.choices else kinds[own.kind]}
+        attrs |= {"multiple": own.many}
+    return click.Option([*own.flags, f"own_{own.name}"], **attrs)
+
+
+def params_from(file: str | None, options: tuple[Option, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """Parameters from a file with the options that name one laid over it. Raises ConfigError."""
+    return option_params(options, given, load_mapping(file) if file else {})

@@ -1,0 +1,97 @@
+"""The servers that a command was told to use, reached over one connection."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from evalq.workers.settings import Settings
+
+if TYPE_CHECKING:
+    import redis
+
+    from evalq.workers.ledger.heartbeats import Heartbeats
+    from evalq.workers.ledger.history import History
+    from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.ledger.sweeps import SweepLedger
+    from evalq.workers.monitor.watcher import Watch
+
+__all__ = ["Servers"]
+
+
+class Servers:
+    """The ledger's server and what is in it: connected to when something of it is first asked for, once for all.
+
+    A context manager that lets go of it at the end. ``named`` says whether there is one at all: without, everything
+    but `settings` raises ConfigError.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @property
+    def named(self) -> bool:
+        """Whether the command names a server."""
+        return bool(self.settings.broker)
+
+    @cached_property
+    def client(self) -> redis.Redis:
+        """The one connection. Raises BrokerUnreachable, ServerRefused and ConfigError."""
+        from evalq.workers.connections import connect
+
+        return connect(self.settings.ledger_url, self.settings)
+
+    @cached_property
+    def runs(self) -> RunLedger:
+        """The ledger of runs."""
+        from evalq.workers.ledger.runs import RunLedger
+
+        return RunLedger(self.client, self.settings)
+
+    @cached_property
+    def sweeps(self) -> SweepLedger:
+        """The ledger of live calls."""
+        from evalq.workers.ledger.sweeps import SweepLedger
+
+        return SweepLedger(self.client, self.settings)
+
+    @cached_property
+    def heartbeats(self) -> Heartbeats:
+        """Who works and calls."""
+        from evalq.workers.ledger.heartbeats import Heartbeats
+
+        return Heartbeats(self.client)
+
+    @cached_property
+    def history(self) -> History:
+        """What finished runs of each suite found."""
+        from evalq.workers.ledger.history import History
+
+        return History(self.client, self.settings)
+
+    @cached_property
+    def watch(self) -> Watch:
+        """The ledger and its fleet from outside."""
+        from evalq.workers.monitor.watcher import Watch
+
+        return Watch(self.settings, client=self.client)
+
+    def knows(self, run: str) -> bool:
+        """Whether the ledger has ``run``, in its calls or in its evaluation."""
+        return self.runs.header(run) is not None or self.sweeps.look(run) is not None
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+        if "watch" in self.__dict__:
+            self.watch.close()
+        if "client" in self.__dict__:
+            self.client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,118 @@
+"""What a command line says, typed: nothing of it is lost, and nothing has to be asked for twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.producer.cli import cli
+from evalq.producer.invocation import options
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation, Live, Output, Start, Where
+
+SHARED = [
+    *(option for name in registry.names() for option in options.live_options(registry.get(name))),
+    *options.place_options(),
+    *options.calling_options(),
+    *options.output_options(),
+    *options.run_options(),
+    *options.follow_options(),
+]
+
+
+@pytest.mark.parametrize("option", SHARED, ids=lambda option: str(option.name))
+def test_every_shared_option_has_its_place(option: click.Option) -> None:
+    """By its name, in one group of the invocation."""
+    groups = Invocation.__struct_fields__
+    assert sum(str(option.name) in getattr(Invocation(), group).__struct_fields__ for group in groups[:-1]) == 1
+    assert Invocation.holds(str(option.name))
+
+
+def test_an_option_that_nobody_takes_is_refused_when_the_command_is_made() -> None:
+    """Not when a user gives it."""
+
+    def call(invocation: Invocation) -> None:
+        pass
+
+    with pytest.raises(TypeError, match="nor Invocation takes speed"):
+        command(call, click.Option(["--speed"]), name="x", text="X.")
+
+
+def test_a_parameter_that_a_command_names_itself_goes_there_and_nowhere_else() -> None:
+    """Others are in the invocation, an evaluator's own under their names."""
+    seen: list[Any] = []
+
+    def call(invocation: Invocation, limit: int) -> int:
+        seen.extend((invocation, limit))
+        return 4
+
+    made = command(
+        call,
+        *(option for option in options.run_options() if option.name in ("limit", "tags", "out")),
+        click.Option(["--rules", "own_rules"]),
+        name="x",
+        text="X.",
+    )
+    line = ["--limit", "3", "--tag", "a=b", "--out", "here", "--rules", "r"]
+    assert made.main(line, standalone_mode=False) == 4
+    assert seen == [Invocation(start=Start(tags=("a=b",), out=Path("here")), own={"rules": "r"}), 3]
+
+
+def test_without_options_a_command_is_asked_for_what_their_defaults_say() -> None:
+    """The defaults of click and those of the typed values are the same."""
+    seen: list[Invocation] = []
+    made = command(lambda invocation: seen.append(invocation), *SHARED[1:], name="x", text="X.")
+    CliRunner().invoke(made, [], env=dict.fromkeys(("EVALQ_BROKER", "EVALQ_LEDGER")), catch_exceptions=False)
+    assert seen == [Invocation()]
+
+
+def test_it_is_made_once_and_stays() -> None:
+    """Neither it nor a part of it can be changed on the way."""
+    for value in (Invocation(), Where(), Output(), Start(), Live()):
+        with pytest.raises(AttributeError):
+            setattr(value, value.__struct_fields__[0], None)
+
+
+@pytest.mark.parametrize(
+    ("invocation", "error", "said"),
+    [
+        (Invocation(where=Where(inline=True, broker="redis://h")), ConfigError, "--inline uses no broker"),
+        (Invocation(where=Where(ledger="redis://h")), ConfigError, "no broker to go with it"),
+        (Invocation(start=Start(detach=True)), UsageError, "--detach needs --broker"),
+    ],
+)
+def test_places_that_do_not_go_together_are_refused(
+    invocation: Invocation, error: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is begun."""
+    for name in ("EVALQ_BROKER", "EVALQ_LEDGER"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(error, match=said):
+        invocation.backend()
+
+
+def test_every_command_is_declared_in_the_one_way() -> None:
+    """Its callback hands on an invocation: none takes what click has read as it is."""
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        made = cli.get_command(context, name)
+        assert made is not None
+        assert made.callback is not None
+        assert made.callback.__module__ == command.__module__, name
+
+
+def test_the_same_for_jobs_and_sweeps() -> None:
+    """What a user leaves open is what a job and a sweep take it for."""
+    asked = Start(tags=("a=b", "c="), once=None).options(5)
+    assert (asked.tags, asked.once, asked.unpack_bytes, asked.suite) == ({"a": "b", "c": ""}, "", 5, "default")
+    with pytest.raises(UsageError, match="--tag a: write it as key=value"):
+        Start(tags=("a",)).options(5)
+    live = msgspec.to_builtins(Live(target="t").options())
+    assert live == {"target": "t", "repeat": 1, "stop": "", "max_calls": 0, "max_cost": 0.0, "cache": ""}
