@@ -60,9 +60,9 @@ class Fold:
         self._raise_fatal(inputs)
         results, lines = [], []
         for index, (given, tally) in enumerate(zip(inputs, self._tallies, strict=True)):
-            state = self._evaluator.settle(self._states[index], self._params, partial(reopen, index), scratch)
+            state = self._evaluator.whole.settle(self._states[index], self._params, partial(reopen, index), scratch)
             result = InputResult(given.name, given.given, state, tally)
-            lines.extend(self._evaluator.close(result, self._params))
+            lines.extend(self._evaluator.whole.finish_input(result, self._params))
             results.append(result)
         self._raise_fatal(inputs)  # closing an input may find what no chunk alone could show
         if not any(result.tally.total for result in results):
