@@ -21,7 +21,7 @@ from grafana_foundation_sdk.models import prometheus as formats
 
 from evalq.evalcore.views.panels import Threshold
 from evalq.workers.exporter.catalogue import RECENT_LABEL
-from grafana.layout import Place
+from grafana.layout import Cell
 from grafana.queries import SERIES
 from grafana.view import Unit, View
 
@@ -51,7 +51,7 @@ class Link(dashboard.DashboardLink):
         return built
 
 
-def panel(place: Place, number: int) -> Builder:
+def panel(place: Cell, number: int) -> Builder:
     """The panel of a place. ``number``: its id on the page."""
     view = place.view
     if view is None:

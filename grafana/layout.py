@@ -8,7 +8,7 @@ import msgspec
 
 from grafana.view import View
 
-__all__ = ["COLUMNS", "Place", "Row", "even", "place"]
+__all__ = ["COLUMNS", "Cell", "Row", "even", "place"]
 
 COLUMNS = 24
 _TITLE_HEIGHT = 1
@@ -22,7 +22,7 @@ class Row(msgspec.Struct, frozen=True):
     views: tuple[View, ...]
 
 
-class Place(msgspec.Struct, frozen=True):
+class Cell(msgspec.Struct, frozen=True):
     """Where a panel, or (``view`` None) a row's title stands."""
 
     x: int
@@ -33,16 +33,16 @@ class Place(msgspec.Struct, frozen=True):
     view: View | None = None
 
 
-def place(rows: Iterable[Row]) -> Iterator[Place]:
+def place(rows: Iterable[Row]) -> Iterator[Cell]:
     """Every panel's place: lines are filled to the right edge, and their panels are of one height."""
     y = 0
     for row in rows:
-        yield Place(0, y, COLUMNS, _TITLE_HEIGHT, row.title)
+        yield Cell(0, y, COLUMNS, _TITLE_HEIGHT, row.title)
         y += _TITLE_HEIGHT
         for line in _lines(row.views):
             height, x = max(view.height for view in line), 0
             for view, width in zip(line, _filled([view.width for view in line]), strict=True):
-                yield Place(x, y, width, height, view.title, view)
+                yield Cell(x, y, width, height, view.title, view)
                 x += width
             y += height
 

@@ -74,22 +74,22 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
 def _evaluate(
     samples: list[tuple[Evaluator[Any, Any], Request]], out: Path, workers: int | None, reporter: Any
 ) -> list[Path]:
-    from evalq.producer.folder.job import Asked, Job
-    from evalq.producer.runs.execute import Place, carry_out, shared_place
+    from evalq.producer.folder.job import Job, RunOptions
+    from evalq.producer.runs.execute import Backend, carry_out, shared_place
     from evalq.workers.settings import load_settings
 
     folders = []
     names = [evaluator.name for evaluator, _ in samples]
     data = [(out / "data" / evaluator.name).resolve() for evaluator, _ in samples]
     with shared_place(
-        Place(load_settings(broker="", ledger=""), workers=workers), [Path.cwd(), *data], *names, reporter=reporter
+        Backend(load_settings(broker="", ledger=""), workers=workers), [Path.cwd(), *data], *names, reporter=reporter
     ) as place:
         for evaluator, request in samples:
             folder = out / evaluator.name
             if (folder / "run.json").is_file():
                 shutil.rmtree(folder)
             began = time.monotonic()
-            report = carry_out(Job.start(evaluator, request, Asked(out=folder, suite="demo")), place, reporter)
+            report = carry_out(Job.start(evaluator, request, RunOptions(out=folder, suite="demo")), place, reporter)
             seconds = time.monotonic() - began
             click.echo(f"{evaluator.name:<14} {report['records']['total']:>9,} records evaluated in {seconds:.1f} s")
             folders.append(folder)

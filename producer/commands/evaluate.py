@@ -61,7 +61,7 @@ def extra_command(command: Command) -> click.Command:
 def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
     from evalq.producer.folder.job import Job, RunExistsError
     from evalq.producer.outputs import check_output
-    from evalq.producer.runs.execute import Place, carry_out, launch
+    from evalq.producer.runs.execute import Backend, carry_out, launch
 
     asked_for = dict(given)
     own = {option.name: given.pop(f"own_{option.name}") for option in evaluator.options}
@@ -74,7 +74,7 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
     for name in ("every", "passes", "verify"):
         if given.get(name):
             raise UsageError(f"--{name} goes with --follow")
-    place = Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
+    place = Backend(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
     asked = _asked(given, place.settings.unpack_bytes)
     if given["detach"] and not place.settings.broker:
         raise UsageError("--detach needs --broker: an embedded server ends with this command")
@@ -113,9 +113,9 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
 
 
 def _asked(given: dict[str, Any], unpack_bytes: int) -> Any:
-    from evalq.producer.folder.job import Asked
+    from evalq.producer.folder.job import RunOptions
 
-    return Asked(
+    return RunOptions(
         out=given.get("out"),
         chunk_size=given["chunk_size"],
         limit=given["limit"],

@@ -71,17 +71,17 @@ def elsewhere(run: str | None, given: dict[str, Any]) -> bool:
 def ledger_of(given: dict[str, Any]) -> Any:
     """The ledger at the broker that is named; None where none is."""
     from evalq.workers.connections import connect
-    from evalq.workers.ledger.runs import Ledger
+    from evalq.workers.ledger.runs import RunLedger
 
     settings = shared.settings_from(given)
-    return Ledger(connect(settings.ledger_url, settings), settings) if settings.broker else None
+    return RunLedger(connect(settings.ledger_url, settings), settings) if settings.broker else None
 
 
 def calls_of(ledger: Any, given: dict[str, Any]) -> Any:
     """The calls of sweeps on the ledger's server; None without one."""
-    from evalq.workers.ledger.sweeps import Calls
+    from evalq.workers.ledger.sweeps import SweepLedger
 
-    return Calls(ledger.client, shared.settings_from(given)) if ledger is not None else None
+    return SweepLedger(ledger.client, shared.settings_from(given)) if ledger is not None else None
 
 
 run_argument = click.Argument(["run"], required=False)

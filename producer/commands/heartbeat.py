@@ -22,13 +22,13 @@ def worker_heard(settings: Any) -> int:
     A container is a host of its own, so there it is the one worker's. Raises BrokerUnreachable, ConfigError.
     """
     from evalq.workers.connections import connect
-    from evalq.workers.ledger.heartbeats import Register
+    from evalq.workers.ledger.heartbeats import Heartbeats
 
     if not settings.ledger_url:
         raise ConfigError("a worker's heartbeat is in its ledger: --broker URL, EVALQ_BROKER, or --settings FILE")
     host, code = socket.gethostname(), code_version()
     client = connect(settings.ledger_url, settings)
-    register = Register(client)
+    register = Heartbeats(client)
     pools = register.workers().values()
     living = {(facts.get("host"), facts.get("code"), facts.get("pid")) for facts in pools}
     living |= {(facts.host, facts.code, str(facts.pid)) for facts in register.callers().values()}

@@ -12,18 +12,18 @@ from evalq.producer.commands.command_line import command_line
 from evalq.producer.commands.evaluate import conclude
 
 if TYPE_CHECKING:
-    from evalq.producer.folder.job import Asked
-    from evalq.producer.runs.execute import Place
-    from evalq.producer.sweeps.options import Live
+    from evalq.producer.folder.job import RunOptions
+    from evalq.producer.runs.execute import Backend
+    from evalq.producer.sweeps.options import SweepOptions
 
 __all__ = ["start_live"]
 
 
-def _live_from(given: dict[str, Any]) -> Live:
+def _live_from(given: dict[str, Any]) -> SweepOptions:
     """What the live options ask for."""
-    from evalq.producer.sweeps.options import Live
+    from evalq.producer.sweeps.options import SweepOptions
 
-    return Live(
+    return SweepOptions(
         target=given["target"],
         repeat=given.get("repeat") or 1,
         stop=given.get("stop") or "",
@@ -34,7 +34,12 @@ def _live_from(given: dict[str, Any]) -> Live:
 
 
 def start_live(
-    evaluator: Evaluator[Any, Any], request: Request, asked: Asked, place: Place, reporter: Any, given: dict[str, Any]
+    evaluator: Evaluator[Any, Any],
+    request: Request,
+    asked: RunOptions,
+    place: Backend,
+    reporter: Any,
+    given: dict[str, Any],
 ) -> bool:
     """Start a sweep and, unless detached, see it through; False where another command's of this key is gone."""
     from evalq.producer.folder.job import RunExistsError

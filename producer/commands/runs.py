@@ -31,9 +31,9 @@ from evalq.producer.monitor.unserved import other_code
 if TYPE_CHECKING:
     from evalq.evalcore.model.manifest import Header
     from evalq.producer.folder.info import RunInfo
-    from evalq.producer.runs.execute import Place
+    from evalq.producer.runs.execute import Backend
     from evalq.workers.ledger.progress import Look
-    from evalq.workers.ledger.runs import Ledger
+    from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.monitor.watcher import Watch
 
 __all__ = ["COMMANDS", "join_run"]
@@ -134,11 +134,11 @@ def _status(run: str | None, **given: Any) -> None:
     if header is not None:
         import msgspec
 
-        from evalq.workers.ledger.heartbeats import Register
+        from evalq.workers.ledger.heartbeats import Heartbeats
 
         look = ledger.look(info["run"])
         info |= {"progress": msgspec.to_builtins(look.progress), "suspect": len(look.suspect), "leases": look.leases}
-        others = Register(ledger.client).codes()
+        others = Heartbeats(ledger.client).codes()
         info["workers"] = others.pop(header.code_version, 0)
         if look.progress.state == "open" and not look.progress.complete and not info["workers"]:
             info["waiting"] = other_code(header.code_version, others) if others else "no worker lives"
@@ -166,16 +166,16 @@ def _status(run: str | None, **given: Any) -> None:
         click.echo(f"{row[0]:<9} {row[1]}".rstrip())
 
 
-def _troubles(ledger: Ledger, header: Header, look: Look) -> dict[str, Json]:
+def _troubles(ledger: RunLedger, header: Header, look: Look) -> dict[str, Json]:
     """Which hosts failed at an open run, and why, and what to do where it waits for somebody."""
     from evalq.workers.ledger.failures import Failures
-    from evalq.workers.ledger.heartbeats import Register
+    from evalq.workers.ledger.heartbeats import Heartbeats
     from evalq.workers.ledger.progress import TRIES
     from evalq.workers.recovery.judge import judge
 
     if look.progress.state != "open":
         return {}
-    living = Register(ledger.client).living(header.code_version)
+    living = Heartbeats(ledger.client).living(header.code_version)
     found = judge(header.evaluator, Failures(ledger).told(header.run), look, living)
     facts: dict[str, Json] = {"trouble": list(found.trouble)} if found.trouble else {}
     if look.unserved:
@@ -201,10 +201,10 @@ def _resume(run: str | None, **given: Any) -> None:
     conclude(folder, given, reporter)
 
 
-def _place(given: dict[str, Any]) -> Place:
-    from evalq.producer.runs.execute import Place
+def _place(given: dict[str, Any]) -> Backend:
+    from evalq.producer.runs.execute import Backend
 
-    return Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
+    return Backend(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
 
 
 def _retry(run: str | None, errors: bool, **given: Any) -> None:
@@ -222,7 +222,7 @@ def _retry(run: str | None, errors: bool, **given: Any) -> None:
     conclude(folder, given, reporter)
 
 
-def join_run(path: Path, place: Place, reporter: Any, given: dict[str, Any]) -> bool:
+def join_run(path: Path, place: Backend, reporter: Any, given: dict[str, Any]) -> bool:
     """What a command does whose --once key has a run in ``path`` already: its report, whoever computes it.
 
     False where that run is gone: it ended on faulty input, and left no folder.
@@ -247,7 +247,7 @@ def join_run(path: Path, place: Place, reporter: Any, given: dict[str, Any]) -> 
 
 def _watch(run: str | None, **given: Any) -> None:
     """Look on until a run has its report; nothing is computed, and nothing of it changed, for anybody else."""
-    from evalq.producer.runs.execute import Place
+    from evalq.producer.runs.execute import Backend
     from evalq.producer.sweeps.joining import attend_fleet, ended, resume_any, watch_driver
 
     settings = shared.settings_from(given)
@@ -262,7 +262,7 @@ def _watch(run: str | None, **given: Any) -> None:
     if info.state == "detached":
         attend_fleet(info.run, settings, reporter, until=lambda: bool(folder.driver()), here=True)
         # Nothing is left to do for the fleet: its answers come into the folder.
-        resume_any(folder, Place(settings), reporter)
+        resume_any(folder, Backend(settings), reporter)
     elif info.state != "done":
         raise ended(folder, info.state)
     conclude(folder, given, reporter)

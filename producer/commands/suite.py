@@ -15,7 +15,7 @@ from evalq.producer.commands.command_line import command_line
 from evalq.producer.commands.evaluate import refuse_dead, refuse_unanswered, refuse_unscored, reporter_for, tell
 from evalq.producer.outputs import check_output, render, write_output
 from evalq.producer.suites.suite_file import PlannedRun, load_suite
-from evalq.producer.sweeps.options import Live
+from evalq.producer.sweeps.options import SweepOptions
 
 if TYPE_CHECKING:
     from evalq.producer.folder.run_folder import RunFolder
@@ -63,17 +63,17 @@ def _named(run: PlannedRun, report: Json) -> Json:
 
 
 def _place(given: dict[str, Any]) -> Any:
-    from evalq.producer.runs.execute import Place
+    from evalq.producer.runs.execute import Backend
 
-    return Place(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
+    return Backend(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
 
 
 def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str, Any]) -> Json:
     """Start one run and, unless detached, see it through; returns its report."""
-    from evalq.producer.folder.job import Asked, Job, RunExistsError
+    from evalq.producer.folder.job import Job, RunExistsError, RunOptions
     from evalq.producer.runs.execute import carry_out, launch
 
-    asked = Asked(
+    asked = RunOptions(
         under=given["out"],
         name=run.name,
         chunk_size=run.chunk_size,
@@ -126,7 +126,7 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Any, given: dict[str, A
     return report
 
 
-def _sweep(run: PlannedRun, live: Live, asked: Any, place: Any, reporter: Any, given: dict[str, Any]) -> Json:
+def _sweep(run: PlannedRun, live: SweepOptions, asked: Any, place: Any, reporter: Any, given: dict[str, Any]) -> Json:
     """A live sweep of the suite; returns its report, None where it is left to the fleet."""
     from evalq.producer.folder.job import RunExistsError
     from evalq.producer.sweeps.execute import carry_out_sweep, launch_sweep

@@ -89,7 +89,7 @@ def _server(settings: Settings) -> Iterator[str]:
 async def _try(target: NamedTarget, settings: Settings, url: str, trial: _Trial) -> list[list[Answer | Failure]]:
     """Every attempt of each call, in the order in which the calls ended."""
     from evalq.workers.connections import connect
-    from evalq.workers.ratelimit.limiter import Pacer
+    from evalq.workers.ratelimit.limiter import RateLimiter
     from evalq.workers.targets import Call, Caller, call_paced, limits_of
 
     repeats = iter(range(trial.repeat))
@@ -102,7 +102,7 @@ async def _try(target: NamedTarget, settings: Settings, url: str, trial: _Trial)
             click.echo(_told(repeat, attempts))
 
     with contextlib.closing(connect(url, settings)) as client:
-        async with Caller(target) as caller, Pacer(client, target.name, limits_of(target)) as pacer:
+        async with Caller(target) as caller, RateLimiter(client, target.name, limits_of(target)) as pacer:
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(min(trial.concurrency, trial.repeat)):

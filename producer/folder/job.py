@@ -30,7 +30,7 @@ from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.sources import total_bytes
 
-__all__ = ["Asked", "Job", "RunExistsError", "begun", "planned"]
+__all__ = ["RunOptions", "Job", "RunExistsError", "begun", "planned"]
 
 T = TypeVar("T")
 _TAKEN_SECONDS = 0.02
@@ -44,7 +44,7 @@ class RunExistsError(Exception):
         self.path = path
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RunOptions(msgspec.Struct, frozen=True):
     """What a command was asked for, apart from the evaluator's own request.
 
     ``out`` is the run folder itself, ``under`` a folder in which it gets the first free name like ``name``, or like its
@@ -94,7 +94,7 @@ class Job:
 
     @classmethod
     def start(
-        cls, evaluator: Evaluator[Any, Any], request: Request, asked: Asked, folder: RunFolder | None = None
+        cls, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions, folder: RunFolder | None = None
     ) -> Job:
         """A new run: inputs found and unpacked, columns checked, header and run.json written; in ``folder``, where a
         sweep recorded its inputs, under the id that it has there.
@@ -127,7 +127,7 @@ class Job:
         params: Params,
         found: list[Source],
         request: Request,
-        asked: Asked,
+        asked: RunOptions,
     ) -> Job:
         """The run begun in ``folder``, which may have its name only later."""
         try:
@@ -174,7 +174,7 @@ class Job:
         return cls(header, folder, info.sources, info.request, manifest)
 
 
-def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: Asked) -> Header:
+def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions) -> Header:
     """The header that a run of this ``request`` is started with. Raises what `Job.start` raises."""
     request = evaluator.request(request)
     params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
@@ -183,7 +183,7 @@ def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: A
     return _header(run, evaluator, params, plain, [_columns(source, evaluator) for source in plain], asked)
 
 
-def new_path(asked: Asked, evaluator: str, run: str) -> Path:
+def new_path(asked: RunOptions, evaluator: str, run: str) -> Path:
     """Where the run's folder goes. Raises RunExistsError where this very run has one already."""
     path, number = asked.out or Path("evalq-runs") / run, 1
     if asked.under is not None:
@@ -197,7 +197,7 @@ def new_path(asked: Asked, evaluator: str, run: str) -> Path:
         path = asked.under / f"{asked.name or evaluator}-{number}"
 
 
-def begun(asked: Asked, evaluator: str, run: str, fill: Callable[[RunFolder], T], *, again: bool = True) -> T:
+def begun(asked: RunOptions, evaluator: str, run: str, fill: Callable[[RunFolder], T], *, again: bool = True) -> T:
     """What ``fill`` makes of a new run folder, which is seen under its name when that is done, and not before.
 
     Raises what ``fill`` and `RunFolder.begin` raise, and RunExistsError where this very run has a folder already.
@@ -230,7 +230,7 @@ def _header(
     params: Params,
     sources: list[Source],
     columns: list[tuple[str, ...]],
-    asked: Asked,
+    asked: RunOptions,
 ) -> Header:
     planned = []
     for source, names in zip(sources, columns, strict=True):
@@ -278,7 +278,7 @@ def _root(source: Source) -> Path:
     return here if real.is_relative_to(here) else real.parent
 
 
-def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Source], asked: Asked) -> str:
+def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Source], asked: RunOptions) -> str:
     """The same id for the same key, code, parameters, plan, suite and inputs (their content, and the names that reports
     show); empty without a key. How urgent a run is, and where its folder is, makes it no other one.
     """

@@ -12,13 +12,13 @@ from evalq.producer.monitor.fleet import Fleet
 if TYPE_CHECKING:
     from evalq.workers.ledger.progress import Progress
 
-__all__ = ["AGAIN_SECONDS", "Standing", "Told", "Watcher"]
+__all__ = ["AGAIN_SECONDS", "RunStatus", "StatusSink", "Watcher"]
 
 AGAIN_SECONDS = 30.0
 """How often what is waited for is said again."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class RunStatus(msgspec.Struct, frozen=True):
     """How far a job is: records and bytes collected, bytes in all, and the ledger's counters and the fleet where
     there is one.
 
@@ -39,10 +39,10 @@ class Standing(msgspec.Struct, frozen=True):
     trouble: tuple[str, ...] = ()
 
 
-Watcher = Callable[[Standing], None]
+Watcher = Callable[[RunStatus], None]
 
 
-class Told(Protocol):
+class StatusSink(Protocol):
     """Whoever is told (`evalq.producer.monitor.reporter.Reporter`)."""
 
     def waiting(self, what: str, since: float, limit: float | None) -> None:

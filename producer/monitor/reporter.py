@@ -11,7 +11,7 @@ from typing import Any
 
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.monitor.progress import Standing, Watcher
+from evalq.producer.monitor.progress import RunStatus, Watcher
 
 __all__ = ["Reporter", "spell"]
 
@@ -83,7 +83,7 @@ class Reporter:
         pace, said = _Pace(), time.monotonic()
         named: set[str] = set()
 
-        def watch(standing: Standing) -> None:
+        def watch(standing: RunStatus) -> None:
             nonlocal said
             pace.see(standing)
             self.event("progress", **_facts(standing))
@@ -107,7 +107,7 @@ class Reporter:
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("", total=None, note="")
 
-            def watch(standing: Standing) -> None:
+            def watch(standing: RunStatus) -> None:
                 pace.see(standing)
                 note = _line(standing, pace, self._unit)
                 progress.update(task, total=standing.total_bytes, completed=standing.done_bytes, note=note)
@@ -123,12 +123,12 @@ class _Pace:
     """How fast a job has gone since the first look: what an earlier command or a cache had done is none of it."""
 
     def __init__(self) -> None:
-        self._first: tuple[float, Standing] | None = None
+        self._first: tuple[float, RunStatus] | None = None
         self._moved: tuple[float, tuple[int, int]] = 0.0, (-1, -1)
         self._still = 0.0
         self._records = self._bytes = 0.0
 
-    def see(self, standing: Standing) -> None:
+    def see(self, standing: RunStatus) -> None:
         """Take a look into account."""
         now = time.monotonic()
         began, first = self._first = self._first or (now, standing)
@@ -145,14 +145,14 @@ class _Pace:
             return f"nothing new for {self._still:.0f} s"
         return f"{self._records:,.1f}/s"
 
-    def left(self, standing: Standing) -> str:
+    def left(self, standing: RunStatus) -> str:
         """How long the rest takes at this pace; nothing where there is none."""
         if self._still >= STILL_SECONDS or self._bytes <= 0:
             return ""
         return f", {spell((standing.total_bytes - standing.done_bytes) / self._bytes)} left"
 
 
-def _line(standing: Standing, pace: _Pace, unit: str) -> str:
+def _line(standing: RunStatus, pace: _Pace, unit: str) -> str:
     counted = f"{standing.records:,} of {standing.total_bytes:,} {standing.unit}" if standing.unit else ""
     line = f"{counted or f'{standing.records:,} {unit}'}, {pace}{pace.left(standing)}"
     if standing.note:
@@ -175,7 +175,7 @@ def spell(seconds: float) -> str:
     return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"
 
 
-def _facts(standing: Standing) -> Mapping[str, Any]:
+def _facts(standing: RunStatus) -> Mapping[str, Any]:
     stage = {"unit": standing.unit} if standing.unit else {}
     return {
         **stage,

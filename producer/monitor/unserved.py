@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header
-from evalq.producer.monitor.progress import AGAIN_SECONDS, Standing, Told
+from evalq.producer.monitor.progress import AGAIN_SECONDS, RunStatus, StatusSink
 from evalq.workers.settings import Settings
 
 __all__ = ["Unserved", "other_code"]
@@ -19,7 +19,7 @@ TELL_SECONDS = 4.0
 class Unserved:
     """One run; told at every look how many workers serve it."""
 
-    def __init__(self, header: Header, settings: Settings, told: Told, *, own: bool = False) -> None:
+    def __init__(self, header: Header, settings: Settings, told: StatusSink, *, own: bool = False) -> None:
         """``own``: the workers are the command's; that they come is certain, so their absence is an error in the end.
         A fleet's worker may be started at any time."""
         self._header = header
@@ -29,7 +29,7 @@ class Unserved:
         self._since: float | None = None
         self._said_at: float | None = None
 
-    def see(self, standing: Standing) -> None:
+    def see(self, standing: RunStatus) -> None:
         """Tell it after TELL_SECONDS, and again every AGAIN_SECONDS. Raises WorkersLost after ``patience_seconds``."""
         if standing.workers != 0:
             self._since = self._said_at = None

@@ -15,13 +15,13 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import render
 
 if TYPE_CHECKING:
-    from evalq.workers.ledger.runs import Ledger
+    from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.settings import Settings
 
 __all__ = ["fetch"]
 
 
-def fetch(run: str, path: Path, ledger: Ledger, settings: Settings) -> RunFolder | None:
+def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFolder | None:
     """Write report.json, report.md and results.yaml of a run that others finished; None where the ledger has none.
 
     A folder in which the run was begun is completed; otherwise one is made, with what the ledger knows.

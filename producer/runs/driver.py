@@ -27,7 +27,7 @@ from evalq.evalcore.errors import (
 from evalq.evalcore.model.manifest import Chunk
 from evalq.producer.folder.job import Job
 from evalq.producer.monitor.fleet import Fleet, fleet_of
-from evalq.producer.monitor.progress import Standing, Watcher
+from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.inline import evaluate, read
 from evalq.producer.runs.planner import Planner
@@ -38,8 +38,8 @@ from evalq.workers import tracing
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.inputs import CHANGED, pack
 from evalq.workers.ledger.detached import Detached, Reports
-from evalq.workers.ledger.heartbeats import Register
-from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
@@ -59,7 +59,7 @@ class Driver:
     """One job over a ledger and a broker, until every chunk is collected."""
 
     def __init__(
-        self, job: Job, collector: Collector, ledger: Ledger, broker: Broker, settings: Settings, patience: Patience
+        self, job: Job, collector: Collector, ledger: RunLedger, broker: Broker, settings: Settings, patience: Patience
     ) -> None:
         """``settings`` are those of ledger (a driver's) and broker; ``patience`` takes the steps."""
         self._job = job
@@ -78,7 +78,7 @@ class Driver:
         self._settled = collector.next
         self._full = 0.0
         self._lack: redis.OutOfMemoryError | None = None
-        self.standing = Standing(0, 0, job.total_bytes)
+        self.standing = RunStatus(0, 0, job.total_bytes)
 
     def drive(self, watch: Watcher) -> None:
         """Until all is collected. A lost server is waited for; what cannot be waited for is raised.
@@ -274,7 +274,7 @@ class Driver:
             self._watched = time.monotonic()
             with contextlib.suppress(redis.ResponseError, BrokerUnreachable, ServerRefused):  # it is only shown
                 self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
-        codes = Register(self._ledger.client).codes()
+        codes = Heartbeats(self._ledger.client).codes()
         mine = codes.pop(self._job.header.code_version, 0)
         self.standing = msgspec.structs.replace(
             self.standing, progress=progress, workers=mine, others=dict(codes), trouble=look.trouble
@@ -284,7 +284,7 @@ class Driver:
 
     def _fleet(self) -> int:
         """Living workers of the run's code."""
-        return Register(self._ledger.client).codes()[self._job.header.code_version]
+        return Heartbeats(self._ledger.client).codes()[self._job.header.code_version]
 
     def _fleet_now(self) -> Fleet:
         elsewhere = self._broker.lengths if self._settings.ledger_apart else None

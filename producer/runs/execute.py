@@ -33,7 +33,7 @@ from evalq.evalcore.model.life import RunState, may_follow, next_step
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.monitor.progress import Standing
+from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.monitor.unserved import Unserved
 from evalq.producer.outputs import write_final
@@ -46,10 +46,10 @@ from evalq.workers.settings import Settings
 if TYPE_CHECKING:
     from evalq.producer.local.children import Children
     from evalq.producer.runs.driver import Driver
-    from evalq.workers.ledger.runs import Ledger
+    from evalq.workers.ledger.runs import RunLedger
 
 __all__ = [
-    "Place",
+    "Backend",
     "carry_out",
     "carry_out_here",
     "driving",
@@ -67,7 +67,7 @@ CALLS_HERE = 50
 CALLS_MOST = 10_000
 
 
-class Place(msgspec.Struct, frozen=True):
+class Backend(msgspec.Struct, frozen=True):
     """Where a job is computed: here (``inline``), or over ``settings.broker``, embedded when that is empty.
 
     ``workers`` local pool processes are started; None means one a core with an embedded server, none otherwise.
@@ -98,7 +98,7 @@ class Place(msgspec.Struct, frozen=True):
         return f"evalq resume {folder.path}{broker}{targets}" + (" --inline" if self.inline else "")
 
 
-def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
+def carry_out(job: Job, place: Backend, reporter: Reporter) -> dict[str, Json]:
     """Drive a job to its report and write all of its files. Returns the report.
 
     Raises what driving raises, and StorageError when the folder cannot be written. Of a run that this process began
@@ -108,7 +108,7 @@ def carry_out(job: Job, place: Place, reporter: Reporter) -> dict[str, Json]:
         return carry_out_here(job, place, reporter, place)
 
 
-def resume(folder: RunFolder, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+def resume(folder: RunFolder, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
     """Drive the run begun in ``folder`` to its report: `carry_out` for one that was left. Returns its job, too.
 
     It is read only when nobody else can write there any more. Raises Driven, what `Job.load` raises, and UsageError
@@ -122,7 +122,7 @@ def resume(folder: RunFolder, place: Place, reporter: Reporter) -> tuple[Job, di
 
 
 @contextlib.contextmanager
-def driving(folder: RunFolder, place: Place) -> Iterator[None]:
+def driving(folder: RunFolder, place: Backend) -> Iterator[None]:
     """Hold ``folder`` for the length of a block. Raises Driven, and StorageError where it cannot be written."""
     try:
         with folder.driving() as mine:
@@ -142,7 +142,7 @@ def refuse_over(folder: RunFolder) -> None:
         raise Cancelled(f"{folder.path}: this run was cancelled for good; {next_step(state, folder.path)}")
 
 
-def carry_out_here(job: Job, place: Place, reporter: Reporter, asked: Place) -> dict[str, Json]:
+def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
     """`carry_out` for whoever holds the folder already; ``asked`` is the place a user would name to resume it."""
     began = time.monotonic()
     if place.inline:
@@ -198,8 +198,8 @@ def left(folder: RunFolder, state: RunState) -> None:
 
 @contextlib.contextmanager
 def shared_place(
-    place: Place, roots: Sequence[Path], *evaluators: str, reporter: Reporter, calls: bool = False
-) -> Iterator[Place]:
+    place: Backend, roots: Sequence[Path], *evaluators: str, reporter: Reporter, calls: bool = False
+) -> Iterator[Backend]:
     """``place`` for several jobs in turn: what would be started for each of them is started once.
 
     Local workers load ``evaluators`` before they divide into processes. With ``calls``, live calls are made too: by the
@@ -230,7 +230,7 @@ def shared_place(
         if count or here:
             stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
             place = msgspec.structs.replace(place, children=children, served=bool(count))
-        yield Place(
+        yield Backend(
             settings.model_copy(update={"calls": 0}),
             children=place.children,
             served=place.served,
@@ -239,7 +239,7 @@ def shared_place(
 
 
 @contextlib.contextmanager
-def resumable(folder: RunFolder, place: Place) -> Iterator[None]:
+def resumable(folder: RunFolder, place: Backend) -> Iterator[None]:
     """An error of a server, or of the command's own processes, says how the run is resumed."""
     try:
         yield
@@ -247,7 +247,7 @@ def resumable(folder: RunFolder, place: Place) -> Iterator[None]:
         raise type(error)(f"{error}; resume with: {place.resume(folder)}") from error
 
 
-def launch(given: Job | RunFolder, place: Place, reporter: Reporter) -> None:
+def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
     """Plan and publish a job (or the one begun in a folder) on a given server, and leave it to the workers.
 
     Raises what driving raises; a run that could not be left is one that can be resumed.
@@ -275,14 +275,14 @@ def launch(given: Job | RunFolder, place: Place, reporter: Reporter) -> None:
         collector.close()
 
 
-def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -> Standing:
+def _compute(job: Job, collector: Collector, place: Backend, reporter: Reporter) -> RunStatus:
     """Drive the job with its progress shown; returns the last standing."""
-    last = Standing(0, 0, job.total_bytes)
+    last = RunStatus(0, 0, job.total_bytes)
     own = place.served or bool(place.workers) or not place.settings.broker
     unserved = Unserved(job.header, place.settings, reporter, own=own)
     with reporter.watching() as watch:
 
-        def seen(standing: Standing) -> None:
+        def seen(standing: RunStatus) -> None:
             nonlocal last
             last = standing
             unserved.see(standing)
@@ -300,7 +300,7 @@ def _compute(job: Job, collector: Collector, place: Place, reporter: Reporter) -
 
 
 @contextlib.contextmanager
-def _driver(job: Job, collector: Collector, place: Place, reporter: Reporter) -> Iterator[Driver]:
+def _driver(job: Job, collector: Collector, place: Backend, reporter: Reporter) -> Iterator[Driver]:
     """A driver over the servers and local workers of ``place``; what was started here ends with it."""
     with (
         shared_place(place, job.roots, job.header.evaluator, reporter=reporter) as shared,
@@ -311,11 +311,11 @@ def _driver(job: Job, collector: Collector, place: Place, reporter: Reporter) ->
         from evalq.producer.runs.waiting import Patience
         from evalq.workers.broker.publisher import Broker
         from evalq.workers.ledger.ownership import driver_token
-        from evalq.workers.ledger.runs import Ledger
+        from evalq.workers.ledger.runs import RunLedger
 
         settings = shared.settings
         patience = Patience(settings, reporter, shared.check)
-        ledger = Ledger(patience.client(), settings, driver_token())
+        ledger = RunLedger(patience.client(), settings, driver_token())
         broker = Broker(settings)
         stack.callback(broker.close)
         stack.enter_context(patience.telling())
@@ -332,7 +332,7 @@ def _stops(error: BaseException) -> bool:
     return isinstance(error, InputError | KeyboardInterrupt)
 
 
-def _let_go(ledger: Ledger, run: str, error: BaseException) -> None:
+def _let_go(ledger: RunLedger, run: str, error: BaseException) -> None:
     """Leave a run that this process drove to whoever comes next; what another drives since is left as it is."""
     with contextlib.suppress(Driven):
         if _stops(error):
@@ -341,7 +341,7 @@ def _let_go(ledger: Ledger, run: str, error: BaseException) -> None:
         ledger.hand_over(run)
 
 
-def _told(standing: Standing, seconds: float) -> str:
+def _told(standing: RunStatus, seconds: float) -> str:
     """What it took, in one line."""
     progress = standing.progress
     if progress is None:

@@ -12,7 +12,7 @@ from evalq.evalcore.model.manifest import Chunk
 from evalq.evalcore.model.span import place
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.sources import read_source
-from evalq.producer.monitor.progress import Standing, Watcher
+from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.planner import Planner
 
@@ -28,7 +28,7 @@ def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:
             job.manifest.extend([chunk])
         collector.add(chunk, collector.kept(chunk.seq) or evaluate(job, chunk, read(job, chunk)))
         done, records = done + chunk.end - chunk.start, records + chunk.records
-        watch(Standing(records, done, total))
+        watch(RunStatus(records, done, total))
     assert planner.seal is not None  # the planner sets it when its chunks are exhausted
     if job.manifest.seal is None:
         job.manifest.close(planner.seal)

@@ -14,8 +14,8 @@ from evalq.producer.folder.staging import clean_up, private_name
 
 if TYPE_CHECKING:
     from evalq.workers.ledger.history import History
-    from evalq.workers.ledger.runs import Ledger
-    from evalq.workers.ledger.sweeps import Calls
+    from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.ledger.sweeps import SweepLedger
 
 __all__ = ["forget_suites", "prune", "prune_named"]
 
@@ -24,8 +24,8 @@ ENDED = ("done", "cancelled", "failed")
 
 def prune(
     runs: Path,
-    ledger: Ledger | None,
-    calls: Calls | None,
+    ledger: RunLedger | None,
+    calls: SweepLedger | None,
     days: float,
     *,
     everyone: bool,
@@ -64,7 +64,7 @@ def prune(
 
 
 def prune_named(
-    folders: Sequence[RunFolder], ledger: Ledger | None, calls: Calls | None, *, dry_run: bool
+    folders: Sequence[RunFolder], ledger: RunLedger | None, calls: SweepLedger | None, *, dry_run: bool
 ) -> Iterator[str]:
     """Remove these runs, however old; yields a line a run. Raises UsageError for one that could go on."""
     infos = [folder.info() for folder in folders]
@@ -101,7 +101,7 @@ def _refuse(text: str) -> None:
     raise UsageError(text.removeprefix("warning: "))
 
 
-def _forgotten(run: str, ledger: Ledger, *, dry_run: bool) -> str | None:
+def _forgotten(run: str, ledger: RunLedger, *, dry_run: bool) -> str | None:
     """Have the ledger forget a run that ended; None for one that did not, or that it does not know."""
     try:
         if ledger.look(run).progress.state not in ENDED:

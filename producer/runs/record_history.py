@@ -44,10 +44,10 @@ def remember(
 
 
 def _entry(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float) -> Entry:
-    from evalq.workers.ledger.history import Place, entry_of
+    from evalq.workers.ledger.history import HistoryKey, entry_of
 
     info = folder.info()
-    place = Place(evaluator.name, info.suite, target_of(folder))
+    place = HistoryKey(evaluator.name, info.suite, target_of(folder))
     return entry_of(evaluator, info.run, place, report, seconds, tags_of(folder))
 
 

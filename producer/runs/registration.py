@@ -11,7 +11,7 @@ from evalq.producer.folder.job import Job
 from evalq.producer.runs.collector import Collector
 from evalq.workers.ledger.ownership import is_gone
 from evalq.workers.ledger.progress import Progress
-from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings
 
 __all__ = ["Registration"]
@@ -26,7 +26,7 @@ class Registration:
     chose how urgent it is), ``sealed`` whether the ledger has the whole plan.
     """
 
-    def __init__(self, job: Job, collector: Collector, ledger: Ledger, settings: Settings) -> None:
+    def __init__(self, job: Job, collector: Collector, ledger: RunLedger, settings: Settings) -> None:
         self._job = job
         self._collector = collector
         self._ledger = ledger

@@ -21,12 +21,12 @@ def share(run: str, report: dict[str, Json], settings: Settings) -> str:
     from evalq.workers.connections import connect
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.ownership import driver_token
-    from evalq.workers.ledger.runs import Ledger
+    from evalq.workers.ledger.runs import RunLedger
 
     try:
         client = connect(settings.ledger_url, settings)
         try:
-            ledger = Ledger(client, settings, driver_token())
+            ledger = RunLedger(client, settings, driver_token())
             Reports(ledger, settings).store(run, canonical_json(report) + b"\n")
             ledger.hand_over(run)
         finally:

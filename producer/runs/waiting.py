@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
-from evalq.producer.monitor.progress import AGAIN_SECONDS, Told
+from evalq.producer.monitor.progress import AGAIN_SECONDS, StatusSink
 from evalq.workers.connections import connect, probe, redacted
 from evalq.workers.server_errors import SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
@@ -35,7 +35,9 @@ class Patience:
     ``check`` is asked before every step, and raises what waiting cannot cure.
     """
 
-    def __init__(self, settings: Settings, told: Told | None = None, check: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, settings: Settings, told: StatusSink | None = None, check: Callable[[], None] | None = None
+    ) -> None:
         self._settings = settings
         self._told = told
         self._check = check or (lambda: None)

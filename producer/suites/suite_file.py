@@ -35,7 +35,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, Option, Request
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.calls import WHEN_DECIDED
-from evalq.producer.sweeps.options import Live
+from evalq.producer.sweeps.options import SweepOptions
 
 __all__ = ["PlannedRun", "load_suite"]
 
@@ -53,7 +53,7 @@ class PlannedRun(msgspec.Struct):
     chunk_size: int | None
     limit: int | None
     outputs: list[Path]
-    live: Live | None = None
+    live: SweepOptions | None = None
 
 
 def load_suite(path: str | Path) -> tuple[str, list[PlannedRun]]:
@@ -127,7 +127,7 @@ def _live(
     given: dict[str, Any],
     kinds: Mapping[str, tuple[type, ...]],
     base: Path,
-) -> Live | None:
+) -> SweepOptions | None:
     """What a run asks a target for; None where it asks none. Raises ConfigError for a value of another kind."""
     for name, value in given.items():
         wrong = not isinstance(value, kinds[name]) or isinstance(value, bool)
@@ -143,7 +143,7 @@ def _live(
         raise ConfigError(f"{path}: {key}.stop: {WHEN_DECIDED} is needed, got {given['stop']!r}")
     if "cache" in given:
         given["cache"] = _beside(base, given["cache"])
-    return Live(target=target, **given)
+    return SweepOptions(target=target, **given)
 
 
 def _value(path: str | Path, key: str, option: Option, value: Any, base: Path) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from evalq.evalcore.model.calls import Output
 from evalq.producer.sweeps.sweep import Sweep
-from evalq.workers.ledger.sweeps import Calls
+from evalq.workers.ledger.sweeps import SweepLedger
 
 __all__ = ["Stops"]
 
@@ -14,7 +14,7 @@ __all__ = ["Stops"]
 class Stops:
     """The decided cases of one sweep, which its ledger is told of; none where it has no stop rule."""
 
-    def __init__(self, sweep: Sweep, calls: Calls) -> None:
+    def __init__(self, sweep: Sweep, calls: SweepLedger) -> None:
         self._sweep = sweep
         self._calls = calls
         self._rule = sweep.evaluator.stopping(sweep.request) if sweep.live.stop else None

@@ -14,7 +14,7 @@ import msgspec
 from evalq.evalcore.errors import Cancelled, Driven, Incomplete, Paused, WireError
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.canonical import Json
-from evalq.producer.monitor.progress import Standing, Watcher
+from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.runs.waiting import Patience
 from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.decided import Stops
@@ -22,11 +22,11 @@ from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.served import Served
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.detached import Detached
-from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.ownership import driver_token
 from evalq.workers.ledger.sweep_model import Known, SweepLook
-from evalq.workers.ledger.sweeps import Calls
-from evalq.workers.recovery.unattended import Left, LeftSweeps
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.recovery.unattended import Left, UnattendedSweeps
 from evalq.workers.settings import Settings
 
 __all__ = ["SweepDriver"]
@@ -49,7 +49,7 @@ class SweepDriver:
     def __init__(
         self,
         sweep: Sweep,
-        calls: Calls,
+        calls: SweepLedger,
         settings: Settings,
         patience: Patience,
         cache: Cache | None = None,
@@ -58,13 +58,13 @@ class SweepDriver:
         self._patiently = patience
         self._sweep = sweep
         self._token = token or driver_token()
-        self._calls = Calls(calls.client, settings, self._token)
+        self._calls = SweepLedger(calls.client, settings, self._token)
         self._settings = settings
         self._cache = cache
         self._stops = Stops(sweep, self._calls)
         self._offered = False
         self._looked = 0.0
-        self._served = Served(Register(self._calls.client), sweep.header, priced=bool(sweep.live.max_cost))
+        self._served = Served(Heartbeats(self._calls.client), sweep.header, priced=bool(sweep.live.max_cost))
         self._over = ""
         self.look = SweepLook("open")
         self.warned: set[str] = set()
@@ -117,7 +117,7 @@ class SweepDriver:
         header = sweep.evaluation()
         if header is not None:
             facts = Detached(seconds + micros / 1_000_000, sweep.header.target, sweep.tags)
-            LeftSweeps(self._calls, self._settings).leave(sweep.run, Left(header, facts))
+            UnattendedSweeps(self._calls, self._settings).leave(sweep.run, Left(header, facts))
         return True
 
     def pause(self) -> None:
@@ -149,7 +149,7 @@ class SweepDriver:
         known = Known(recorded.begun, recorded.paid, recorded.cost, recorded.lost if how == "on" else self.look.lost)
         self._calls.open(sweep.header, *budgets, known, before=sweep.driver(), place=place, how=how)
         sweep.driven_by(self._token)
-        LeftSweeps(self._calls, self._settings).take_back(sweep.run)
+        UnattendedSweeps(self._calls, self._settings).take_back(sweep.run)
         self._calls.restore(sweep.run, recorded.calls())
         self._stops.tell()
         self._offered = False
@@ -286,13 +286,13 @@ class SweepDriver:
         self._calls.close(self._sweep.run, "done")
         return True
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> RunStatus:
         recorded, total = self._sweep.recorded, self._sweep.header.total
         notes = [f"{self.look.busy} in flight"]
         notes += [f"{recorded.errors} errors"] if recorded.errors else []
         notes += [f"{len(self._stops.halted)} of {self._sweep.header.cases} cases decided"] if self._stops.there else []
         notes += [f"cost {self.look.spent:.4g}"] if self.look.spent else []
-        return Standing(recorded.count, recorded.count, total, note=", ".join(notes), unit="calls")
+        return RunStatus(recorded.count, recorded.count, total, note=", ".join(notes), unit="calls")
 
     def _facts(self) -> dict[str, Json]:
         """How the calls ended."""

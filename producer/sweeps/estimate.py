@@ -12,7 +12,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.producer.monitor.reporter import spell
 from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.measured import Means, means_of
-from evalq.producer.sweeps.options import Live
+from evalq.producer.sweeps.options import SweepOptions
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["estimate"]
 
 
-def estimate(evaluator: Evaluator[Any, Any], request: Request, live: Live, settings: Settings) -> Iterator[str]:
+def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, settings: Settings) -> Iterator[str]:
     """Lines for a person. Raises what starting the sweep would, and UsageError for a target nobody knows."""
     prompts = list(evaluator.prompts(request))
     if not prompts:
@@ -64,18 +64,18 @@ def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means |
             raise UsageError(f"{settings.targets}: no target {target} (known there: {', '.join(targets)})")
         facts = target_facts(targets[target])
     if settings.ledger_url and is_redis(settings.ledger_url):
-        from evalq.workers.ledger.heartbeats import Register
-        from evalq.workers.ledger.sweeps import Calls
+        from evalq.workers.ledger.heartbeats import Heartbeats
+        from evalq.workers.ledger.sweeps import SweepLedger
 
         client = connect(settings.ledger_url, settings)
-        fleet = Calls(client, settings).means(target)
+        fleet = SweepLedger(client, settings).means(target)
         means = Means(int(fleet["calls"]), fleet["prompt"], fleet["completion"]) if fleet else None
-        told = [caller.targets[target] for caller in Register(client).callers().values() if target in caller.targets]
+        told = [caller.targets[target] for caller in Heartbeats(client).callers().values() if target in caller.targets]
         facts = facts or (told[0] if told else None)
     return facts, means
 
 
-def _cost(facts: TargetFacts, means: Means | None, calls: int, live: Live) -> Iterator[str]:
+def _cost(facts: TargetFacts, means: Means | None, calls: int, live: SweepOptions) -> Iterator[str]:
     if means is None:
         yield "tokens: not known before the target was called"
         return

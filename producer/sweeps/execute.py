@@ -26,8 +26,8 @@ from evalq.evalcore.model.life import RunState
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.runs.execute import Place, carry_out_here, driving, left, refuse_over, resumable, shared_place
-from evalq.producer.sweeps.options import Live
+from evalq.producer.runs.execute import Backend, carry_out_here, driving, left, refuse_over, resumable, shared_place
+from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep"]
 
 
-def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+def carry_out_sweep(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
     """Call, record and evaluate; returns the evaluation's job and its report.
 
     Raises what driving a sweep and a job raises; the folder can be resumed after anything but faulty input.
@@ -48,7 +48,7 @@ def carry_out_sweep(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job
 
 def resume_sweep(
     folder: RunFolder,
-    place: Place,
+    place: Backend,
     reporter: Reporter,
     budgets: tuple[int | None, float | None] = (None, None),
 ) -> tuple[Sweep, Job, dict[str, Json]]:
@@ -74,7 +74,7 @@ def _refuse_over(folder: RunFolder) -> None:
         raise Cancelled(f"{error}{kept}") from None
 
 
-def _carry_out_here(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+def _carry_out_here(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
     """For whoever holds the folder already."""
     try:
         if place.inline:
@@ -92,13 +92,13 @@ def _carry_out_here(sweep: Sweep, place: Place, reporter: Reporter) -> tuple[Job
         raise
 
 
-def refuse_detached(live: Live) -> None:
+def refuse_detached(live: SweepOptions) -> None:
     """Raise UsageError for what cannot be left to the processes that call."""
     if live.stop or live.cache:
         raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
 
 
-def launch_sweep(given: Sweep | RunFolder, place: Place, reporter: Reporter) -> None:
+def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -> None:
     """Leave a sweep (or the one begun in a folder) to the processes that call."""
     with driving(given.folder if isinstance(given, Sweep) else given, place):
         if isinstance(given, RunFolder):
@@ -121,16 +121,16 @@ def launch_sweep(given: Sweep | RunFolder, place: Place, reporter: Reporter) -> 
             raise
 
 
-def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
+def _call(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> None:
     """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
     from evalq.producer.sweeps.health import Health
     from evalq.workers.connections import connect
-    from evalq.workers.ledger.heartbeats import Register
+    from evalq.workers.ledger.heartbeats import Heartbeats
 
     state: RunState = "stopped"
     here = bool(place.settings.calls or not place.settings.broker)
     try:
-        health = Health(Register(connect(shared.settings.ledger_url, shared.settings, again=False)), sweep.header)
+        health = Health(Heartbeats(connect(shared.settings.ledger_url, shared.settings, again=False)), sweep.header)
         with reporter.watching() as watch, _driver(sweep, shared, reporter) as (driver, patience):
 
             def seen(standing: object) -> None:
@@ -179,15 +179,15 @@ def _call(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None
             left(sweep.folder, state)
 
 
-def _forget_evaluation(sweep: Sweep, shared: Place, place: Place, reporter: Reporter) -> None:
+def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> None:
     """Of other outputs than there are now: the ledger shall not take its answers for those of the new ones."""
     from evalq.producer.runs.waiting import Patience
     from evalq.workers.ledger.detached import Reports
-    from evalq.workers.ledger.runs import Ledger
+    from evalq.workers.ledger.runs import RunLedger
 
     patience = Patience(shared.settings, reporter, shared.check)
     with resumable(sweep.folder, place), patience.telling(), contextlib.closing(patience.client()) as client:
-        ledger = Ledger(client, shared.settings)
+        ledger = RunLedger(client, shared.settings)
 
         def forget() -> bool:
             _, seal = Reports(ledger, shared.settings).plan(sweep.run)
@@ -214,11 +214,11 @@ def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> 
 
 
 @contextlib.contextmanager
-def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[SweepDriver, Patience]]:
+def _driver(sweep: Sweep, place: Backend, reporter: Reporter) -> Iterator[tuple[SweepDriver, Patience]]:
     from evalq.producer.runs.waiting import Patience
     from evalq.producer.sweeps.cache import Cache
     from evalq.producer.sweeps.driver import SweepDriver
-    from evalq.workers.ledger.sweeps import Calls
+    from evalq.workers.ledger.sweeps import SweepLedger
 
     settings = place.settings
     with contextlib.ExitStack() as stack:
@@ -227,7 +227,7 @@ def _driver(sweep: Sweep, place: Place, reporter: Reporter) -> Iterator[tuple[Sw
             stack.callback(cache.close)
         patience = Patience(settings, reporter, place.check)
         stack.enter_context(patience.telling())
-        driver = SweepDriver(sweep, Calls(patience.client(), settings), settings, patience, cache)
+        driver = SweepDriver(sweep, SweepLedger(patience.client(), settings), settings, patience, cache)
         try:
             yield driver, patience
         finally:

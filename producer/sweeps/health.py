@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from evalq.producer.monitor.fleet import LONG_SECONDS
 from evalq.workers.callers.uncallable import unable
-from evalq.workers.ledger.heartbeats import CallerFacts, Register
+from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.server_errors import SERVER_ERRORS
 
@@ -21,7 +21,7 @@ _AGAIN_SECONDS = 60.0
 class Health:
     """Of one sweep, as its producer sees it: `news` are lines for a person, each told once a minute at most."""
 
-    def __init__(self, register: Register, header: SweepHeader) -> None:
+    def __init__(self, register: Heartbeats, header: SweepHeader) -> None:
         self._register = register
         self._header = header
         self._looked = -_LOOK_SECONDS

@@ -12,8 +12,8 @@ from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import canonical_json, digest
-from evalq.producer.folder.job import Asked
-from evalq.producer.sweeps.options import Live
+from evalq.producer.folder.job import RunOptions
+from evalq.producer.sweeps.options import SweepOptions
 from evalq.workers.ledger.sweep_model import SweepHeader
 
 __all__ = ["asked_of", "expectations", "once_id", "prompts_digest"]
@@ -23,7 +23,7 @@ _SHOWN = 16
 
 
 def asked_of(
-    evaluator: Evaluator[Any, Any], request: Request, live: Live, asked: Asked, prompts: str
+    evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions, prompts: str
 ) -> dict[str, str]:
     """What a sweep's header says beside target, code, cases and repeats; ``prompts`` is their digest."""
     facts = {

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, InfrastructureError, UsageError
 from evalq.evalcore.model.life import RunState, may_follow, next_step
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.monitor.progress import Standing
+from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
 
 if TYPE_CHECKING:
-    from evalq.producer.runs.execute import Place
-    from evalq.workers.ledger.runs import Ledger
-    from evalq.workers.ledger.sweeps import Calls
+    from evalq.producer.runs.execute import Backend
+    from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.ledger.sweeps import SweepLedger
     from evalq.workers.settings import Settings
 
 __all__ = ["Unwatched", "attend_fleet", "ended", "join", "launch_again", "resume_any", "watch_driver"]
@@ -62,10 +62,10 @@ def watch_driver(folder: RunFolder, reporter: Reporter, fleet: Callable[[], str]
     return True
 
 
-def _standing(folder: RunFolder) -> Standing:
+def _standing(folder: RunFolder) -> RunStatus:
     progress = folder.info().progress
     done, chunks = int(progress.get("committed", 0)), int(progress.get("chunks", 0))
-    return Standing(done, done, chunks, unit="chunks")
+    return RunStatus(done, done, chunks, unit="chunks")
 
 
 def ended(folder: RunFolder, state: RunState) -> EvalqError:
@@ -104,7 +104,7 @@ def join(folder: RunFolder, settings: Settings, reporter: Reporter, drive: Calla
 
 def resume_any(
     folder: RunFolder,
-    place: Place,
+    place: Backend,
     reporter: Reporter,
     budgets: tuple[int | None, float | None] = (None, None),
 ) -> None:
@@ -119,7 +119,7 @@ def resume_any(
         resume(folder, place, reporter)
 
 
-def launch_again(folder: RunFolder, place: Place, reporter: Reporter) -> str:
+def launch_again(folder: RunFolder, place: Backend, reporter: Reporter) -> str:
     """What --detach does with a run begun before: it is left to the fleet, if it is not yet. Returns its id."""
     from evalq.producer.runs.execute import launch
     from evalq.producer.sweeps.execute import launch_sweep
@@ -174,7 +174,7 @@ def _note_done(folder: RunFolder) -> None:
             folder.note(state=state)
 
 
-def _orphaned(run: str, ledger: Ledger, calls: Calls, settings: Settings) -> bool:
+def _orphaned(run: str, ledger: RunLedger, calls: SweepLedger, settings: Settings) -> bool:
     """Whether all calls of a sweep were made, and nobody evaluates them any more, or has begun to."""
     sweep = calls.look(run)
     if sweep is None or sweep.state not in ("done", "spent") or sweep.waiting:
@@ -185,16 +185,16 @@ def _orphaned(run: str, ledger: Ledger, calls: Calls, settings: Settings) -> boo
     return True
 
 
-def _ledgers(settings: Settings) -> tuple[Ledger, Calls]:
+def _ledgers(settings: Settings) -> tuple[RunLedger, SweepLedger]:
     from evalq.workers.connections import connect
-    from evalq.workers.ledger.runs import Ledger
-    from evalq.workers.ledger.sweeps import Calls
+    from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.ledger.sweeps import SweepLedger
 
     client = connect(settings.ledger_url, settings)
-    return Ledger(client, settings), Calls(client, settings)
+    return RunLedger(client, settings), SweepLedger(client, settings)
 
 
-def _ledger_state(run: str, ledger: Ledger, calls: Calls) -> str:
+def _ledger_state(run: str, ledger: RunLedger, calls: SweepLedger) -> str:
     """The state of a run in the ledger, of its calls while those are not over; empty for one it does not know."""
     with contextlib.suppress(Incomplete):
         return ledger.look(run).progress.state
@@ -232,11 +232,11 @@ def attend_fleet(
             time.sleep(_POLL_SECONDS)
 
 
-def _busy(run: str, ledger: Ledger, calls: Calls, settings: Settings, here: bool) -> Standing | None:
+def _busy(run: str, ledger: RunLedger, calls: SweepLedger, settings: Settings, here: bool) -> RunStatus | None:
     """How far the fleet is with a run; None where nothing is left for it to do, or nothing but a report that no worker
     is there to make, and that can be made ``here``.
     """
-    from evalq.workers.recovery.unattended import LeftSweeps
+    from evalq.workers.recovery.unattended import UnattendedSweeps
 
     with contextlib.suppress(Incomplete):
         look = ledger.look(run)
@@ -244,26 +244,26 @@ def _busy(run: str, ledger: Ledger, calls: Calls, settings: Settings, here: bool
             look.progress.state == "open" and not look.progress.complete
         )
         done = look.progress.committed
-        return Standing(done, done, look.progress.chunks, unit="chunks") if busy else None
+        return RunStatus(done, done, look.progress.chunks, unit="chunks") if busy else None
     sweep, header = calls.look(run), calls.header(run)
     if sweep is None or header is None:
         return None
     calling = sweep.state == "open" and (sweep.left or sweep.busy > 0)
-    if not calling and LeftSweeps(calls, settings).find(run) is None:
+    if not calling and UnattendedSweeps(calls, settings).find(run) is None:
         return None  # what evaluates it has to be done here
-    return Standing(sweep.recorded, sweep.recorded, header.total, unit="calls")
+    return RunStatus(sweep.recorded, sweep.recorded, header.total, unit="calls")
 
 
-def _living(run: str, ledger: Ledger) -> bool:
+def _living(run: str, ledger: RunLedger) -> bool:
     """Whether a worker lives that could make a run's report."""
-    from evalq.workers.ledger.heartbeats import Register
+    from evalq.workers.ledger.heartbeats import Heartbeats
 
     header = ledger.header(run)
-    return header is not None and bool(Register(ledger.client).living(header.code_version))
+    return header is not None and bool(Heartbeats(ledger.client).living(header.code_version))
 
 
-def _anybody(ledger: Ledger) -> bool:
-    from evalq.workers.ledger.heartbeats import Register
+def _anybody(ledger: RunLedger) -> bool:
+    from evalq.workers.ledger.heartbeats import Heartbeats
 
-    register = Register(ledger.client)
+    register = Heartbeats(ledger.client)
     return bool(register.workers() or register.callers())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Live"]
+__all__ = ["SweepOptions"]
 
 
-class Live(msgspec.Struct, frozen=True):
+class SweepOptions(msgspec.Struct, frozen=True):
     """What a user asks of a live sweep; budgets of 0 are none."""
 
     target: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evalq.evalcore.errors import UsageError
-from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 
 __all__ = ["Served"]
@@ -15,7 +15,7 @@ PATIENT_LOOKS = 5
 class Served:
     """The processes that call for one sweep. ``priced``: its target needs a price."""
 
-    def __init__(self, register: Register, header: SweepHeader, *, priced: bool) -> None:
+    def __init__(self, register: Heartbeats, header: SweepHeader, *, priced: bool) -> None:
         self._register = register
         self._header = header
         self._priced = priced

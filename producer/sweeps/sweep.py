@@ -25,10 +25,10 @@ from evalq.evalcore.model.calls import Prompt, StopNote
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
-from evalq.producer.folder.job import Asked, Job, begun, planned
+from evalq.producer.folder.job import Job, RunOptions, begun, planned
 from evalq.producer.folder.run_folder import CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
 from evalq.producer.sweeps.identity import asked_of, expectations, once_id, prompts_digest
-from evalq.producer.sweeps.options import Live
+from evalq.producer.sweeps.options import SweepOptions
 from evalq.workers.ledger.sweep_model import SweepHeader
 
 __all__ = ["Sweep"]
@@ -36,8 +36,8 @@ __all__ = ["Sweep"]
 
 class _Head(msgspec.Struct, frozen=True):
     header: SweepHeader
-    live: Live
-    asked: Asked
+    live: SweepOptions
+    asked: RunOptions
     request: Request
     cwd: str = ""
 
@@ -72,7 +72,7 @@ class Sweep:
         return self.header.run
 
     @classmethod
-    def start(cls, evaluator: Evaluator[Any, Any], request: Request, live: Live, asked: Asked) -> Sweep:
+    def start(cls, evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> Sweep:
         """A new sweep, its prompts written down.
 
         Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.

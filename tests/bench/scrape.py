@@ -23,9 +23,9 @@ from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.exporter.server import Exporter
-from evalq.workers.ledger.heartbeats import Register
-from evalq.workers.ledger.history import Entry, History, Place, entry_of
-from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.history import Entry, History, HistoryKey, entry_of
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.watcher import Watch
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
@@ -43,13 +43,13 @@ def entries(scratch: Path) -> dict[str, Entry]:
         assert asked is not None
         request = evaluator.request(asked)
         report = evaluate_files(evaluator, request.inputs, request.params).report
-        found[name] = entry_of(evaluator, "r", Place(name, "s"), report, 1.0, {})
+        found[name] = entry_of(evaluator, "r", HistoryKey(name, "s"), report, 1.0, {})
     return found
 
 
 def fill(server: Server, settings: Settings, runs: int, scratch: Path) -> None:
     """Put ``runs`` finished runs, 20 open ones, the histories and 50 workers into the ledger."""
-    ledger, history = Ledger(server.client, settings), History(server.client, settings)
+    ledger, history = RunLedger(server.client, settings), History(server.client, settings)
     made = entries(scratch)
     for number in range(runs + 20):
         name = registry.names()[number % len(made)]
@@ -68,10 +68,10 @@ def fill(server: Server, settings: Settings, runs: int, scratch: Path) -> None:
             ledger.commit(header, chunk, 1, Partial("a" * 64, b"part"), took={"chunk_duration": 0.1, "queue_wait": 1.0})
         ledger.close(header.run, "done")
         recent = [metric.name for metric in registry.get(name).metrics if metric.recent]
-        place = Place(name, header.suite)
+        place = HistoryKey(name, header.suite)
         history.record(msgspec.structs.replace(made[name], run=header.run, place=place), recent)
     for number in range(50):
-        Register(ledger.client).beat(
+        Heartbeats(ledger.client).beat(
             f"w{number}", {"host": "h", "pid": number, "code": "c", "concurrency": 8, "since": 1}, 3600
         )
 
@@ -107,7 +107,7 @@ def main() -> None:
             history = History(server.client, settings)
             rows["a scrape after a run ended"] = []
             for number in range(asked.times):
-                history.record(Entry(f"late-{number}", Place("vs", "s0"), {}, [], digest="d"))
+                history.record(Entry(f"late-{number}", HistoryKey("vs", "s0"), {}, [], digest="d"))
                 rows["a scrape after a run ended"] += timed(lambda: client.get(url).raise_for_status(), 1)
         exporter.close()
     print(f"{asked.runs} finished runs, 20 open, {series} series, {asked.times} times\n")

@@ -16,7 +16,7 @@ import redis
 from evalq.producer.local.embedded import server_program
 from evalq.workers.ledger.runs import keys_of as run_keys
 from evalq.workers.ledger.sweeps import keys_of as sweep_keys
-from evalq.workers.ratelimit.limiter import Pacer
+from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
@@ -228,7 +228,7 @@ def test_calls_are_paced_by_either_role(guarded: GuardedServer, role: str) -> No
     """The exchange of live calls needs no right that workers and producers do not have."""
 
     async def call() -> None:
-        async with Pacer(guarded.as_user(role), "t", Limits(max_concurrency=1), patience_seconds=0.1) as pacer:
+        async with RateLimiter(guarded.as_user(role), "t", Limits(max_concurrency=1), patience_seconds=0.1) as pacer:
             pacer.settle(await pacer.acquire())
             pacer.settle(await pacer.acquire())
 

@@ -16,7 +16,7 @@ import pytest
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.workers.child import child
 from evalq.workers.ledger.detached import Reports
-from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings
 from tests.agents.server import running_agent, write_golden
 from tests.integration.harness import Server, clean_environment, same_answer, serves, wait_until
@@ -129,7 +129,7 @@ def test_a_fleet_imports_nothing_of_the_folder_of_the_inputs(server: Server, tra
             run("planagent", "results.csv", "--inline", "--out", "inline", cwd=trap)
             same_answer(trap / "inline", trap / "fleet")
             left = run("planagent", "results.csv", *place, "--detach", "--out", "left", cwd=trap).stdout.strip()
-            reports = Reports(Ledger(server.client, Settings()), Settings())
+            reports = Reports(RunLedger(server.client, Settings()), Settings())
             wait_until(lambda: reports.report(left), "the worker finishes the detached run", SECONDS)
             run("vs", "golden.json", *place, "--target", "chat", "--repeat", "3", "--out", "swept", cwd=trap)
             assert len(agent.log) == 3

@@ -14,10 +14,10 @@ import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
-from evalq.producer.folder.job import Asked, Job
+from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.outputs import write_output
-from evalq.producer.runs.execute import Place, carry_out
+from evalq.producer.runs.execute import Backend, carry_out
 from evalq.workers.settings import Settings
 from tests.integration.harness import evalq
 
@@ -67,8 +67,8 @@ def test_hostile_text_is_shown_and_not_obeyed(
     assert isinstance(request, Request)
     for path in {Path(item) for item in [*request.inputs, *map(str, tmp_path.rglob("*.jsonl"))]}:
         _poison(path)
-    job = Job.start(evaluator, request, Asked(out=tmp_path / "run"))
-    carry_out(job, Place(Settings(), inline=True), Reporter("x", quiet=True, bar=False, json_lines=False))
+    job = Job.start(evaluator, request, RunOptions(out=tmp_path / "run"))
+    carry_out(job, Backend(Settings(), inline=True), Reporter("x", quiet=True, bar=False, json_lines=False))
     text = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
     assert not CONTROL.search(text)
     assert not re.search(r"(?<!\\)<(script|img)", text), "escaped one way or the other"

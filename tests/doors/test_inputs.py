@@ -13,7 +13,7 @@ import pytest
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.evalcore.version import code_version
 from evalq.workers.broker.publisher import Broker
-from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings
 from tests.doors.intruder import LoggedWorker, logged_worker
 from tests.integration.harness import Server, evalq, wait_until
@@ -51,7 +51,7 @@ class Forger:
 
     def __init__(self, server: Server) -> None:
         self._settings = Settings(broker=server.url)
-        self.ledger = Ledger(server.client, self._settings)
+        self.ledger = RunLedger(server.client, self._settings)
         self._server = server
 
     def run(self, name: str, path: str = "right.jsonl", chunk: dict[str, Any] | None = None, **header: Any) -> None:
@@ -107,7 +107,7 @@ def test_no_path_leads_out(forger: Forger, worker: LoggedWorker, outside: Path, 
     assert worker.alive
 
 
-def _ended(ledger: Ledger, run: str) -> Any:
+def _ended(ledger: RunLedger, run: str) -> Any:
     look = ledger.look(run)
     return look if look.refused or look.progress.state != "open" or look.progress.committed else None
 
@@ -168,6 +168,6 @@ def test_a_damaged_ledger_fails_the_run_alone(
     assert wait_until(lambda: _ended(forger.ledger, "honest"), "the next run").progress.committed == 1
 
 
-def _closed(ledger: Ledger) -> Any:
+def _closed(ledger: RunLedger) -> Any:
     look = ledger.look("forged")
     return look if look.progress.state == "failed" else None

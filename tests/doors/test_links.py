@@ -13,7 +13,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.files import open_appending, open_input, open_new, replacing, write_atomic
-from evalq.producer.folder.job import Asked, Job
+from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.prune import prune
 from tests.folders import facts
@@ -43,7 +43,7 @@ def victim(here: Path) -> Path:
 def begun(here: Path) -> RunFolder:
     """The folder of a run that is planned and can be resumed."""
     return Job.start(
-        registry.get("planagent"), Request([str(here / "results.csv")], {}, {}), Asked(here / "run")
+        registry.get("planagent"), Request([str(here / "results.csv")], {}, {}), RunOptions(here / "run")
     ).folder
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from evalq.evalcore.errors import Divergent, InfrastructureError
 from evalq.workers.ledger.detached import Reports
-from evalq.workers.ledger.history import History, Place
-from evalq.workers.ledger.runs import Ledger, keys_of
+from evalq.workers.ledger.history import History, HistoryKey
+from evalq.workers.ledger.runs import RunLedger, keys_of
 from evalq.workers.recovery.finaliser import finalise
 from evalq.workers.settings import Settings
 from tests.integration.conftest import Calm
@@ -39,7 +39,7 @@ def _detach(server: Server, data: Path, out: Path, name: str = "small.csv") -> s
 
 
 def _reports(server: Server) -> Reports:
-    return Reports(Ledger(server.client, Settings()), Settings())
+    return Reports(RunLedger(server.client, Settings()), Settings())
 
 
 @pytest.mark.parametrize("name", ["small.csv", "shuffled.jsonl"])
@@ -54,7 +54,7 @@ def test_workers_finish_a_detached_run_alone(
     assert _reports(server).report(run) == wanted
     wait_until(lambda: server.client.hget(keys_of(run)[0], "state") == b"done", "the run is done")
     evaluator = json.loads(wanted)["evaluator"]
-    (entry,) = History(server.client, Settings()).entries(Place(evaluator, "night"))
+    (entry,) = History(server.client, Settings()).entries(HistoryKey(evaluator, "night"))
     assert (entry.run, entry.tags, entry.records) == (run, {"k": "v"}, json.loads(wanted)["records"])
     with running_exporter(server.url, tmp_path) as exporter:
         labels = {"evaluator": evaluator, "suite": "night", "target": ""}
@@ -80,7 +80,7 @@ def test_watching_a_finalised_run_gives_the_whole_folder(
     assert evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
     same_answer(calm("small.csv"), tmp_path / "run")
     assert info(tmp_path / "run")["state"] == "done"
-    assert len(History(server.client, Settings()).entries(Place("planagent", "night"))) == 1
+    assert len(History(server.client, Settings()).entries(HistoryKey("planagent", "night"))) == 1
 
 
 def test_a_second_finaliser_changes_nothing(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
@@ -89,12 +89,12 @@ def test_a_second_finaliser_changes_nothing(server: Server, fleet: Fleet, data: 
     run = _detach(server, data, tmp_path / "run")
     wait_until(lambda: server.client.hget(keys_of(run)[0], "state") == b"done", "the run is finalised")
     first = _reports(server).report(run)
-    entries = History(server.client, Settings()).entries(Place("planagent", "night"))
-    assert finalise(run, Ledger(server.client, Settings()), Settings(roots=(data,)))
+    entries = History(server.client, Settings()).entries(HistoryKey("planagent", "night"))
+    assert finalise(run, RunLedger(server.client, Settings()), Settings(roots=(data,)))
     with pytest.raises(Divergent, match="another report"):
         _reports(server).store(run, b"another")
     assert _reports(server).report(run) == first
-    assert History(server.client, Settings()).entries(Place("planagent", "night")) == entries
+    assert History(server.client, Settings()).entries(HistoryKey("planagent", "night")) == entries
 
 
 def test_what_workers_cannot_finish_is_left_to_watch(server: Server, data: Path, calm: Calm, tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ def test_what_workers_cannot_finish_is_left_to_watch(server: Server, data: Path,
         run = _detach(server, data, tmp_path / "run", "shuffled.jsonl")
         wait_until(lambda: server.client.hget(keys_of(run)[0], "finals") == b"3", "three tries")
         assert _reports(server).report(run) is None
-        assert not Ledger(server.client, Settings()).look(run).unreported
+        assert not RunLedger(server.client, Settings()).look(run).unreported
         server.client.hdel(keys_of(run)[0], "finals")
         with pytest.raises(InfrastructureError, match="under no root"):
-            finalise(run, Ledger(server.client, Settings()), Settings(roots=(blind,)))
+            finalise(run, RunLedger(server.client, Settings()), Settings(roots=(blind,)))
         refused = evalq("report", tmp_path / "run", "--broker", server.url, cwd=data)
         assert refused.returncode == 2
         assert "has no report" in refused.stderr
@@ -156,4 +156,4 @@ def test_a_run_whose_producer_came_back_is_its_own_again(
     fleet.add(1)
     _, said = watch.communicate(timeout=PATIENCE)
     assert watch.returncode == 0, said
-    assert not finalise(run, Ledger(server.client, Settings()), Settings())
+    assert not finalise(run, RunLedger(server.client, Settings()), Settings())

@@ -19,7 +19,7 @@ import pytest
 
 from evalq.evalcore.evaluators.cooperation.sample import write_events
 from evalq.evalcore.model.canonical import digest
-from evalq.workers.ledger.history import Entry, History, Place
+from evalq.workers.ledger.history import Entry, History, HistoryKey
 from evalq.workers.settings import Settings
 from tests.integration.harness import EVALQ, PATIENCE, Server, clean_environment, evalq, info, start_evalq, wait_until
 from tests.integration.scraping import running_exporter
@@ -283,7 +283,7 @@ def test_options_it_cannot_keep_are_refused(tmp_path: Path) -> None:
 
 def entries(server: Server) -> list[Entry]:
     """What the history has of the village's logs."""
-    return History(server.client, Settings()).entries(Place("cooperation", "village"))
+    return History(server.client, Settings()).entries(HistoryKey("cooperation", "village"))
 
 
 def test_the_history_has_the_last_answer_of_a_followed_log(events: bytes, server: Server, tmp_path: Path) -> None:

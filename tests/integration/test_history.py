@@ -9,12 +9,12 @@ from pathlib import Path
 from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.model.manifest import queue_name
 from evalq.evalcore.version import code_version
-from evalq.workers.ledger.history import Entry, History, Place
+from evalq.workers.ledger.history import Entry, History, HistoryKey
 from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Fleet, Server, evalq, info, start_evalq, wait_until
 from tests.integration.scraping import running_exporter
 
-NIGHT = Place("planagent", "night", "")
+NIGHT = HistoryKey("planagent", "night", "")
 
 
 def _entries(server: Server) -> list[Entry]:

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from evalq.workers.ledger.detached import Reports
-from evalq.workers.ledger.history import History, Place
-from evalq.workers.ledger.runs import Ledger
-from evalq.workers.ledger.sweeps import Calls, keys_of
-from evalq.workers.recovery.unattended import LeftSweeps
+from evalq.workers.ledger.history import History, HistoryKey
+from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.ledger.sweeps import SweepLedger, keys_of
+from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import (
@@ -424,10 +424,12 @@ def test_a_detached_sweep_is_called_and_evaluated_by_the_fleet(
     callers.add(1, "--calls", "10", "--targets", "targets.yaml")
     run = detached(tmp_path, server, "--out", "run", "--tag", "by=cron")
     assert not (tmp_path / "run" / "outputs.jsonl").exists()
-    reports = Reports(Ledger(server.client, Settings()), Settings())
+    reports = Reports(RunLedger(server.client, Settings()), Settings())
     report = wait_until(lambda: reports.report(run), "the report is in the ledger")
     assert sum(agent.calls.values()) == 60
-    (entry,) = wait_until(lambda: History(server.client, Settings()).entries(Place("vs", "night", "chat")), "an entry")
+    (entry,) = wait_until(
+        lambda: History(server.client, Settings()).entries(HistoryKey("vs", "night", "chat")), "an entry"
+    )
     assert (entry.run, entry.tags, entry.records["total"]) == (run, {"by": "cron"}, 60)
     shown = evalq("report", run, "--format", "json", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert json.loads(shown.stdout)["mode_collapse"] == json.loads(report)["results"]["mode_collapse"]
@@ -437,7 +439,7 @@ def test_a_detached_sweep_is_called_and_evaluated_by_the_fleet(
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.json").read_bytes() == report
     assert sum(agent.calls.values()) == 60
-    assert History(server.client, Settings()).entries(Place("vs", "night", "chat")) == [entry]
+    assert History(server.client, Settings()).entries(HistoryKey("vs", "night", "chat")) == [entry]
     with running_exporter(server.url, tmp_path) as exporter:
         assert exporter.value("evalq_records_committed_total", evaluator="vs", suite="night") == 60
     replays(tmp_path, tmp_path / "run")
@@ -469,7 +471,7 @@ class Killed(Exception):
     """The end of a process."""
 
 
-class Mortal(Ledger):
+class Mortal(RunLedger):
     """A ledger that is spoken to by a process which dies after so many ``steps``."""
 
     steps = 0
@@ -491,8 +493,8 @@ def test_what_is_left_survives_the_death_of_the_worker_that_evaluates_it(
     with running_fleet(server.url, tmp_path) as callers:
         callers.add(0, "--calls", "10", "--targets", "targets.yaml")
         run = detached(tmp_path, server, "--out", "run", "--chunk-size", "7")
-        ledger, calls = Ledger(server.client, Settings()), Calls(server.client, Settings())
-        left = LeftSweeps(calls, Settings())
+        ledger, calls = RunLedger(server.client, Settings()), SweepLedger(server.client, Settings())
+        left = UnattendedSweeps(calls, Settings())
         wait_until(lambda: left.over() == [run], "its calls are over")
     for step in range(1, 4):  # three tries are all it gets, and one more that ends well
         mortal = Mortal(server.client, Settings())

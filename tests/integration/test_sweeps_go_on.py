@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.heartbeats import Heartbeats
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import Server, evalq, info, running_fleet, start_evalq, wait_until
 from tests.integration.test_sweeps import CASES, outputs, replays, sweep, write_targets
@@ -25,7 +25,7 @@ def recorded(server: Server) -> int:
 
 def called_by(server: Server) -> set[str]:
     """Targets that somebody calls."""
-    return {name for caller in Register(server.client).callers().values() for name in caller.targets}
+    return {name for caller in Heartbeats(server.client).callers().values() for name in caller.targets}
 
 
 def test_what_a_fleet_recorded_is_collected_without_it(tmp_path: Path, server: Server) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import BrokerUnreachable
-from evalq.workers.ratelimit.limiter import Pacer
+from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits, keys_of
 from evalq.workers.targets import Answer, Call, Caller, Failure, call_paced, limits_of, load_targets
 from tests.agents.server import Agent, running_agent, write_golden
@@ -140,7 +140,7 @@ def test_retries_follow_the_policy(service: tuple[Agent, str], tmp_path: Path, s
     async def all_of() -> list[list[Answer | Failure]]:
         async with (
             Caller(named, {"MY_KEY": SECRET}) as caller,
-            Pacer(server.client, "chat", limits_of(named)) as pacer,
+            RateLimiter(server.client, "chat", limits_of(named)) as pacer,
         ):
             calls = [call_paced(caller, pacer, Call(json.dumps(order))) for order in orders]
             return list(await asyncio.gather(*calls))
@@ -159,7 +159,7 @@ def test_pacers_share_what_is_at_once(server: Server) -> None:
     at_once = busiest = 0
     crowded = asyncio.Event()
 
-    async def lane(pacer: Pacer) -> None:
+    async def lane(pacer: RateLimiter) -> None:
         nonlocal at_once, busiest
         for _ in range(4):
             grant = await pacer.acquire()
@@ -174,7 +174,7 @@ def test_pacers_share_what_is_at_once(server: Server) -> None:
 
     async def both() -> None:
         limits = Limits(requests_per_minute=60_000, max_concurrency=6)
-        async with Pacer(server.client, "t", limits) as one, Pacer(server.client, "t", limits) as other:
+        async with RateLimiter(server.client, "t", limits) as one, RateLimiter(server.client, "t", limits) as other:
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(*(lane(pacer) for pacer in (one, other) for _ in range(15)))
 
@@ -187,7 +187,7 @@ def test_a_caller_that_gives_up_gives_back(server: Server) -> None:
     """Cancelled while waiting or just granted, a call takes no room."""
 
     async def gave_up() -> None:
-        async with Pacer(server.client, "t", Limits(max_concurrency=1)) as pacer:
+        async with RateLimiter(server.client, "t", Limits(max_concurrency=1)) as pacer:
             held = await pacer.acquire()
             for _ in range(3):
                 with contextlib.suppress(TimeoutError):
@@ -204,7 +204,7 @@ def test_a_lost_server_is_waited_for_and_then_told(server: Server) -> None:
     """Calls wait while the server is away for a moment; away for longer, they fail with what is wrong."""
 
     async def away(patience: float, *, back: bool) -> None:
-        async with Pacer(server.client, "t", Limits(), patience_seconds=patience) as pacer:
+        async with RateLimiter(server.client, "t", Limits(), patience_seconds=patience) as pacer:
             pacer.settle(await pacer.acquire())
             server.kill()
             turn = asyncio.create_task(pacer.acquire())

@@ -12,16 +12,16 @@ import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
-from evalq.workers.callers.recent_answers import Told
-from evalq.workers.callers.target_sessions import Station
+from evalq.workers.callers.recent_answers import RecentAnswers
+from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
-from evalq.workers.ledger.sweeps import Calls
-from evalq.workers.ratelimit.limiter import Pacer
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
 from evalq.workers.targets.config import Price
 from evalq.workers.targets.extract import json_text
 
-__all__ = ["Units"]
+__all__ = ["InFlightCalls"]
 
 log = logging.getLogger("evalq.calls")
 
@@ -31,15 +31,15 @@ _GATHER_SECONDS = 0.02
 _RETRY_SECONDS = 0.5
 
 
-class Units:
+class InFlightCalls:
     """Calls from their claim to their record. ``wake`` is set whenever one ends; ``lanes`` bounds calls in flight."""
 
     def __init__(
         self,
         header: SweepHeader,
         holder: str,
-        station: Station,
-        calls: Calls,
+        station: TargetSession,
+        calls: SweepLedger,
         lanes: asyncio.Semaphore,
         wake: asyncio.Event,
     ) -> None:
@@ -58,7 +58,7 @@ class Units:
         self._refusals = 0
         self._results: list[Result] = []
         self._returned: dict[int, int] = {}
-        self._told = Told()
+        self._told = RecentAnswers()
         self._due = asyncio.Event()
         self._recorder = asyncio.create_task(self._recording(), name="evalq-record")
         self.prompts: dict[int, Prompt] = {}
@@ -195,7 +195,7 @@ class Units:
             self._counted[call] += 1
             await self._rest(wait)
 
-    async def _attempt(self, caller: Caller, pacer: Pacer, asked: Call) -> Answer | Failure | None:
+    async def _attempt(self, caller: Caller, pacer: RateLimiter, asked: Call) -> Answer | Failure | None:
         """One call in its turn; None where it was withdrawn before that came, however long it would have taken."""
         if self._withdrawn.is_set():
             return None

@@ -19,14 +19,14 @@ import redis
 
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, WireError
 from evalq.evalcore.version import code_version
-from evalq.workers.callers.in_flight import Units
-from evalq.workers.callers.target_sessions import Station, Stations
+from evalq.workers.callers.in_flight import InFlightCalls
+from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
 from evalq.workers.callers.uncallable import Hopeless, unable
 from evalq.workers.complaint import Complaint, until_reached
 from evalq.workers.connections import connect, redacted
-from evalq.workers.ledger.heartbeats import CallerFacts, Register
+from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.ledger.sweeps import Calls
+from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.ready import say_ready
 from evalq.workers.settings import Settings
 from evalq.workers.targets import load_targets
@@ -71,13 +71,13 @@ class _Process:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        self._calls = Calls(connect(settings.ledger_url, settings), settings)
-        self._register = Register(self._calls.client)
-        self._stations = Stations(load_targets(settings.targets), self._calls.client)
+        self._calls = SweepLedger(connect(settings.ledger_url, settings), settings)
+        self._register = Heartbeats(self._calls.client)
+        self._stations = TargetSessions(load_targets(settings.targets), self._calls.client)
         self._hopeless = Hopeless(settings.down_seconds)
         self._complaint = Complaint(log, f"the ledger at {redacted(settings.ledger_url)}")
         self._lanes = asyncio.Semaphore(settings.calls)
-        self._units: dict[str, Units] = {}
+        self._units: dict[str, InFlightCalls] = {}
         self._named: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
@@ -192,10 +192,10 @@ class _Process:
             del self._units[run]
             await units.close()
 
-    def _made(self, header: SweepHeader, station: Station) -> Units:
-        return Units(header, self._name, station, self._calls, self._lanes, self._wake)
+    def _made(self, header: SweepHeader, station: TargetSession) -> InFlightCalls:
+        return InFlightCalls(header, self._name, station, self._calls, self._lanes, self._wake)
 
-    async def _start(self, units: Units, header: SweepHeader, calls: list[int], refusals: int) -> None:
+    async def _start(self, units: InFlightCalls, header: SweepHeader, calls: list[int], refusals: int) -> None:
         """Make the calls, unless a fatal failure came after those that were known when they were asked for."""
         missing = sorted({call % header.cases for call in calls} - units.prompts.keys())
         try:

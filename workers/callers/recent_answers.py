@@ -8,13 +8,13 @@ import msgspec
 
 from evalq.workers.ledger.sweep_model import Result
 
-__all__ = ["Told"]
+__all__ = ["RecentAnswers"]
 
 KEPT_SECONDS = 30.0
 KEPT_BYTES = 16 << 20
 
 
-class Told:
+class RecentAnswers:
     """Outputs that were recorded lately, the oldest first."""
 
     def __init__(self) -> None:

@@ -19,10 +19,10 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.workers.callers.breaker import Breaker
 from evalq.workers.ledger.heartbeats import TargetFacts
-from evalq.workers.ratelimit.limiter import Pacer
+from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.targets import Caller, NamedTarget, limits_of
 
-__all__ = ["Station", "Stations", "config_digest", "target_facts"]
+__all__ = ["TargetSession", "TargetSessions", "config_digest", "target_facts"]
 
 _AGAIN_SECONDS = 10.0
 _REASON_CHARACTERS = 300
@@ -32,13 +32,13 @@ _NO_PART_OF_ANSWERS = (
 )
 
 
-class Station(msgspec.Struct, frozen=True):
+class TargetSession(msgspec.Struct, frozen=True):
     """A target ready to be called, or why it cannot be (``fault``: its key or a file is missing here)."""
 
     named: NamedTarget
     config: str
     caller: Caller | None = None
-    pacer: Pacer | None = None
+    pacer: RateLimiter | None = None
     fault: str = ""
     breaker: Breaker = msgspec.field(default_factory=Breaker)
 
@@ -53,22 +53,22 @@ class Station(msgspec.Struct, frozen=True):
         return 0 if self.fault else self.breaker.room(wanted)
 
 
-class Stations:
+class TargetSessions:
     """Used inside ``async with``, which closes what was opened."""
 
     def __init__(self, targets: Mapping[str, NamedTarget], client: redis.Redis) -> None:
         self._targets = targets
         self._client = client
-        self._open: dict[str, Station] = {}
+        self._open: dict[str, TargetSession] = {}
         self._tried: dict[str, float] = {}
-        self._opening: dict[str, asyncio.Task[Station]] = {}
+        self._opening: dict[str, asyncio.Task[TargetSession]] = {}
         self._stack = contextlib.AsyncExitStack()
         self._facts = {name: target_facts(named) for name, named in targets.items()}
 
     def __contains__(self, name: object) -> bool:
         return name in self._targets
 
-    async def __aenter__(self) -> Stations:
+    async def __aenter__(self) -> TargetSessions:
         await self._stack.__aenter__()
         return self
 
@@ -80,14 +80,14 @@ class Stations:
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
         await self._stack.__aexit__(kind, error, at)
 
-    async def open(self, name: str) -> Station:
+    async def open(self, name: str) -> TargetSession:
         """The target of that name, opened once; one with a fault is tried again after a while."""
         if self._wanting(name):
             self._open[name] = await self._opened(self._targets[name])
             self._tried[name] = time.monotonic()
         return self._open[name]
 
-    def ready(self, name: str) -> Station | None:
+    def ready(self, name: str) -> TargetSession | None:
         """The same for who cannot wait: None until it is open, which may take the imports of a user's module."""
         task = self._opening.get(name)
         if task is not None and task.done():
@@ -101,16 +101,18 @@ class Stations:
         known = self._open.get(name)
         return known is None or (bool(known.fault) and time.monotonic() - self._tried[name] > _AGAIN_SECONDS)
 
-    async def _opened(self, named: NamedTarget) -> Station:
+    async def _opened(self, named: NamedTarget) -> TargetSession:
         config = config_digest(named)
         try:
             caller = await self._stack.enter_async_context(Caller(named))
         except ConfigError as error:
-            return Station(named, config, fault=str(error))
+            return TargetSession(named, config, fault=str(error))
         except OSError as error:
-            return Station(named, config, fault=f"target {named.name}: cannot be opened: {error.strerror or error}")
-        pacer = await self._stack.enter_async_context(Pacer(self._client, named.name, limits_of(named)))
-        return Station(named, config, caller, pacer)
+            return TargetSession(
+                named, config, fault=f"target {named.name}: cannot be opened: {error.strerror or error}"
+            )
+        pacer = await self._stack.enter_async_context(RateLimiter(self._client, named.name, limits_of(named)))
+        return TargetSession(named, config, caller, pacer)
 
     def facts(self) -> dict[str, TargetFacts]:
         """What producers may know of each target."""

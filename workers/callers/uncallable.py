@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from evalq.workers.callers.target_sessions import Station
+from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.heartbeats import CallerFacts
 
 __all__ = ["FAULT_SECONDS", "Hopeless", "unable"]
@@ -24,7 +24,7 @@ class Hopeless:
         self._clock = clock
         self._since: dict[str, float] = {}
 
-    def due(self, run: str, station: Station) -> bool:
+    def due(self, run: str, station: TargetSession) -> bool:
         """Whether a sweep has waited for its target, as this process sees it, for as long as it may; now and then."""
         if not station.trouble:
             self._since.pop(run, None)

@@ -8,7 +8,7 @@ import msgspec
 
 from evalq.evalcore.errors import Divergent, WireError
 from evalq.evalcore.model.manifest import Chunk, Seal, from_wire
-from evalq.workers.ledger.runs import Ledger, keys_of
+from evalq.workers.ledger.runs import RunLedger, keys_of
 from evalq.workers.settings import Settings
 
 __all__ = ["Detached", "Reports"]
@@ -28,7 +28,7 @@ class Detached(msgspec.Struct, frozen=True):
 class Reports:
     """What is needed to finalise runs of one ledger, and what comes of it. All of it expires with the run."""
 
-    def __init__(self, ledger: Ledger, settings: Settings) -> None:
+    def __init__(self, ledger: RunLedger, settings: Settings) -> None:
         self._client: Any = ledger.client
         self._settings = settings
 

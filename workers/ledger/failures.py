@@ -11,10 +11,10 @@ import msgspec
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
-from evalq.workers.ledger.runs import Ledger, keys_of
+from evalq.workers.ledger.runs import RunLedger, keys_of
 from evalq.workers.server_errors import explained
 
-__all__ = ["REASON_CHARACTERS", "Failed", "Failures", "Kind", "Told", "server_is_away"]
+__all__ = ["REASON_CHARACTERS", "Failed", "Failures", "Kind", "FailureCounts", "server_is_away"]
 
 Kind = Literal["load", "environment", "evaluator", "ledger", "input", "report"]
 """Of a failure: an evaluator that cannot be loaded here; no memory, or an error of the system; the evaluator raised;
@@ -47,7 +47,7 @@ class Failed(msgspec.Struct, frozen=True):
         return f"{self.host}: {self.reason}" + (f" ({self.count:,} times)" if self.count > 1 else "")
 
 
-class Told(msgspec.Struct, frozen=True):
+class FailureCounts(msgspec.Struct, frozen=True):
     """All that a run's list of failures says.
 
     ``chunks``: {seq: {worker: how often}} of those without an answer; ``unread``: workers that could not read an input;
@@ -63,7 +63,7 @@ class Told(msgspec.Struct, frozen=True):
 class Failures:
     """The failures of one ledger's runs."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: RunLedger) -> None:
         self._ledger = ledger
         self._settings = ledger.settings
 
@@ -82,7 +82,7 @@ class Failures:
         """Count that a worker could not make a run's report."""
         self._ledger.script("unreported", run, worker, host, reason[:REASON_CHARACTERS], _MOST)
 
-    def told(self, run: str) -> Told:
+    def told(self, run: str) -> FailureCounts:
         """The failures of a run. Entries that evalq did not write are left out."""
         client: Any = self._ledger.client
         keys = keys_of(run)
@@ -104,7 +104,7 @@ class Failures:
         seqs = sorted(chunks)
         done = client.hmget(keys[2], seqs) if seqs else []
         open_chunks = {seq: chunks[seq] for seq, digest in zip(seqs, done, strict=True) if digest is None}
-        return Told(workers, open_chunks, frozenset(unread), barren)
+        return FailureCounts(workers, open_chunks, frozenset(unread), barren)
 
     def unserved(self, run: str, so: bool) -> float:
         """Note whether no living worker can compute a run; returns for how many seconds that is so."""

@@ -12,7 +12,7 @@ import redis
 from evalq.evalcore.version import code_parts, code_version
 from evalq.workers.ledger.runs import PREFIX, WORKERS
 
-__all__ = ["LIFE_SECONDS", "CallerFacts", "Register", "TargetFacts", "sick_of"]
+__all__ = ["LIFE_SECONDS", "CallerFacts", "Heartbeats", "TargetFacts", "sick_of"]
 
 LIFE_SECONDS = 10.0
 """How long a worker is taken for alive after a sign of life."""
@@ -55,7 +55,7 @@ class CallerFacts(msgspec.Struct, frozen=True):
     oldest: dict[str, tuple[str, float]] = {}
 
 
-class Register:
+class Heartbeats:
     """Signs of life in Redis or Valkey, over one client (which returns bytes)."""
 
     def __init__(self, client: redis.Redis) -> None:

@@ -20,14 +20,14 @@ from evalq.evalcore.views.metrics import samples
 from evalq.workers.ledger.runs import PREFIX
 from evalq.workers.settings import Settings
 
-__all__ = ["HISTORIES", "HISTORY", "Entry", "History", "Place", "entry_of", "read_recent", "read_text"]
+__all__ = ["HISTORIES", "HISTORY", "Entry", "History", "HistoryKey", "entry_of", "read_recent", "read_text"]
 
 HISTORIES = PREFIX + "histories"
-"""A sorted set of all histories (a `Place` each), by when they were last added to."""
+"""A sorted set of all histories (a `HistoryKey` each), by when they were last added to."""
 HISTORY = PREFIX + "history:"
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True, order=True):
+class HistoryKey(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Which history: runs are compared with those of the same evaluator, suite and target (empty: recorded outputs)."""
 
     evaluator: str
@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     run: str
-    place: Place
+    place: HistoryKey
     records: dict[str, int]
     samples: list[tuple[str, tuple[str, ...], float]]
     seconds: float = 0.0
@@ -59,7 +59,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 def entry_of(
     evaluator: Evaluator[Any, Any],
     run: str,
-    place: Place,
+    place: HistoryKey,
     report: dict[str, Json],
     seconds: float,
     tags: dict[str, str],
@@ -90,19 +90,19 @@ class History:
         call = self._client.register_script(_script())
         return bool(call(keys, [member, entry.run, entry.digest, text, msgspec.json.encode(kept), *limits]))
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[HistoryKey]:
         """All histories, the one that was added to last first."""
         members = self._client.zrange(HISTORIES, 0, -1)  # users of a role may not ask for them in reverse
-        return [msgspec.json.decode(member, type=Place) for member in reversed(members)]
+        return [msgspec.json.decode(member, type=HistoryKey) for member in reversed(members)]
 
-    def entries(self, place: Place, most: int | None = None) -> list[Entry]:
+    def entries(self, place: HistoryKey, most: int | None = None) -> list[Entry]:
         """Its runs, the newest first."""
         ids, texts, _ = _keys(place.member)
         runs = self._client.lrange(ids, 0, -1 if most is None else most - 1)
         found: Sequence[bytes | None] = self._client.hmget(texts, runs) if runs else []
         return [read_text(text) for text in found if text is not None]
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: HistoryKey) -> None:
         """Drop a history for good, so that nothing shows or awaits its suite any more."""
         pipe = self._client.pipeline(transaction=True)
         pipe.zrem(HISTORIES, place.member)

@@ -20,7 +20,7 @@ from evalq.workers.ledger.progress import Look, progress_of, unreported
 from evalq.workers.ledger.scripts import OTHER, PREFIX, RUNS, SUITES, TOTALS, WORKERS, keys_of
 from evalq.workers.settings import Settings
 
-__all__ = ["OTHER", "PREFIX", "RUNS", "SUITES", "TOTALS", "WORKERS", "Lease", "Ledger", "keys_of"]
+__all__ = ["OTHER", "PREFIX", "RUNS", "SUITES", "TOTALS", "WORKERS", "Lease", "RunLedger", "keys_of"]
 
 BACKOFF_MS = 32_000
 """No chunk waits longer to be published again."""
@@ -28,7 +28,7 @@ TAKE_LOOKS = 10_000
 """Chunks that one script looks at for those to publish."""
 
 
-class Ledger(Driving):
+class RunLedger(Driving):
     """All that evalq keeps of runs in Redis or Valkey, over one client (which returns bytes).
 
     ``token`` is that of a process which drives runs: see `Driving`.

@@ -25,7 +25,7 @@ from evalq.workers.ledger.histograms import bucket
 from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader, SweepLook
 from evalq.workers.settings import Settings
 
-__all__ = ["TOTALS", "Calls", "keys_of"]
+__all__ = ["TOTALS", "SweepLedger", "keys_of"]
 
 PREFIX = "evalq:"
 SWEEPS = PREFIX + "sweeps"
@@ -43,7 +43,7 @@ def _script(name: str) -> str:
     return f"{prelude}\nlocal function body()\n{body}\nend\n{lua.joinpath('epilogue.lua').read_text()}"
 
 
-class Calls:
+class SweepLedger:
     """All that evalq keeps of sweeps in Redis or Valkey, over one client (which returns bytes)."""
 
     def __init__(self, client: redis.Redis, settings: Settings, driver: str = "") -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.connections import connect, redacted
-from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
 from evalq.workers.server_errors import SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
@@ -42,7 +42,7 @@ class Watch:
         """What each code version that the snapshot names is made of, where its workers said so."""
         codes = {worker.code for worker in snapshot.workers} | {caller.code for caller in snapshot.callers}
         codes |= {queue.rpartition(".")[2] for queue in snapshot.queues}
-        return Register(self._connected()).parts(sorted(codes))
+        return Heartbeats(self._connected()).parts(sorted(codes))
 
     def ping(self) -> None:
         """Raises BrokerUnreachable or redis.RedisError, when the ledger does not answer."""

@@ -28,12 +28,12 @@ from evalq.evalcore.version import code_version
 from evalq.workers import inputs as reading
 from evalq.workers import tracing
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, Kind, server_is_away
-from evalq.workers.ledger.heartbeats import Register
-from evalq.workers.ledger.runs import Lease, Ledger
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.runs import Lease, RunLedger
 from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits
 from evalq.workers.settings import Settings
 
-__all__ = ["Worker"]
+__all__ = ["ChunkRunner"]
 
 log = logging.getLogger("evalq.worker")
 
@@ -50,14 +50,14 @@ class _Failed(Exception):
         self.reason = reason
 
 
-class Worker:
+class ChunkRunner:
     """What a pool process computes with: its ledger, its roots, and its name (the worker's, shared by siblings).
 
     ``rest`` is how many seconds it should wait before it takes the next chunk: none, or longer with each failure, so
     that a host that fails at once does not take every chunk before the others do.
     """
 
-    def __init__(self, ledger: Ledger, settings: Settings, name: str, host: str = "") -> None:
+    def __init__(self, ledger: RunLedger, settings: Settings, name: str, host: str = "") -> None:
         self._ledger = ledger
         self._name = name
         self._host = host or socket.gethostname()
@@ -65,7 +65,7 @@ class Worker:
         self._pulse = settings.lease_seconds / 3
         self._limits = Limits.of(settings)
         self._failures = Failures(ledger)
-        self._register = Register(ledger.client)
+        self._register = Heartbeats(ledger.client)
         self._committed_in: float | None = None
         self._loaded: set[str] = set()
         self._streak = 0

@@ -30,15 +30,15 @@ from evalq.workers.broker.publisher import Broker
 from evalq.workers.callers.supervisor import calling_beside
 from evalq.workers.complaint import Complaint
 from evalq.workers.connections import connect, redacted
-from evalq.workers.ledger.heartbeats import LIFE_SECONDS, Register
-from evalq.workers.ledger.runs import Ledger
-from evalq.workers.ledger.sweeps import Calls
-from evalq.workers.pool.chunk_runner import Worker
+from evalq.workers.ledger.heartbeats import LIFE_SECONDS, Heartbeats
+from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import Limits
 from evalq.workers.ready import say_ready
 from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
-from evalq.workers.recovery.unattended import LeftSweeps
+from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.server_errors import SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
 
@@ -113,14 +113,14 @@ def _without_traceback(record: logging.LogRecord) -> bool:
 def _app(settings: Settings, name: str) -> Any:
     """The application with its task; each pool process opens its own connection to the ledger."""
     app = make_app(settings)
-    here: dict[int, Worker] = {}
+    here: dict[int, ChunkRunner] = {}
 
-    def worker() -> Worker:
+    def worker() -> ChunkRunner:
         pid = os.getpid()
         if pid not in here:
             here.clear()
             Limits.of(settings).bound_memory()
-            here[pid] = Worker(Ledger(connect(settings.ledger_url, settings), settings), settings, name)
+            here[pid] = ChunkRunner(RunLedger(connect(settings.ledger_url, settings), settings), settings, name)
         return here[pid]
 
     @app.task(name=TASK, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # Celery is untyped
@@ -183,7 +183,7 @@ class _Attendant:
         seconds, micros = client.time()
         self._since = seconds * 1000 + micros // 1000
         self._clock_ahead = round(time.time() - seconds - micros / 1_000_000, 3)
-        Register(client).beat(self._name, self._facts(), LIFE_SECONDS)
+        Heartbeats(client).beat(self._name, self._facts(), LIFE_SECONDS)
         client.close()
 
     def leave(self) -> None:
@@ -192,15 +192,15 @@ class _Attendant:
             self._stop.set()
         with contextlib.suppress(redis.RedisError, EvalqError, OSError):
             client = connect(self._settings.ledger_url, self._settings)
-            Register(client).leave(self._name)
-            Ledger(client, self._settings).release(self._name)
+            Heartbeats(client).leave(self._name)
+            RunLedger(client, self._settings).release(self._name)
 
     def _serve(self) -> None:
         client = connect(self._settings.ledger_url, self._settings)
-        ledger, register = Ledger(client, self._settings), Register(client)
+        ledger, register = RunLedger(client, self._settings), Heartbeats(client)
         broker = Broker(self._settings)
         reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings, ledger, self._name)
-        left = LeftSweeps(Calls(client, self._settings), self._settings)
+        left = UnattendedSweeps(SweepLedger(client, self._settings), self._settings)
         resting = 0
         try:
             while not self._stop.wait(BEAT_SECONDS):
@@ -219,7 +219,7 @@ class _Attendant:
             broker.close()
             client.close()
 
-    def _beat(self, register: Register) -> None:
+    def _beat(self, register: Heartbeats) -> None:
         with self._telling:
             if not self._stop.is_set():
                 register.beat(self._name, self._facts(), LIFE_SECONDS)

@@ -23,7 +23,7 @@ import redis
 from evalq.evalcore.errors import BrokerUnreachable
 from evalq.workers.ratelimit.policy import LIFE_SECONDS, Ask, Grant, Limits, Policy, keys_of, script
 
-__all__ = ["Pacer"]
+__all__ = ["RateLimiter"]
 
 _LEAST_PAUSE = 0.01
 """Seconds between two exchanges of a process; what happens meanwhile goes together."""
@@ -38,7 +38,7 @@ class _Tidings:
         self.refusals: list[tuple[int, float]] = []
 
 
-class Pacer:
+class RateLimiter:
     """One process's part in the pool of one target; used inside ``async with``.
 
     `acquire` waits for a call's turn, `settle` tells how it went. A process that is killed gives its calls back when
@@ -72,7 +72,7 @@ class Pacer:
         self._ask_at = 0.0
         self._lost: BrokerUnreachable | None = None
 
-    async def __aenter__(self) -> Pacer:
+    async def __aenter__(self) -> RateLimiter:
         self._task = asyncio.create_task(self._attend(), name="evalq-pacer")
         return self
 

@@ -36,12 +36,12 @@ from evalq.workers.connections import connect
 from evalq.workers.inputs import find
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.failures import Failures
-from evalq.workers.ledger.heartbeats import Register
-from evalq.workers.ledger.history import History, Place, entry_of
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.history import History, HistoryKey, entry_of
 from evalq.workers.ledger.ownership import driver_token
-from evalq.workers.ledger.runs import Ledger
-from evalq.workers.ledger.sweeps import Calls
-from evalq.workers.recovery.unattended import LeftSweeps
+from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
 
 __all__ = ["Finalisers", "finalise"]
@@ -52,7 +52,7 @@ _STEP = 8
 _SAID_BYTES = 8000
 
 
-def finalise(run: str, ledger: Ledger, settings: Settings) -> bool:
+def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     """Report, history entry and state of a complete detached run; False for one that is not to be finalised here.
 
     Raises EvalqError with the reason why it is left to whoever watches the run.
@@ -68,7 +68,7 @@ def finalise(run: str, ledger: Ledger, settings: Settings) -> bool:
     seconds, micros = ledger.client.time()
     took = max(0.0, round(seconds + micros / 1_000_000 - facts.began, 3))
     evaluator = registry.get(header.evaluator)
-    place = Place(header.evaluator, header.suite, facts.target)
+    place = HistoryKey(header.evaluator, header.suite, facts.target)
     entry = entry_of(evaluator, run, place, report, took, facts.tags)
     History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.metrics if metric.recent])
     reports.store(run, canonical_json(report) + b"\n")
@@ -77,7 +77,7 @@ def finalise(run: str, ledger: Ledger, settings: Settings) -> bool:
 
 
 def _fold(
-    header: Header, chunks: Sequence[Chunk], seal: Seal, ledger: Ledger, roots: Sequence[Path]
+    header: Header, chunks: Sequence[Chunk], seal: Seal, ledger: RunLedger, roots: Sequence[Path]
 ) -> dict[str, Json]:
     evaluator = registry.get(header.evaluator)
     fold = Fold(evaluator, validate(evaluator.Params, header.params, "manifest"), len(header.inputs))
@@ -113,7 +113,7 @@ class Finalisers:
     ``yields`` says that somebody else should tend for a while.
     """
 
-    def __init__(self, settings: Settings, ledger: Ledger, name: str, host: str = "") -> None:
+    def __init__(self, settings: Settings, ledger: RunLedger, name: str, host: str = "") -> None:
         self._settings = settings
         self._ledger = ledger
         self._name = name
@@ -196,7 +196,7 @@ class Finalisers:
 
     def _others(self) -> set[str]:
         """The other living workers of this code."""
-        return Register(self._ledger.client).living(code_version()).keys() - {self._name}
+        return Heartbeats(self._ledger.client).living(code_version()).keys() - {self._name}
 
 
 def main(run: str, settings: Any) -> int:
@@ -207,10 +207,10 @@ def main(run: str, settings: Any) -> int:
     chosen = Settings.model_construct(**settings)
     logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        ledger = Ledger(connect(chosen.ledger_url, chosen), chosen)
-        left = LeftSweeps(Calls(ledger.client, chosen), chosen)
+        ledger = RunLedger(connect(chosen.ledger_url, chosen), chosen)
+        left = UnattendedSweeps(SweepLedger(ledger.client, chosen), chosen)
         if left.find(run) is not None:
-            left.evaluate(run, Ledger(ledger.client, chosen, driver_token()))
+            left.evaluate(run, RunLedger(ledger.client, chosen, driver_token()))
         else:
             finalise(run, ledger, chosen)
     except (EvalqError, redis.RedisError, OSError) as error:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from evalq.workers.ledger.failures import Failed, Told
+from evalq.workers.ledger.failures import Failed, FailureCounts
 from evalq.workers.ledger.heartbeats import sick_of
 from evalq.workers.ledger.progress import Look
 
@@ -40,7 +40,7 @@ class Judgement(msgspec.Struct, frozen=True):
     trouble: tuple[str, ...]
 
 
-def judge(evaluator: str, told: Told, look: Look, living: Mapping[str, Mapping[str, str]]) -> Judgement:
+def judge(evaluator: str, told: FailureCounts, look: Look, living: Mapping[str, Mapping[str, str]]) -> Judgement:
     """How a run of ``evaluator`` stands. ``living``: the facts of the living workers of its code, by name."""
     able = {name for name, facts in living.items() if evaluator not in sick_of(facts)}
     sick = [
@@ -56,7 +56,7 @@ def judge(evaluator: str, told: Told, look: Look, living: Mapping[str, Mapping[s
     )
 
 
-def _hopeless(told: Told, able: set[str]) -> str:
+def _hopeless(told: FailureCounts, able: set[str]) -> str:
     for seq, tries in sorted(told.chunks.items()):
         total = sum(tries.values())
         everywhere = bool(able) and able <= tries.keys()
@@ -67,7 +67,7 @@ def _hopeless(told: Told, able: set[str]) -> str:
     return ""
 
 
-def _barren(told: Told, look: Look, able: set[str]) -> str:
+def _barren(told: FailureCounts, look: Look, able: set[str]) -> str:
     committed, first = told.barren
     if committed != look.progress.committed or look.leases or not told.chunks:
         return ""

@@ -19,9 +19,9 @@ from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.failures import Failures
-from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.progress import Look
-from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.judge import judge
 
 __all__ = ["Reconciler", "may_tend", "stop_tending"]
@@ -54,11 +54,11 @@ def stop_tending(client: Any, worker: str) -> None:
 class Reconciler:
     """Tends one run at a time; remembers only what it saw at the last look."""
 
-    def __init__(self, ledger: Ledger, broker: Broker) -> None:
+    def __init__(self, ledger: RunLedger, broker: Broker) -> None:
         self._ledger = ledger
         self._broker = broker
         self._failures = Failures(ledger)
-        self._register = Register(ledger.client)
+        self._register = Heartbeats(ledger.client)
         self._missing: dict[str, set[int]] = {}
         self._damaged: set[str] = set()
 

@@ -23,12 +23,12 @@ from evalq.evalcore.version import code_version
 from evalq.workers.inputs import pack
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.progress import TRIES
-from evalq.workers.ledger.runs import PREFIX, Ledger
+from evalq.workers.ledger.runs import PREFIX, RunLedger
 from evalq.workers.ledger.sweep_model import SweepLook
-from evalq.workers.ledger.sweeps import Calls, keys_of
+from evalq.workers.ledger.sweeps import SweepLedger, keys_of
 from evalq.workers.settings import Settings
 
-__all__ = ["Left", "LeftSweeps"]
+__all__ = ["Left", "UnattendedSweeps"]
 
 LEFT = PREFIX + "sweeps:left"
 """A hash of all sweeps that were left: {run: code version}."""
@@ -42,10 +42,10 @@ class Left(msgspec.Struct, frozen=True):
     facts: Detached
 
 
-class LeftSweeps:
+class UnattendedSweeps:
     """The sweeps of one ledger that were left to the fleet."""
 
-    def __init__(self, calls: Calls, settings: Settings) -> None:
+    def __init__(self, calls: SweepLedger, settings: Settings) -> None:
         self._calls = calls
         self._client: Any = calls.client
         self._settings = settings
@@ -98,7 +98,7 @@ class LeftSweeps:
             return True  # no call made again helps: `evaluate` says what is wrong, and leaves it to whoever watches
         return look.state == "spent" and bool(there)
 
-    def evaluate(self, run: str, ledger: Ledger) -> bool:
+    def evaluate(self, run: str, ledger: RunLedger) -> bool:
         """Begin the run that evaluates a sweep; False for one that is not to be begun here.
 
         Raises WireError for outputs that evalq did not write: whoever watches the sweep is told.
@@ -147,7 +147,7 @@ def _key(run: str) -> str:
     return keys_of(run)[_LEFT_KEY]
 
 
-def _begin(header: Header, outputs: Path, ledger: Ledger) -> bool:
+def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
     """Put a run of ``outputs`` into the ledger, with their bytes; what is there already is left alone.
 
     False where the run was removed meanwhile.

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.ratelimit.limiter import Pacer
+from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.config import (
@@ -133,7 +133,7 @@ def limits_of(named: NamedTarget) -> Limits:
 
 
 async def attempt(
-    caller: Caller, pacer: Pacer, call: Call, wanted: Callable[[], bool] = lambda: True
+    caller: Caller, pacer: RateLimiter, call: Call, wanted: Callable[[], bool] = lambda: True
 ) -> Answer | Failure | None:
     """One call when the fleet's pace allows it; None, and no call, where it is not ``wanted`` any more by then.
 
@@ -176,7 +176,7 @@ class Tries:
         return _wait(rule, before, told)
 
 
-async def call_paced(caller: Caller, pacer: Pacer, call: Call) -> list[Answer | Failure]:
+async def call_paced(caller: Caller, pacer: RateLimiter, call: Call) -> list[Answer | Failure]:
     """A call through the fleet's pacing, tried again as the target's policy says; every attempt, the last one counts.
 
     Raises BrokerUnreachable when the server that paces is lost.

@@ -32,7 +32,7 @@ def main() -> None:
     app._configuration = lambda settings: stock(settings) | TALK
     worker._app = _with_heartbeat(worker._app)
     broker.Broker.publish = _told(broker.Broker.publish)  # type: ignore[method-assign]
-    tasks.Worker.evaluate = _followed(tasks.Worker.evaluate)  # type: ignore[method-assign]
+    tasks.ChunkRunner.evaluate = _followed(tasks.ChunkRunner.evaluate)  # type: ignore[method-assign]
     from evalq.producer.cli import main as evalq
 
     evalq()

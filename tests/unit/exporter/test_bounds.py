@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.exporter.exposition import Page
-from evalq.workers.ledger.history import Entry, History, Place
-from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.history import Entry, History, HistoryKey
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def full(server: Server) -> Server:
     """A ledger with runs of 2,000 suites, histories of 100 suites, and a run of thousands of agents."""
-    ledger, history = Ledger(server.client, SETTINGS), History(server.client, SETTINGS)
+    ledger, history = RunLedger(server.client, SETTINGS), History(server.client, SETTINGS)
     for number in range(2_000):
         header = Header(f"r{number}", "vs", "1", "code", {}, (PlannedInput("x", "x", "x"),), suite=f"s{number}")
         chunk = Chunk(0, 0, 0, 10, 1, 3, "0" * 64)
@@ -52,7 +52,7 @@ def full(server: Server) -> Server:
     for number in range(100):
         agents: list[tuple[str, tuple[str, ...], float]]
         agents = [("evalq_vs_case_tests", (f"agent {i}", "c"), 2.0) for i in range(3_000 if number == 99 else 1)]
-        entry = Entry(f"r{number}", Place("vs", f"s{number}"), {"scored": 1}, agents, digest="d")
+        entry = Entry(f"r{number}", HistoryKey("vs", f"s{number}"), {"scored": 1}, agents, digest="d")
         history.record(entry)
     return server
 
@@ -74,7 +74,7 @@ def test_counters_beyond_the_cap_of_suites_are_other(full: Server) -> None:
 def test_a_suite_keeps_its_counter_once_it_has_one(full: Server) -> None:
     """A counter never moves between a suite and other: a new run of an early suite counts there."""
     before = {s.labels["suite"]: s.value for s in _scrape(full)["evalq_records_submitted"]}
-    ledger = Ledger(full.client, SETTINGS)
+    ledger = RunLedger(full.client, SETTINGS)
     for run, suite in (("again-1", "s3"), ("again-2", "s1999")):
         ledger.create(Header(run, "vs", "1", "code", {}, (PlannedInput("x", "x", "x"),), suite=suite), 1)
         ledger.append(run, [Chunk(0, 0, 0, 10, 1, 3, "0" * 64)], 0)
@@ -116,7 +116,7 @@ def test_histories_that_have_not_changed_are_not_sent_again(full: Server) -> Non
     second = read_snapshot(full.client, SETTINGS, before=first)
     assert second.histories is first.histories
     for digest in ("new", "again"):
-        history.record(Entry("later", Place("vs", "s99"), {"scored": 1}, [], digest=digest))
+        history.record(Entry("later", HistoryKey("vs", "s99"), {"scored": 1}, [], digest=digest))
         third = read_snapshot(full.client, SETTINGS, before=second)
         assert third.histories[0].entry.digest == digest
         assert third.histories == read_snapshot(full.client, SETTINGS).histories
@@ -127,7 +127,7 @@ def test_a_page_shows_a_new_run_in_either_format(full: Server) -> None:
     """What is rendered once for a version of the histories is rendered anew for the next."""
     page = Page(lambda before: read_snapshot(full.client, SETTINGS, before=before), SETTINGS.max_series)
     for number, accept in enumerate(("", "application/openmetrics-text", "", "application/openmetrics-text")):
-        place = Place("selfcheck", "pages")
+        place = HistoryKey("selfcheck", "pages")
         entry = Entry(f"p{number}", place, {"scored": number}, [("evalq_selfcheck_passed", (), number)], digest="d")
         History(full.client, SETTINGS).record(entry)
         for _ in range(2):

@@ -11,7 +11,7 @@ from evalq.workers.exporter.catalogue import FAMILIES
 from evalq.workers.exporter.series import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.ledger.histograms import SECONDS, bucket, counters
-from evalq.workers.ledger.history import Entry, Place
+from evalq.workers.ledger.history import Entry, HistoryKey
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.monitor.snapshot import Newest, ServerFacts, Snapshot, Unserved, WorkerStanding
 
@@ -48,7 +48,7 @@ def test_every_series_has_a_value_for_each_label(family: Any) -> None:
     """As many label values as the catalogue has labels, from a snapshot in which everything occurs."""
     totals = {f"{name} vs a b": 1 for name in ("submitted", "records", "dead", "chunks", "duplicates", "divergent")}
     totals |= {"failures vs a b load": 1, "reconciled vs a b lost": 2, "ended vs a b done": 3, "last_commit": 5}
-    entry = Entry("r", Place("vs", "a b"), {"scored": 1, "total": 1}, [])
+    entry = Entry("r", HistoryKey("vs", "a b"), {"scored": 1, "total": 1}, [])
     full = _snapshot(
         totals=totals,
         calls={"answered t": 1, "failed t rate_limit": 2, "tokens t prompt": 3, "cost t": 4},
@@ -129,7 +129,7 @@ def test_beyond_the_cap_everything_is_one_other() -> None:
 def test_the_last_runs_stand_side_by_side() -> None:
     """The newest is at position 1; no more than the metric asks for; a sample of another shape is left out."""
     metric = Metric("evalq_x_y", "Help.", "share", "y", recent=2)
-    place = Place("x", "s", "t")
+    place = HistoryKey("x", "s", "t")
     runs = [[("evalq_x_y", (), value), ("evalq_x_y", ("odd",), 9.0)] for value in (0.1, 0.2, 0.3)]
     newest = Newest(Entry("r", place, {}, runs[0]), runs)
     assert newest_series(metric, [newest]) == [(("s", "t"), 0.1)]

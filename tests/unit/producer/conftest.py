@@ -9,7 +9,7 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent.sample import write_rows
-from evalq.producer.folder.job import Asked, Job
+from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.inline import drive_inline
@@ -25,7 +25,7 @@ def half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.chdir(tmp_path)
     with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as out:
         write_rows(out, 40, seed=7)
-    asked = Asked(out=Path("evalq-runs/run"), chunk_size=5, once="k")
+    asked = RunOptions(out=Path("evalq-runs/run"), chunk_size=5, once="k")
     job = Job.start(registry.get("planagent"), Request(["rows.csv"], {}, {}), asked)
     left = 4
 

@@ -13,17 +13,17 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.job import Asked, Job
-from evalq.producer.monitor.progress import Standing
+from evalq.producer.folder.job import Job, RunOptions
+from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.driver import Driver
 from evalq.producer.runs.inline import drive_inline
 from evalq.producer.runs.waiting import Patience
 from evalq.workers.broker.message import read_hint
 from evalq.workers.broker.publisher import Broker
-from evalq.workers.ledger.heartbeats import Register
-from evalq.workers.ledger.runs import Ledger
-from evalq.workers.pool.chunk_runner import Worker
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, wait_until
 
@@ -41,14 +41,14 @@ class Stage:
             write_rows(out, ROWS, seed=7)
         times = {"look_seconds": 0.011, "grace_seconds": 0.02, "lease_seconds": 0.2, "driver_seconds": 0.3}
         self.settings = Settings(broker=server.url, roots=(folder,), window=4, **{**times, **settings})
-        self.ledger = Ledger(server.client, self.settings)
-        self.worker = Worker(self.ledger, self.settings, "w")
-        Register(server.client).beat("w", {"code": code_version(), "pid": os.getpid()}, 600)
+        self.ledger = RunLedger(server.client, self.settings)
+        self.worker = ChunkRunner(self.ledger, self.settings, "w")
+        Heartbeats(server.client).beat("w", {"code": code_version(), "pid": os.getpid()}, 600)
         self.computed = 0
 
     def job(self, name: str, **asked: Any) -> Job:
         """A job on rows.csv, begun in the folder ``name``."""
-        out = Asked(out=self.folder / name, **asked)
+        out = RunOptions(out=self.folder / name, **asked)
         return Job.start(registry.get("planagent"), Request([str(self.folder / "rows.csv")], {}, {}), out)
 
     def driver(self, job: Job, token: str) -> Run:
@@ -88,7 +88,7 @@ class Run:
         self._stage = stage
         self.job = job
         self.collector = Collector(job)
-        self.ledger = Ledger(stage.server.client, stage.settings, token)
+        self.ledger = RunLedger(stage.server.client, stage.settings, token)
         self._broker = Broker(stage.settings)
         patience = Patience(stage.settings)
         self.driver = Driver(job, self.collector, self.ledger, self._broker, stage.settings, patience)
@@ -97,7 +97,7 @@ class Run:
     def drive(self, meanwhile: Callable[[int], None] = lambda look: None) -> Report:
         """To the end, with a worker beside; ``meanwhile`` is called at each look, with its number."""
 
-        def watch(standing: Standing) -> None:
+        def watch(standing: RunStatus) -> None:
             self.looks += 1
             meanwhile(self.looks)
             self._stage.work()

@@ -22,11 +22,11 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Driven, StorageError, UsageError
 from evalq.producer.folder.info import SCHEMA
-from evalq.producer.folder.job import Asked, Job, RunExistsError
+from evalq.producer.folder.job import Job, RunExistsError, RunOptions
 from evalq.producer.folder.lock import RunLock, holder
 from evalq.producer.folder.run_folder import RunFolder, run_folders
 from evalq.producer.folder.staging import is_private
-from evalq.producer.runs.execute import Place, driving
+from evalq.producer.runs.execute import Backend, driving
 from evalq.producer.runs.prune import prune
 from evalq.workers.settings import Settings
 from tests.folders import begun, facts
@@ -88,7 +88,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _start(out: Path) -> Job:
-    return Job.start(registry.get("vs"), Request(["outputs"], PARAMS, {}), Asked(out=out, once="k"))
+    return Job.start(registry.get("vs"), Request(["outputs"], PARAMS, {}), RunOptions(out=out, once="k"))
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "empty and there"])
@@ -303,7 +303,7 @@ def test_looking_leaves_no_file_behind(tmp_path: Path) -> None:
 def test_what_is_driven_is_refused_in_one_way(tmp_path: Path) -> None:
     """Driven names the process, and exits with 3."""
     folder = begun(tmp_path / "run")
-    second = driving(RunFolder(folder.path), Place(Settings()))
+    second = driving(RunFolder(folder.path), Backend(Settings()))
     with folder.driving(), pytest.raises(Driven, match=str(os.getpid())) as told, second:
         pass
     assert told.value.exit_code == 3

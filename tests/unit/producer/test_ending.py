@@ -12,7 +12,7 @@ from evalq.evalcore.errors import InputError, UsageError
 from evalq.evalcore.model.life import NEXT, RunState, may_follow, next_step
 from evalq.producer.cli import main
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs.execute import Place, resume
+from evalq.producer.runs.execute import Backend, resume
 from evalq.workers.settings import Settings
 from tests.folders import begun
 from tests.unit.producer.quiet import QUIET
@@ -112,10 +112,10 @@ def test_what_another_command_began_is_not_removed_for_a_fault(half: RunFolder) 
     rows = Path("rows.csv").read_bytes()
     Path("rows.csv").write_bytes(rows.replace(b"1", b"2"))
     with pytest.raises(InputError):
-        resume(half, Place(Settings(), inline=True), QUIET)
+        resume(half, Backend(Settings(), inline=True), QUIET)
     assert half.info().state == "failed"
     Path("rows.csv").write_bytes(rows)
-    resume(half, Place(Settings(), inline=True), QUIET)
+    resume(half, Backend(Settings(), inline=True), QUIET)
     assert half.info().state == "done"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from evalq.producer.sweeps import health
 from evalq.producer.sweeps.health import Health
-from evalq.workers.ledger.heartbeats import CallerFacts, Register, TargetFacts
+from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, TargetFacts
 from evalq.workers.ledger.sweep_model import SweepHeader
 from tests.integration.harness import Server, running_server
 
@@ -24,7 +24,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def test_troubles_and_long_calls_are_told_and_told_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that cannot call: the sweep waits; some: a warning each; well again: said, too; a lost server: nothing."""
     monkeypatch.setattr(health, "_LOOK_SECONDS", 0.0)
-    register = Register(server.client)
+    register = Heartbeats(server.client)
 
     def beat(host: str, trouble: str, age: float = 0.0) -> None:
         facts = CallerFacts(host, 1, "v", 8, 1, {"t": TargetFacts("c", trouble=trouble)}, {"r": ("C3", age)})

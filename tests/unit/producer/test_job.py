@@ -11,7 +11,7 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.model.manifest import Chunk, from_wire, to_wire
-from evalq.producer.folder.job import Asked, Job
+from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.planner import Planner
 from tests.unit.vs.helpers import PARAMS, good_output
@@ -26,7 +26,7 @@ def test_a_job_on_a_folder_of_files_is_planned_alike_when_it_is_gone_on_with(
     outputs.mkdir()
     for repeat in range(5):
         (outputs / f"F.{repeat}.json").write_text(json.dumps(good_output(), indent=1))
-    begun = Job.start(registry.get("vs"), Request(["outputs"], PARAMS, {}), Asked(chunk_size=2))
+    begun = Job.start(registry.get("vs"), Request(["outputs"], PARAMS, {}), RunOptions(chunk_size=2))
     chunks = list(Planner(begun).chunks())
     (outputs / "F.0.json").unlink()
     again = Job.load(RunFolder(begun.folder.path))
@@ -44,7 +44,7 @@ def test_a_plan_is_resumed_in_one_pass_over_its_chunks(tmp_path: Path, monkeypat
     for number in range(20):
         (tmp_path / f"log{number}.jsonl").write_text('{"turn": 1, "agent": "a", "decision": "join"}\n' * 3)
     names = [f"log{number}.jsonl" for number in range(20)]
-    begun = Job.start(registry.get("cooperation"), Request(names, {}, {}), Asked(chunk_size=1))
+    begun = Job.start(registry.get("cooperation"), Request(names, {}, {}), RunOptions(chunk_size=1))
     chunks = list(Planner(begun).chunks())
     begun.manifest.extend(chunks[:40])
     again = Job.load(RunFolder(begun.folder.path))

@@ -10,13 +10,13 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import WireError
 from evalq.producer.cli import main
-from evalq.producer.folder.job import Asked, Job
+from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import JOURNAL, MANIFEST, RunFolder
-from evalq.producer.runs.execute import Place, carry_out, resume
+from evalq.producer.runs.execute import Backend, carry_out, resume
 from evalq.workers.settings import Settings
 from tests.unit.producer.quiet import QUIET
 
-INLINE = Place(Settings(), inline=True)
+INLINE = Backend(Settings(), inline=True)
 
 
 def _bytes(folder: RunFolder) -> dict[str, bytes]:
@@ -76,7 +76,7 @@ def test_the_driver_cuts_what_is_torn_and_finishes(half: RunFolder, tmp_path: Pa
     _tear(half)
     resume(half, INLINE, QUIET)
     whole = Job.start(
-        registry.get("planagent"), Request(["rows.csv"], {}, {}), Asked(out=tmp_path / "whole", chunk_size=5)
+        registry.get("planagent"), Request(["rows.csv"], {}, {}), RunOptions(out=tmp_path / "whole", chunk_size=5)
     )
     carry_out(whole, INLINE, QUIET)
     for name in ("report.json", "records.jsonl", "manifest.json"):

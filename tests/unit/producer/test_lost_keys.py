@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.version import code_version
-from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import LOCK, may_tend
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
@@ -62,7 +62,7 @@ def test_any_one_key_of_a_run_may_vanish(stage: Stage, part: str, messages: str)
 def test_a_run_that_is_computed_is_on_the_list(stage: Stage) -> None:
     """The list of runs vanishes: a look of the driver, or a claim of a worker, puts the run on it again."""
     job = stage.job("one", chunk_size=10)
-    driver = Ledger(stage.server.client, stage.settings, "host-a 11 aa")
+    driver = RunLedger(stage.server.client, stage.settings, "host-a 11 aa")
     driver.create(job.header, 1)
     for step in (
         lambda: driver.look(job.run, attending=True),
@@ -135,7 +135,7 @@ def test_a_lease_is_over_when_it_ends_later_than_it_could_have_been_written(stag
     job = stage.job("one", chunk_size=10)
     run = stage.driver(job, "host-a 11 aa")
     run.driver.launch()
-    long = Ledger(stage.server.client, Settings(broker=stage.server.url, lease_seconds=600))
+    long = RunLedger(stage.server.client, Settings(broker=stage.server.url, lease_seconds=600))
     assert long.claim(job.run, 0, 1, "slow", 1).status == "leased"
     assert stage.ledger.claim(job.run, 0, 1, "quick", 2).status == "held"
     assert stage.ledger.look(job.run).leases == 1

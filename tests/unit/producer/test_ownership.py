@@ -16,7 +16,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.share import share
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.detached import Detached, Reports
-from evalq.workers.ledger.runs import Ledger
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.finaliser import finalise
 from evalq.workers.recovery.reconciler import Reconciler
 from tests.integration.harness import Server, running_server, wait_until
@@ -138,7 +138,7 @@ def test_no_step_of_another_changes_anything(stage: Stage, step: str) -> None:
         if look == 3:
             before = _dump(stage, job.run)
             with pytest.raises(Driven, match="host-a 11 aa"):
-                STEPS[step](Ledger(stage.server.client, stage.settings, "host-b 22 bb"), job)
+                STEPS[step](RunLedger(stage.server.client, stage.settings, "host-b 22 bb"), job)
             assert _dump(stage, job.run) == before
             found.append(look)
 
@@ -243,10 +243,10 @@ def test_a_clock_that_is_set_back_keeps_no_dead_driver(server: Server, tmp_path:
     """A last step in the future counts as now: silence is waited out from there, not from the hour that comes."""
     brief = Stage(server, tmp_path, driver_seconds=0.2)
     one, two = _jobs(brief, "one", "two")
-    Ledger(server.client, brief.settings, "host-a 11 aa").create(one.header, 1)
+    RunLedger(server.client, brief.settings, "host-a 11 aa").create(one.header, 1)
     ahead = server.client.time()[0] * 1000 + 3_600_000
     server.client.hset(brief.key(one.run, "meta"), "driver_at", ahead)
-    second = Ledger(server.client, brief.settings, "host-b 22 bb")
+    second = RunLedger(server.client, brief.settings, "host-b 22 bb")
     with pytest.raises(Driven):
         second.create(two.header, 1)
 

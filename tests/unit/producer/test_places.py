@@ -11,14 +11,14 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Incomplete, UsageError
 from evalq.producer.commands.evaluate import refuse_dead
-from evalq.producer.folder.job import Asked
+from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.runs.execute import Place, shared_place
-from evalq.producer.sweeps.options import Live
+from evalq.producer.runs.execute import Backend, shared_place
+from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.connections import connect
-from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.settings import Settings
 from tests.agents.server import write_golden
 from tests.folders import facts
@@ -27,7 +27,7 @@ from tests.integration.harness import wait_until
 
 def _sweep(folder: Path) -> Sweep:
     request = Request([str(write_golden(folder / "golden.json", {"A": {}}))], {}, {})
-    return Sweep.start(registry.get("vs"), request, Live("own"), Asked(out=folder / "run"))
+    return Sweep.start(registry.get("vs"), request, SweepOptions("own"), RunOptions(out=folder / "run"))
 
 
 def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:
@@ -39,11 +39,11 @@ def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:
     file.write_text(json.dumps({"targets": {"own": own}}))
     sweep, settings = _sweep(tmp_path), Settings(targets=str(file), concurrency=1)
     reporter = Reporter("calls", quiet=True, bar=False, json_lines=False)
-    with shared_place(Place(settings, workers=1), [tmp_path], "vs", reporter=reporter, calls=True) as outer:
+    with shared_place(Backend(settings, workers=1), [tmp_path], "vs", reporter=reporter, calls=True) as outer:
         assert outer.settings.broker
         with shared_place(outer, [tmp_path], "vs", reporter=reporter) as inner:
             assert inner.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --targets '{file}'"
-        register = Register(connect(outer.settings.ledger_url, outer.settings))
+        register = Heartbeats(connect(outer.settings.ledger_url, outer.settings))
         (caller,) = wait_until(lambda: list(register.callers().values()), "a process calls")
         assert caller.calls == 120
 
@@ -51,7 +51,7 @@ def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("calls", "hint"), [(0, ""), (5, " --targets t.yaml")])
 def test_the_targets_file_is_named_by_who_calls_from_here(tmp_path: Path, calls: int, hint: str) -> None:
     """A fleet has its own."""
-    place = Place(Settings(broker="redis://h/0", targets="t.yaml", calls=calls))
+    place = Backend(Settings(broker="redis://h/0", targets="t.yaml", calls=calls))
     sweep = _sweep(tmp_path)
     assert place.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --broker redis://h/0{hint}"
 
@@ -67,7 +67,7 @@ def test_the_targets_file_is_named_by_who_calls_from_here(tmp_path: Path, calls:
 def test_a_hint_names_the_server_unless_that_tells_a_password(tmp_path: Path, url: str, shown: str) -> None:
     """Quoted for a shell; what would need a secret to run has URL in its place."""
     sweep = _sweep(tmp_path)
-    hint = Place(Settings(broker=url)).resume(sweep.folder)
+    hint = Backend(Settings(broker=url)).resume(sweep.folder)
     assert hint == f"evalq resume {sweep.folder.path} --broker {shown}"
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from evalq.producer.monitor.progress import Standing
+from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
 
 
@@ -19,7 +19,7 @@ def test_what_was_done_before_is_no_part_of_the_pace(
     reporter = Reporter("records", quiet=False, bar=False, json_lines=False)
     with reporter.watching() as watch:
         for made in (0, 30, 60):
-            watch(Standing(50_000 + made, 50_000 + made, 60_000, note="5 in flight", unit="calls"))
+            watch(RunStatus(50_000 + made, 50_000 + made, 60_000, note="5 in flight", unit="calls"))
             now += 61
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == "50,060 of 60,000 calls, 0.5/s, 5 h 36 min left, 5 in flight"
@@ -33,7 +33,7 @@ def test_what_stands_still_has_no_rate(monkeypatch: pytest.MonkeyPatch, capsys: 
     reporter = Reporter("rows", quiet=False, bar=False, json_lines=False)
     with reporter.watching() as watch:
         for done, later in ((0, 1), (100, 4), (100, 2), (100, 1), (200, 1)):
-            watch(Standing(done, done, 1000))
+            watch(RunStatus(done, done, 1000))
             now += later
     assert capsys.readouterr().err.splitlines() == [
         "0 rows, 0.0/s",

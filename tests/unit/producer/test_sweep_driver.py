@@ -15,17 +15,17 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Cancelled, Driven, EvalqError, UsageError
-from evalq.producer.folder.job import Asked
+from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.waiting import Patience
 from evalq.producer.sweeps.driver import SweepDriver
 from evalq.producer.sweeps.joining import _note_done
-from evalq.producer.sweeps.options import Live
+from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.retry import begin_retry
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.callers import main as calling
 from evalq.workers.connections import connect
-from evalq.workers.ledger.sweeps import SWEEPS, Calls, keys_of
+from evalq.workers.ledger.sweeps import SWEEPS, SweepLedger, keys_of
 from evalq.workers.settings import Settings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
@@ -62,14 +62,14 @@ class Stage:
         self.settings = Settings(
             broker=server.url, targets=str(folder / "targets.yaml"), calls=4, look_seconds=0.05, driver_seconds=1.0
         )
-        self.calls = Calls(server.client, self.settings)
+        self.calls = SweepLedger(server.client, self.settings)
 
     def sweep(self, out: str, repeat: int, once: str = "", **live: int | float) -> Sweep:
         """A new sweep in the folder ``out``."""
         evaluator = registry.get("vs")
         request = Request([str(self.folder / "golden.json")], {}, {})
-        asked = Asked(out=self.folder / out, once=once)
-        return Sweep.start(evaluator, request, Live("chat", repeat, **live), asked)  # type: ignore[arg-type]
+        asked = RunOptions(out=self.folder / out, once=once)
+        return Sweep.start(evaluator, request, SweepOptions("chat", repeat, **live), asked)  # type: ignore[arg-type]
 
     def copied(self, sweep: Sweep, out: str) -> Sweep:
         """The sweep in a copy of its folder."""
@@ -83,7 +83,9 @@ class Stage:
     def driver(self, sweep: Sweep, token: str) -> SweepDriver:
         """A driver with a connection of its own, as in a process of its own."""
         client = connect(self.server.url, self.settings)
-        return SweepDriver(sweep, Calls(client, self.settings), self.settings, Patience(self.settings), token=token)
+        return SweepDriver(
+            sweep, SweepLedger(client, self.settings), self.settings, Patience(self.settings), token=token
+        )
 
     @contextlib.contextmanager
     def calling(self, count: int = 1) -> Iterator[None]:
@@ -122,7 +124,7 @@ def patient(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """No lease and no driver runs out while a busy machine lets a process wait."""
     monkeypatch.setattr(calling, "LEASE_SECONDS", 60.0)
     stage.settings = stage.settings.model_copy(update={"driver_seconds": 60.0})
-    stage.calls = Calls(stage.server.client, stage.settings)
+    stage.calls = SweepLedger(stage.server.client, stage.settings)
 
 
 class Drive(threading.Thread):

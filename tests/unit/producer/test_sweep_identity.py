@@ -11,13 +11,13 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, WireError
-from evalq.producer.folder.job import Asked, RunExistsError
+from evalq.producer.folder.job import RunExistsError, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.waiting import Patience
 from evalq.producer.sweeps.driver import SweepDriver
-from evalq.producer.sweeps.options import Live
+from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
-from evalq.workers.ledger.sweeps import Calls
+from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 from tests.agents.server import write_golden
 from tests.integration.harness import running_server
@@ -27,7 +27,7 @@ CASES: dict[str, dict[str, Any]] = {"A": {"share": 0.5}, "B": {"share": 1.0}}
 
 def _begun(folder: Path, number: int, **other: Any) -> Sweep:
     live: dict[str, Any] = {"target": "t", "repeat": 3} | {
-        key: other[key] for key in other.keys() & set(Live.__struct_fields__)
+        key: other[key] for key in other.keys() & set(SweepOptions.__struct_fields__)
     }
     asked = {key: other[key] for key in other.keys() & {"limit", "chunk_size"}}
     request = Request(
@@ -36,8 +36,8 @@ def _begun(folder: Path, number: int, **other: Any) -> Sweep:
     return Sweep.start(
         registry.get("vs"),
         request,
-        Live(**live),
-        Asked(out=folder / f"run{number}", once=other.get("once", "k"), **asked),
+        SweepOptions(**live),
+        RunOptions(out=folder / f"run{number}", once=other.get("once", "k"), **asked),
     )
 
 
@@ -105,6 +105,6 @@ def test_prompts_that_changed_in_the_folder_are_not_offered(folder: Path) -> Non
     prompts.write_bytes(prompts.read_bytes().replace(b"share", b"shard"))
     with running_server(folder) as server:
         settings = Settings(broker=server.url)
-        driver = SweepDriver(sweep, Calls(server.client, settings), settings, Patience(settings))
+        driver = SweepDriver(sweep, SweepLedger(server.client, settings), settings, Patience(settings))
         with pytest.raises(WireError, match="its prompts are not those it was begun with"):
             driver.launch()

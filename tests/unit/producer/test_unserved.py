@@ -6,7 +6,7 @@ import pytest
 
 from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header, PlannedInput
-from evalq.producer.monitor.progress import Standing
+from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.unserved import Unserved
 from evalq.workers.settings import Settings
 
@@ -39,7 +39,7 @@ def _watched(clock: list[float], seconds: int, own: bool = False, **facts: objec
     settings = Settings(broker="redis://me:secret@host/0", patience_seconds=20)
     unserved = Unserved(HEADER, settings, heard, own=own)
     for _ in range(seconds + 1):
-        unserved.see(Standing(0, 0, 0, **facts))  # type: ignore[arg-type]  # whatever a test gives
+        unserved.see(RunStatus(0, 0, 0, **facts))  # type: ignore[arg-type]  # whatever a test gives
         clock[0] += 1
     return heard
 

@@ -13,10 +13,10 @@ from evalq.evalcore.version import code_version
 from evalq.workers.broker.message import read_hint
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.detached import Detached, Reports
-from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.progress import Look
-from evalq.workers.ledger.runs import Ledger
-from evalq.workers.pool.chunk_runner import Worker
+from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 from tests.contract.specimens import Summing, SumParams
@@ -43,10 +43,10 @@ class Hosts(Summing):
             text = b"".join(lines)[start : start + size]
             self.chunks.append(Chunk(seq, 0, start, start + size, seq * 10 + 1, 10, digest(text)))
         self.settings = Settings(broker=server.url, grace_seconds=0.02, lease_seconds=60, **settings)
-        self.ledger = Ledger(server.client, self.settings)
-        self.register = Register(server.client)
+        self.ledger = RunLedger(server.client, self.settings)
+        self.register = Heartbeats(server.client)
         self.reconciler = Reconciler(self.ledger, Broker(self.settings))
-        self.workers: dict[str, Worker] = {}
+        self.workers: dict[str, ChunkRunner] = {}
         self.cannot: dict[str, Callable[[], Any]] = {}
         self.fails: dict[str, Callable[[], Any]] = {}
         self.acting = ""
@@ -68,7 +68,7 @@ class Hosts(Summing):
     def add(self, name: str, folder: Path | None = None) -> None:
         """A worker that reads ``folder`` (that of the data), and lives until it leaves."""
         settings = self.settings.model_copy(update={"roots": (folder or self.data,)})
-        self.workers[name] = Worker(self.ledger, settings, name, host=f"host-{name}")
+        self.workers[name] = ChunkRunner(self.ledger, settings, name, host=f"host-{name}")
         self.register.beat(name, {"host": f"host-{name}", "code": code_version()}, 600)
 
     def leave(self, name: str) -> None:

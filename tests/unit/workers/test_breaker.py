@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evalq.workers.callers.breaker import Breaker
-from evalq.workers.callers.target_sessions import Station
+from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.callers.uncallable import FAULT_SECONDS, Hopeless, unable
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.targets import Answer, Failure
@@ -68,12 +68,12 @@ def test_a_sweep_is_hopeless_when_nobody_can_call_its_target_for_long_enough() -
     assert unable(_facts(a="no key"), "v1", "u") == ""
     clock = Clock()
     hopeless = Hopeless(300, clock)
-    station = Station(None, "c", fault="no key")  # type: ignore[arg-type]  # which target it is plays no part
+    station = TargetSession(None, "c", fault="no key")  # type: ignore[arg-type]  # which target it is plays no part
     assert not hopeless.due("r", station)
     clock.now += FAULT_SECONDS
     assert hopeless.due("r", station)
     assert not hopeless.due("r", station), "asked again after a moment only"
-    held = Station(None, "c")  # type: ignore[arg-type]  # the same
+    held = TargetSession(None, "c")  # type: ignore[arg-type]  # the same
     assert not hopeless.due("r", held), "and nothing is wrong any more"
     for _ in range(10):
         held.breaker.told(DOWN)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
-from evalq.workers.ledger.sweeps import MAX_WIRE_BYTES, Calls
+from evalq.workers.ledger.sweeps import MAX_WIRE_BYTES, SweepLedger
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 
@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield started
 
 
-def _sweep(calls: Calls, run: str, **budget: float) -> SweepHeader:
+def _sweep(calls: SweepLedger, run: str, **budget: float) -> SweepHeader:
     header = SweepHeader(run, "t", code_version(), CASES, REPEATS)
     calls.erase(run)
     calls.open(header, int(budget.get("max_calls", 0)), budget.get("max_cost", 0.0), budget.get("alone", 0.0))
@@ -55,7 +55,7 @@ def test_every_call_is_recorded_once_in_any_order_of_things(
     server: Server, steps: list[str], rng: random.Random
 ) -> None:
     """Claims, deaths, late and doubled records, halts, and a server that forgets what it had recorded."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     _sweep(calls, "r")
     held: dict[str, list[int]] = {"p0": [], "p1": [], "p2": []}
     zombies: list[tuple[str, int]] = []
@@ -108,7 +108,7 @@ def test_every_call_is_recorded_once_in_any_order_of_things(
 
 def test_calls_come_case_by_case_in_turns(server: Server) -> None:
     """Whenever a sweep ends, no case has had more than one call more than another."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     header = _sweep(calls, "turns")
     seen: list[int] = []
     while got := calls.claim("turns", "p", 2, LEASE)[1]:
@@ -121,7 +121,7 @@ def test_calls_come_case_by_case_in_turns(server: Server) -> None:
 @pytest.mark.parametrize("most", [1, 7, TOTAL, TOTAL + 5])
 def test_no_more_attempts_than_the_budget(server: Server, most: int) -> None:
     """Retries count; the sweep is spent when nothing is in flight any more, and goes on under a larger budget."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     header = _sweep(calls, "budget", max_calls=most)
     made = 0
     while got := calls.claim("budget", "p", 3, LEASE)[1]:
@@ -141,7 +141,7 @@ def test_no_more_attempts_than_the_budget(server: Server, most: int) -> None:
 
 def test_cost_is_kept_to_the_mean_of_what_was_paid(server: Server) -> None:
     """Ten calls before anything is known of the price; then only as many as the rest of the budget bears."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     _sweep(calls, "cost", max_cost=1.2)
     _, first, _ = calls.claim("cost", "p", 100, LEASE)
     assert len(first) == 10
@@ -154,7 +154,7 @@ def test_cost_is_kept_to_the_mean_of_what_was_paid(server: Server) -> None:
 
 def test_without_its_producer_a_sweep_that_stops_early_stands_still(server: Server) -> None:
     """Nothing is handed out once the producer was silent too long, and again when it looks."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     _sweep(calls, "alone", alone=60)
     assert calls.claim("alone", "p", 1, LEASE)[1]
     server.client.hset("evalq:sweep:{alone}:meta", "attended", 1)
@@ -167,7 +167,7 @@ def test_without_its_producer_a_sweep_that_stops_early_stands_still(server: Serv
 
 def test_a_fatal_failure_stops_a_sweep_and_is_no_output(server: Server) -> None:
     """Its call is made when the sweep is opened again."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     header = _sweep(calls, "fatal")
     _, (call, *others), _ = calls.claim("fatal", "p", 3, LEASE)
     calls.record("fatal", "p", "t", [_result(call, "quota", "t: quota: spent")])
@@ -182,7 +182,7 @@ def test_a_fatal_failure_stops_a_sweep_and_is_no_output(server: Server) -> None:
 
 def test_a_server_that_was_away_takes_nobody_for_dead(server: Server) -> None:
     """All leases have ended when it comes back; whoever asks first takes nothing from the others."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     _sweep(calls, "away")
     _, mine, _ = calls.claim("away", "p", 3, LEASE)
     holders, meta = "evalq:sweep:{away}:holders", "evalq:sweep:{away}:meta"
@@ -195,7 +195,7 @@ def test_a_server_that_was_away_takes_nobody_for_dead(server: Server) -> None:
 
 def test_all_keys_of_a_sweep_expire(server: Server, tmp_path: Path) -> None:
     """Everything that holds a run's id goes, prolonged by every step; the totals stay."""
-    calls = Calls(server.client, Settings(broker=server.url, keep_days=1))
+    calls = SweepLedger(server.client, Settings(broker=server.url, keep_days=1))
     _sweep(calls, "old")
     calls.record("old", "p", "t", [_result(call) for call in calls.claim("old", "p", 3, LEASE)[1]])
     keys = list(server.client.scan_iter("evalq:sweep:{old}:*"))
@@ -206,7 +206,7 @@ def test_all_keys_of_a_sweep_expire(server: Server, tmp_path: Path) -> None:
 
 def test_only_what_moves_a_sweep_on_keeps_it(server: Server) -> None:
     """Processes that call ask five times a second: a sweep whose calls are over expires all the same."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     _sweep(calls, "left")
 
     def keys() -> list[bytes]:
@@ -238,7 +238,7 @@ def test_only_what_moves_a_sweep_on_keeps_it(server: Server) -> None:
 
 def test_only_open_sweeps_are_looked_at(server: Server) -> None:
     """One that ended, was paused or is unknown leaves the list with the next claim; opening it again puts it there."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     header = _sweep(calls, "listed")
     for state in ("paused", "done"):
         assert header in calls.sweeps()
@@ -253,7 +253,7 @@ def test_only_open_sweeps_are_looked_at(server: Server) -> None:
 
 def test_long_outputs_are_collected_in_smaller_steps(server: Server) -> None:
     """However many wait, a producer holds no more than one beyond its bound at once, and loses none."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     _sweep(calls, "long")
     _, mine, _ = calls.claim("long", "p0", TOTAL, LEASE)
     calls.record("long", "p0", "t", [_result(call, text="x" * (MAX_WIRE_BYTES // 4)) for call in mine])

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from evalq.evalcore.contract import registry
-from evalq.workers.ledger.history import HISTORIES, Entry, History, Place, entry_of
+from evalq.workers.ledger.history import HISTORIES, Entry, History, HistoryKey, entry_of
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 
-NIGHT = Place("vs", "night", "")
+NIGHT = HistoryKey("vs", "night", "")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def _dump(server: Server) -> dict[bytes, bytes]:
     return {name: server.client.dump(name) for name in names}
 
 
-def _entry(run: str, place: Place = NIGHT, digest: str = "d", value: float = 0.5) -> Entry:
+def _entry(run: str, place: HistoryKey = NIGHT, digest: str = "d", value: float = 0.5) -> Entry:
     return Entry(run, place, {"scored": 3}, [("evalq_vs_diversity", (), value)], 1.5, {"k": "v"}, digest)
 
 
@@ -81,9 +81,9 @@ def test_a_list_is_capped_and_leaves_nothing_behind(history: History, server: Se
 def test_the_oldest_history_makes_room(history: History, server: Server) -> None:
     """Beyond the cap of suites, the one that was added to longest ago goes, with all of its keys."""
     for suite in ("one", "two", "three", "one", "four"):
-        history.record(_entry(f"run of {suite} {server.client.incr('n')}", Place("vs", suite, "t")))
+        history.record(_entry(f"run of {suite} {server.client.incr('n')}", HistoryKey("vs", suite, "t")))
     assert {place.suite for place in history.places()} == {"one", "three", "four"}
-    assert history.places()[0] == Place("vs", "four", "t")
+    assert history.places()[0] == HistoryKey("vs", "four", "t")
     assert not server.client.keys('evalq:history:*"two"*')
     assert server.client.zcard(HISTORIES) == 3
 
@@ -96,7 +96,7 @@ def test_a_history_outlives_its_runs(history: History, server: Server) -> None:
 
 def test_names_of_suites_cannot_reach_another_history(history: History) -> None:
     """Quotes, brackets and separators in a suite's name are part of its name."""
-    odd = [Place("vs", 'a","b', ""), Place("vs", "a", "b"), Place("vs", ":texts", "")]
+    odd = [HistoryKey("vs", 'a","b', ""), HistoryKey("vs", "a", "b"), HistoryKey("vs", ":texts", "")]
     for number, place in enumerate(odd):
         history.record(_entry(f"r{number}", place))
     assert [[entry.run for entry in history.entries(place)] for place in odd] == [["r0"], ["r1"], ["r2"]]
@@ -105,7 +105,7 @@ def test_names_of_suites_cannot_reach_another_history(history: History) -> None:
 def test_an_entry_has_the_declared_samples_of_its_report(tmp_path: Any) -> None:
     """The values are those that the evaluator's metrics read out of the report."""
     report = {"records": {"total": 2, "scored": 2}, "results": {"pass_rate": 0.5, "passed": 1}}
-    entry = entry_of(registry.get("selfcheck"), "r", Place("selfcheck", "s"), report, 2.0, {})
+    entry = entry_of(registry.get("selfcheck"), "r", HistoryKey("selfcheck", "s"), report, 2.0, {})
     assert entry.samples == [("evalq_selfcheck_pass_rate", (), 0.5), ("evalq_selfcheck_passed", (), 1.0)]
     assert entry.records == {"total": 2, "scored": 2}
     assert len(entry.digest) == 64

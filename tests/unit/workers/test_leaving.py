@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.workers.ledger.heartbeats import Register
+from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.pool import main
 from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Server, clean_environment, running_server, wait_until
@@ -25,16 +25,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves while its attendant is telling that it lives: it is off the list when both are done."""
-    begun, go_on, real = threading.Event(), threading.Event(), Register.beat
+    begun, go_on, real = threading.Event(), threading.Event(), Heartbeats.beat
     attendant = main._Attendant(Settings(broker=server.url), "w")
     attendant.arrive()
 
-    def slow(self: Register, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
+    def slow(self: Heartbeats, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
         begun.set()
         assert go_on.wait(PATIENCE)
         real(self, worker, facts, seconds)
 
-    monkeypatch.setattr(Register, "beat", slow)
+    monkeypatch.setattr(Heartbeats, "beat", slow)
     monkeypatch.setattr(main, "BEAT_SECONDS", 0.01)
     threads = [threading.Thread(target=step) for step in (attendant.attend, attendant.leave)]
     threads[0].start()
@@ -44,7 +44,7 @@ def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypat
     go_on.set()
     for thread in threads:
         thread.join(PATIENCE)
-    assert Register(server.client).workers() == {}
+    assert Heartbeats(server.client).workers() == {}
 
 
 SLOW_TO_TELL = """
@@ -67,10 +67,10 @@ def test_a_beat_under_way_does_not_bring_a_process_that_calls_back(server: Serve
     settings = {"EVALQ_BROKER": server.url, "EVALQ_TARGETS": str(tmp_path / "targets.yaml"), "EVALQ_CALLS": "2"}
     process = subprocess.Popen([sys.executable, "-c", SLOW_TO_TELL], env=clean_environment(**settings))
     try:
-        wait_until(lambda: Register(server.client).callers(), "it is on the list")
+        wait_until(lambda: Heartbeats(server.client).callers(), "it is on the list")
         process.terminate()
         assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.wait()
-    assert Register(server.client).callers() == {}
+    assert Heartbeats(server.client).callers() == {}

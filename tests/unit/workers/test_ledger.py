@@ -12,8 +12,8 @@ from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import Incomplete, WireError
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.broker.publisher import Broker
-from evalq.workers.ledger.heartbeats import Register
-from evalq.workers.ledger.runs import TOTALS, Ledger
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.runs import TOTALS, RunLedger
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
@@ -30,16 +30,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def ledger(server: Server) -> Ledger:
+def ledger(server: Server) -> RunLedger:
     """A ledger with times that no test reaches, emptied."""
     server.client.flushall()
-    return Ledger(server.client, Settings(lease_seconds=600, grace_seconds=600, window=3))
+    return RunLedger(server.client, Settings(lease_seconds=600, grace_seconds=600, window=3))
 
 
 @pytest.fixture
-def brief(server: Server) -> Ledger:
+def brief(server: Server) -> RunLedger:
     """The same ledger, seen by one for whom leases are over and messages old at once."""
-    return Ledger(server.client, Settings(lease_seconds=0.2, grace_seconds=0.05, window=3))
+    return RunLedger(server.client, Settings(lease_seconds=0.2, grace_seconds=0.05, window=3))
 
 
 def _header(run: str = "r") -> Header:
@@ -50,13 +50,13 @@ def _chunks(count: int) -> list[Chunk]:
     return [Chunk(seq, 0, seq * 10, seq * 10 + 10, seq + 1, 1, f"{seq:064}") for seq in range(count)]
 
 
-def _begin(ledger: Ledger, count: int = 5, run: str = "r") -> list[Chunk]:
+def _begin(ledger: RunLedger, count: int = 5, run: str = "r") -> list[Chunk]:
     ledger.create(_header(run), 1)
     ledger.append(run, _chunks(count), 0, Seal(count, ("s",)))
     return _chunks(count)
 
 
-def test_the_first_commit_wins_and_the_same_again_is_a_duplicate(ledger: Ledger) -> None:
+def test_the_first_commit_wins_and_the_same_again_is_a_duplicate(ledger: RunLedger) -> None:
     """One digest is stored for a chunk; the same answer again changes no counter but duplicates."""
     chunk = _begin(ledger)[0]
     assert ledger.commit(_header(), chunk, 1, ANSWER) == "committed"
@@ -66,7 +66,7 @@ def test_the_first_commit_wins_and_the_same_again_is_a_duplicate(ledger: Ledger)
     assert ledger.fetch("r", [0, 1]) == [ANSWER, None]
 
 
-def test_another_answer_is_divergent_and_kept_aside(ledger: Ledger, server: Server) -> None:
+def test_another_answer_is_divergent_and_kept_aside(ledger: RunLedger, server: Server) -> None:
     """The stored answer stays, the other is kept, and the run is failed with the chunk named."""
     chunk = _begin(ledger)[2]
     ledger.commit(_header(), chunk, 1, ANSWER)
@@ -78,7 +78,7 @@ def test_another_answer_is_divergent_and_kept_aside(ledger: Ledger, server: Serv
     assert server.client.hgetall("evalq:run:{r}:aside") == {b"2 " + b"b" * 64: b"another part"}
 
 
-def test_the_digest_outlives_the_part(ledger: Ledger) -> None:
+def test_the_digest_outlives_the_part(ledger: RunLedger) -> None:
     """A trimmed part is gone, but its chunk stays committed: a late doubled message computes nothing."""
     chunk = _begin(ledger)[0]
     ledger.commit(_header(), chunk, 1, ANSWER)
@@ -88,7 +88,7 @@ def test_the_digest_outlives_the_part(ledger: Ledger) -> None:
     assert ledger.commit(_header(), chunk, 1, OTHER) == "divergent"
 
 
-def test_an_old_epoch_is_stale(ledger: Ledger) -> None:
+def test_an_old_epoch_is_stale(ledger: RunLedger) -> None:
     """After a restart neither the claims nor the commits of the epoch before count."""
     chunk = _begin(ledger)[0]
     assert ledger.create(_header(), 2) == 2
@@ -98,7 +98,7 @@ def test_an_old_epoch_is_stale(ledger: Ledger) -> None:
     assert ledger.create(_header(), 1) == 2, "an epoch is never lowered"
 
 
-def test_a_lease_keeps_others_away_until_it_dies(ledger: Ledger, brief: Ledger) -> None:
+def test_a_lease_keeps_others_away_until_it_dies(ledger: RunLedger, brief: RunLedger) -> None:
     """A claimed chunk is held; when its holder falls silent for the lease's length, another gets it."""
     _begin(ledger)
     assert ledger.claim("r", 0, 1, "w1", 11).status == "leased"
@@ -111,10 +111,10 @@ def test_a_lease_keeps_others_away_until_it_dies(ledger: Ledger, brief: Ledger) 
     assert not ledger.renew("r", 0, "w1", 11)
 
 
-def test_deaths_are_counted_by_who_died(ledger: Ledger, brief: Ledger) -> None:
+def test_deaths_are_counted_by_who_died(ledger: RunLedger, brief: RunLedger) -> None:
     """A lease that died under a living worker is an attempt; with its whole worker, a loss."""
     _begin(ledger)
-    Register(ledger.client).beat("alive", {"code": "code"}, 600)
+    Heartbeats(ledger.client).beat("alive", {"code": "code"}, 600)
     ledger.claim("r", 0, 1, "alive", 11)
     brief.claim("r", 1, 1, "gone", 11)
     assert ledger.claim("r", 0, 1, "alive", 12, dead_pid=11).status == "leased", "a sibling takes over at once"
@@ -122,7 +122,7 @@ def test_deaths_are_counted_by_who_died(ledger: Ledger, brief: Ledger) -> None:
     assert ledger.notes("r") == {"attempts 0": 1, "losses 1": 1}
 
 
-def test_the_window_bounds_what_is_in_flight(ledger: Ledger) -> None:
+def test_the_window_bounds_what_is_in_flight(ledger: RunLedger) -> None:
     """Never more than the window is published at once; a commit makes room."""
     chunks = _begin(ledger, 5)
     assert ledger.take("r") == [0, 1, 2]
@@ -131,7 +131,7 @@ def test_the_window_bounds_what_is_in_flight(ledger: Ledger) -> None:
     assert ledger.take("r") == [3]
 
 
-def test_a_restart_publishes_only_what_is_missing(ledger: Ledger) -> None:
+def test_a_restart_publishes_only_what_is_missing(ledger: RunLedger) -> None:
     """After a higher epoch the cursor starts over and skips what is committed."""
     chunks = _begin(ledger, 5)
     ledger.take("r")
@@ -141,7 +141,7 @@ def test_a_restart_publishes_only_what_is_missing(ledger: Ledger) -> None:
     assert ledger.take("r") == [2, 3, 4]
 
 
-def test_what_is_restored_leaves_the_window(ledger: Ledger) -> None:
+def test_what_is_restored_leaves_the_window(ledger: RunLedger) -> None:
     """A worker's reconciler publishes before the producer has restored what it holds: the window has room again."""
     _begin(ledger)
     assert ledger.take("r") == [0, 1, 2]
@@ -150,7 +150,7 @@ def test_what_is_restored_leaves_the_window(ledger: Ledger) -> None:
     assert set(ledger.look("r").suspect) <= {3, 4}
 
 
-def test_suspects_are_what_is_published_without_a_living_lease(ledger: Ledger, brief: Ledger) -> None:
+def test_suspects_are_what_is_published_without_a_living_lease(ledger: RunLedger, brief: RunLedger) -> None:
     """Leased, committed and young chunks are not suspect; a dead lease and a lost message are, by name."""
     chunks = _begin(ledger, 5)
     ledger.take("r")
@@ -162,7 +162,7 @@ def test_suspects_are_what_is_published_without_a_living_lease(ledger: Ledger, b
     wait_until(lambda: brief.look("r").suspect == {0: "lease_died", 2: "lost"}, "both are noticed")
 
 
-def test_marking_backs_off_and_counts(ledger: Ledger, brief: Ledger, server: Server) -> None:
+def test_marking_backs_off_and_counts(ledger: RunLedger, brief: RunLedger, server: Server) -> None:
     """A chunk published again is no suspect for a while, and totals say why it was."""
     chunks = _begin(ledger, 2)
     ledger.take("r")
@@ -175,7 +175,7 @@ def test_marking_backs_off_and_counts(ledger: Ledger, brief: Ledger, server: Ser
     assert server.client.hget(TOTALS, "reconciled planagent default lost") == b"6"
 
 
-def test_a_refused_chunk_waits_for_its_bytes(ledger: Ledger) -> None:
+def test_a_refused_chunk_waits_for_its_bytes(ledger: RunLedger) -> None:
     """Refusal takes it out of flight; supplying puts it back with the blob, which goes with the commit."""
     chunks = _begin(ledger, 1)
     ledger.take("r")
@@ -189,7 +189,7 @@ def test_a_refused_chunk_waits_for_its_bytes(ledger: Ledger) -> None:
     assert not ledger.supply("r", 0, b"bytes"), "nobody needs it any more"
 
 
-def test_done_needs_every_chunk_and_happens_once(ledger: Ledger) -> None:
+def test_done_needs_every_chunk_and_happens_once(ledger: RunLedger) -> None:
     """A run is done only when sealed and all committed; the first closing state stays."""
     chunks = _begin(ledger, 2)
     ledger.commit(_header(), chunks[0], 1, ANSWER)
@@ -199,7 +199,7 @@ def test_done_needs_every_chunk_and_happens_once(ledger: Ledger) -> None:
     assert ledger.close("r", "cancelled") == "done"
 
 
-def test_a_closed_run_gives_no_work(ledger: Ledger) -> None:
+def test_a_closed_run_gives_no_work(ledger: RunLedger) -> None:
     """After a pause nothing is published, claimed or committed; a higher epoch opens it again, but no cancelled one."""
     chunk = _begin(ledger)[0]
     ledger.close("r", "paused", "by hand")
@@ -213,7 +213,7 @@ def test_a_closed_run_gives_no_work(ledger: Ledger) -> None:
     assert ledger.take("r") == []
 
 
-def test_every_key_of_a_run_expires(ledger: Ledger, server: Server) -> None:
+def test_every_key_of_a_run_expires(ledger: RunLedger, server: Server) -> None:
     """Whatever steps a run takes, no key with its id is without an expiry, from its creation."""
     chunks = _begin(ledger, 4, run="unique-run")
     ledger.take("unique-run")
@@ -239,7 +239,7 @@ def _age(server: Server, run: str) -> None:
             server.client.pexpire(key, 60_000)
 
 
-def test_only_what_moves_a_run_on_keeps_it(ledger: Ledger, server: Server) -> None:
+def test_only_what_moves_a_run_on_keeps_it(ledger: RunLedger, server: Server) -> None:
     """Workers look at runs every few seconds: one that is done, or that nobody goes on with, expires all the same."""
     (chunk,) = _begin(ledger, 1, run="done-run")
     _begin(ledger, 2, run="open-run")
@@ -265,7 +265,7 @@ def test_only_what_moves_a_run_on_keeps_it(ledger: Ledger, server: Server) -> No
     assert _left(server, "open-run") > 60_000
 
 
-def test_a_damaged_run_stops_the_tending_of_no_other(ledger: Ledger, server: Server) -> None:
+def test_a_damaged_run_stops_the_tending_of_no_other(ledger: RunLedger, server: Server) -> None:
     """What somebody else wrote into one run's header is left alone, and the runs behind it are published."""
     for run in ("a", "b", "c"):
         _begin(ledger, 1, run=run)
@@ -275,7 +275,7 @@ def test_a_damaged_run_stops_the_tending_of_no_other(ledger: Ledger, server: Ser
     assert server.client.llen(_header().queue) == 1
 
 
-def test_expired_runs_are_forgotten(ledger: Ledger, server: Server) -> None:
+def test_expired_runs_are_forgotten(ledger: RunLedger, server: Server) -> None:
     """The list of runs drops those whose keys are gone."""
     _begin(ledger, run="one")
     _begin(ledger, run="two")
@@ -286,7 +286,7 @@ def test_expired_runs_are_forgotten(ledger: Ledger, server: Server) -> None:
         ledger.look("one")
 
 
-def test_what_is_not_a_header_is_refused(ledger: Ledger, server: Server) -> None:
+def test_what_is_not_a_header_is_refused(ledger: RunLedger, server: Server) -> None:
     """A forged or damaged header raises WireError, with unknown keys refused too."""
     server.client.hset("evalq:run:{r}:meta", "header", b'{"run": "r", "evaluator": ["os"], "extra": 1}')
     with pytest.raises(WireError):
@@ -301,7 +301,7 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
-def test_any_order_of_steps_commits_each_chunk_once(ledger: Ledger, steps: list[tuple[str, int, int]]) -> None:
+def test_any_order_of_steps_commits_each_chunk_once(ledger: RunLedger, steps: list[tuple[str, int, int]]) -> None:
     """Claims, commits, restarts and marks in any order: counters equal the set of chunks ever committed."""
     ledger.client.flushall()
     done: set[int] = set()
@@ -321,33 +321,33 @@ def test_any_order_of_steps_commits_each_chunk_once(ledger: Ledger, steps: list[
     assert (progress.committed, progress.records) == (len(done), len(done))
 
 
-def test_workers_are_seen_while_they_beat(ledger: Ledger, server: Server) -> None:
+def test_workers_are_seen_while_they_beat(ledger: RunLedger, server: Server) -> None:
     """A beat puts a worker on the list; silence or leaving takes it off."""
-    Register(ledger.client).beat("w1", {"code": "c", "pid": 7}, 600)
-    Register(ledger.client).beat("w2", {"code": "c"}, 0.05)
-    assert Register(ledger.client).workers()["w1"] == {"code": "c", "pid": "7"}
-    wait_until(lambda: set(Register(ledger.client).workers()) == {"w1"}, "the silent one is gone")
+    Heartbeats(ledger.client).beat("w1", {"code": "c", "pid": 7}, 600)
+    Heartbeats(ledger.client).beat("w2", {"code": "c"}, 0.05)
+    assert Heartbeats(ledger.client).workers()["w1"] == {"code": "c", "pid": "7"}
+    wait_until(lambda: set(Heartbeats(ledger.client).workers()) == {"w1"}, "the silent one is gone")
     ledger.release("w1")
-    Register(ledger.client).leave("w1")
-    assert Register(ledger.client).workers() == {}
+    Heartbeats(ledger.client).leave("w1")
+    assert Heartbeats(ledger.client).workers() == {}
     assert server.client.scard("evalq:workers") == 0
 
 
-def test_a_worker_that_leaves_gives_back_its_leases_and_no_others(ledger: Ledger) -> None:
+def test_a_worker_that_leaves_gives_back_its_leases_and_no_others(ledger: RunLedger) -> None:
     """Its chunks can be claimed at once, nothing counts as a death, and another's lease stands."""
     _begin(ledger)
-    Register(ledger.client).beat("leaving", {"pid": 1}, 600)
+    Heartbeats(ledger.client).beat("leaving", {"pid": 1}, 600)
     ledger.claim("r", 0, 1, "leaving", 1)
     ledger.claim("r", 1, 1, "staying", 2)
     ledger.release("leaving")
-    Register(ledger.client).leave("leaving")
+    Heartbeats(ledger.client).leave("leaving")
     assert ledger.claim("r", 0, 1, "staying", 3).status == "leased"
     assert ledger.claim("r", 1, 1, "other", 4).status == "held"
     assert ledger.notes("r") == {}
-    assert "leaving" not in Register(ledger.client).workers()
+    assert "leaving" not in Heartbeats(ledger.client).workers()
 
 
-def test_a_worker_lost_while_it_tried_a_piece_is_held_against_the_piece(ledger: Ledger, brief: Ledger) -> None:
+def test_a_worker_lost_while_it_tried_a_piece_is_held_against_the_piece(ledger: RunLedger, brief: RunLedger) -> None:
     """The piece counts it beside the chunk; a piece that was answered bears nothing later."""
     _begin(ledger)
     brief.claim("r", 0, 1, "w", 1)
@@ -359,16 +359,16 @@ def test_a_worker_lost_while_it_tried_a_piece_is_held_against_the_piece(ledger: 
     assert ledger.notes("r")["losses 0"] == 2
 
 
-def test_a_claim_tells_how_often_the_chunk_has_killed(ledger: Ledger) -> None:
+def test_a_claim_tells_how_often_the_chunk_has_killed(ledger: RunLedger) -> None:
     """Deaths of processes while their worker lived, and of whole workers, apart."""
     _begin(ledger)
-    Register(ledger.client).beat("w", {"pid": 1}, 600)
+    Heartbeats(ledger.client).beat("w", {"pid": 1}, 600)
     for pid in range(1, 4):
         lease = ledger.claim("r", 0, 1, "w", pid, dead_pid=pid - 1)
     assert (lease.attempts, lease.losses) == (2, 0)
 
 
-def test_an_answer_with_dead_records_contradicts_no_other(ledger: Ledger) -> None:
+def test_an_answer_with_dead_records_contradicts_no_other(ledger: RunLedger) -> None:
     """Whichever comes first stays, and the other is a duplicate; only two full answers can diverge."""
     first, second = _begin(ledger)[:2]
     assert ledger.commit(_header(), first, 1, ANSWER, dead=1) == "committed"
@@ -379,7 +379,7 @@ def test_an_answer_with_dead_records_contradicts_no_other(ledger: Ledger) -> Non
     assert (progress.state, progress.dead, progress.divergent) == ("open", 1, 0)
 
 
-def test_a_reopened_run_lacks_the_named_answers_and_counts_no_record_twice(ledger: Ledger, server: Server) -> None:
+def test_a_reopened_run_lacks_the_named_answers_and_counts_no_record_twice(ledger: RunLedger, server: Server) -> None:
     """State open, chunk 1 uncommitted; after its new answer the fleet's counters stand at one for each record."""
     chunks = _begin(ledger, 2)
     ledger.commit(_header(), chunks[0], 1, ANSWER)
@@ -396,7 +396,7 @@ def test_a_reopened_run_lacks_the_named_answers_and_counts_no_record_twice(ledge
     assert not ledger.reopen("unknown", [])
 
 
-def test_entries_behind_a_gap_are_not_taken(ledger: Ledger) -> None:
+def test_entries_behind_a_gap_are_not_taken(ledger: RunLedger) -> None:
     """A server that lost entries says how many it has, and takes no seal before it has them all."""
     ledger.create(_header(), 1)
     chunks = _chunks(5)
@@ -408,7 +408,7 @@ def test_entries_behind_a_gap_are_not_taken(ledger: Ledger) -> None:
     assert ledger.append("unknown", chunks, 0) == -1
 
 
-def test_bytes_that_come_while_a_worker_refuses_are_not_lost(ledger: Ledger) -> None:
+def test_bytes_that_come_while_a_worker_refuses_are_not_lost(ledger: RunLedger) -> None:
     """Refused first, the chunk is to be published with its bytes; supplied first, the refusal counts for nothing."""
     _begin(ledger)
     ledger.take("r")

@@ -9,7 +9,7 @@ import pytest
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal, to_wire
 from evalq.workers.ledger.ownership import STEP
-from evalq.workers.ledger.runs import TAKE_LOOKS, Ledger
+from evalq.workers.ledger.runs import TAKE_LOOKS, RunLedger
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 
@@ -24,10 +24,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def ledger(server: Server) -> Ledger:
+def ledger(server: Server) -> RunLedger:
     """An empty ledger, seen by a driver."""
     server.client.flushall()
-    return Ledger(server.client, Settings(), "host 1 a")
+    return RunLedger(server.client, Settings(), "host 1 a")
 
 
 def _header() -> Header:
@@ -47,12 +47,12 @@ def _scripts(server: Server) -> int:
     return int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"])
 
 
-def test_a_header_goes_to_a_worker_once(ledger: Ledger, server: Server) -> None:
+def test_a_header_goes_to_a_worker_once(ledger: RunLedger, server: Server) -> None:
     """Of a run of 4,000 inputs the first claim brings the header, and each later one less than 1 KB; as for looks."""
     header = _header()
     ledger.create(header, 1)
     ledger.append("r", _chunks(INPUTS), 0, Seal(INPUTS, ("s",) * INPUTS))
-    worker = Ledger(server.client, Settings())
+    worker = RunLedger(server.client, Settings())
     before = _sent(server)
     assert worker.claim("r", 0, 1, "w", 1).header == header
     assert worker.header("r") == header
@@ -70,7 +70,7 @@ def test_a_header_goes_to_a_worker_once(ledger: Ledger, server: Server) -> None:
     assert _sent(server) - before < 200_000
 
 
-def test_another_header_of_the_same_id_is_noticed(ledger: Ledger) -> None:
+def test_another_header_of_the_same_id_is_noticed(ledger: RunLedger) -> None:
     """A run that was removed and begun anew as another one: no claim goes by the header of the one before."""
     header = _header()
     ledger.create(header, 1)
@@ -84,7 +84,7 @@ def test_another_header_of_the_same_id_is_noticed(ledger: Ledger) -> None:
     assert ledger.claim("r", 0, 1, "w", 1).header == other
 
 
-def test_many_chunks_are_told_in_many_steps(ledger: Ledger, server: Server) -> None:
+def test_many_chunks_are_told_in_many_steps(ledger: RunLedger, server: Server) -> None:
     """A plan and the answers of a folder go in slices, and finding what is left to publish stops in between."""
     count = 2 * TAKE_LOOKS + 1
     ledger.create(_header(), 1)
@@ -102,7 +102,7 @@ def test_many_chunks_are_told_in_many_steps(ledger: Ledger, server: Server) -> N
 
 
 @pytest.mark.parametrize("bad", [b"", b"\xff", b"{}"])
-def test_a_header_that_somebody_else_wrote_is_noticed(ledger: Ledger, server: Server, bad: bytes) -> None:
+def test_a_header_that_somebody_else_wrote_is_noticed(ledger: RunLedger, server: Server, bad: bytes) -> None:
     """Also by a worker that has the right one: what is not as long as its id says is read, and refused."""
     ledger.create(_header(), 1)
     ledger.append("r", _chunks(2), 0)

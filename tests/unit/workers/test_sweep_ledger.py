@@ -10,8 +10,8 @@ from evalq.evalcore.errors import Driven, UsageError
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader
-from evalq.workers.ledger.sweeps import SWEEPS, Calls, keys_of
-from evalq.workers.recovery.unattended import LEFT, LeftSweeps
+from evalq.workers.ledger.sweeps import SWEEPS, SweepLedger, keys_of
+from evalq.workers.recovery.unattended import LEFT, UnattendedSweeps
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 
@@ -27,15 +27,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield started
 
 
-def _calls(server: Server, driver: str = "") -> Calls:
-    return Calls(server.client, Settings(broker=server.url), driver)
+def _calls(server: Server, driver: str = "") -> SweepLedger:
+    return SweepLedger(server.client, Settings(broker=server.url), driver)
 
 
 def _header(run: str, **other: str) -> SweepHeader:
     return SweepHeader(run, "t", code_version(), CASES, REPEATS, other)
 
 
-def _begun(server: Server, run: str, driver: str = "a 1 x", **budget: float) -> Calls:
+def _begun(server: Server, run: str, driver: str = "a 1 x", **budget: float) -> SweepLedger:
     calls = _calls(server, driver)
     calls.erase(run)
     calls.open(_header(run), int(budget.get("max_calls", 0)), budget.get("max_cost", 0.0))
@@ -293,11 +293,11 @@ def test_a_folder_tells_a_new_server_of_lost_calls(server: Server) -> None:
     assert (look.started, look.lost) == (8, 2)
 
 
-def _detached(server: Server, run: str) -> tuple[Calls, LeftSweeps]:
+def _detached(server: Server, run: str) -> tuple[SweepLedger, UnattendedSweeps]:
     calls = _begun(server, run)
     calls.release(run)
     server.client.hset(LEFT, run, code_version())
-    return _calls(server), LeftSweeps(_calls(server), Settings(broker=server.url))
+    return _calls(server), UnattendedSweeps(_calls(server), Settings(broker=server.url))
 
 
 @pytest.mark.parametrize("part", ["prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost"])

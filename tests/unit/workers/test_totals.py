@@ -8,8 +8,8 @@ import pytest
 
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
-from evalq.workers.ledger.heartbeats import Register
-from evalq.workers.ledger.runs import TOTALS, Ledger
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.runs import TOTALS, RunLedger
 from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
@@ -27,10 +27,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def ledger(server: Server) -> Ledger:
+def ledger(server: Server) -> RunLedger:
     """An empty ledger."""
     server.client.flushall()
-    return Ledger(server.client, SETTINGS)
+    return RunLedger(server.client, SETTINGS)
 
 
 def _header(run: str = "r") -> Header:
@@ -42,7 +42,7 @@ def _chunks(count: int) -> list[Chunk]:
     return [Chunk(seq, 0, seq * 10, seq * 10 + 10, seq * 3 + 1, 3, f"{seq:064}", names) for seq in range(count)]
 
 
-def _begin(ledger: Ledger, count: int = 5, run: str = "r") -> list[Chunk]:
+def _begin(ledger: RunLedger, count: int = 5, run: str = "r") -> list[Chunk]:
     ledger.create(_header(run), 1)
     ledger.append(run, _chunks(count), 0, Seal(count, ("s",)))
     return _chunks(count)
@@ -56,7 +56,7 @@ def _look(server: Server, settings: Settings = SETTINGS) -> Snapshot:
     return read_snapshot(server.client, settings)
 
 
-def test_records_are_submitted_once(ledger: Ledger, server: Server) -> None:
+def test_records_are_submitted_once(ledger: RunLedger, server: Server) -> None:
     """Entries that the ledger has already, and ones behind a gap, are not counted; nor is what reads like a count."""
     chunks = _chunks(4)
     ledger.create(_header(), 1)
@@ -67,7 +67,7 @@ def test_records_are_submitted_once(ledger: Ledger, server: Server) -> None:
     assert _total(server, "submitted") == 12
 
 
-def test_a_run_ends_once(ledger: Ledger, server: Server) -> None:
+def test_a_run_ends_once(ledger: RunLedger, server: Server) -> None:
     """Closing again counts nothing; a divergent run has failed, once."""
     chunks = _begin(ledger, 1)
     ledger.commit(_header(), chunks[0], 1, ANSWER)
@@ -82,7 +82,7 @@ def test_a_run_ends_once(ledger: Ledger, server: Server) -> None:
     assert _total(server, "divergent") == 2
 
 
-def test_times_are_counted_only_with_a_commit(ledger: Ledger, server: Server) -> None:
+def test_times_are_counted_only_with_a_commit(ledger: RunLedger, server: Server) -> None:
     """A duplicate, a stale and a divergent answer add nothing to the histograms."""
     chunk = _begin(ledger)[0]
     for epoch, answer in ((0, ANSWER), (1, ANSWER), (1, ANSWER), (1, Partial("b" * 64, b"part"))):
@@ -92,7 +92,7 @@ def test_times_are_counted_only_with_a_commit(ledger: Ledger, server: Server) ->
     assert totals[b"queue_wait vs sum"] == b"200000"
 
 
-def test_the_age_of_pending_work_begins_with_its_first_publication(ledger: Ledger, server: Server) -> None:
+def test_the_age_of_pending_work_begins_with_its_first_publication(ledger: RunLedger, server: Server) -> None:
     """Publishing again does not make a chunk younger; committing the oldest leaves the next one's age."""
     chunks = _begin(ledger, 2)
     assert _look(server).oldest_age == 0
@@ -110,7 +110,7 @@ def test_the_age_of_pending_work_begins_with_its_first_publication(ledger: Ledge
     assert _look(server).oldest_age == 0
 
 
-def test_a_lease_tells_how_long_its_chunk_waited(ledger: Ledger, server: Server) -> None:
+def test_a_lease_tells_how_long_its_chunk_waited(ledger: RunLedger, server: Server) -> None:
     """From the first publication to the claim."""
     _begin(ledger)
     began = _look(server).now
@@ -119,7 +119,7 @@ def test_a_lease_tells_how_long_its_chunk_waited(ledger: Ledger, server: Server)
     assert 0.1 < ledger.claim("r", 0, 1, "w", 1).waited <= _look(server).now - began
 
 
-def test_chunks_are_in_one_state_each(ledger: Ledger, server: Server) -> None:
+def test_chunks_are_in_one_state_each(ledger: RunLedger, server: Server) -> None:
     """Planned, published, leased, committed: together all chunks of open runs."""
     chunks = _begin(ledger, 6)
     ledger.take("r")
@@ -131,12 +131,12 @@ def test_chunks_are_in_one_state_each(ledger: Ledger, server: Server) -> None:
     assert _look(server).runs == {"paused": 1}
 
 
-def test_a_worker_is_stuck_only_beside_work_that_it_could_take(ledger: Ledger, server: Server) -> None:
+def test_a_worker_is_stuck_only_beside_work_that_it_could_take(ledger: RunLedger, server: Server) -> None:
     """Idle without messages, working with a lease, stuck when its own queue waits for long; not another code's."""
     _begin(ledger)
     ledger.take("r")
     since = (server.client.time()[0] - 1000) * 1000
-    Register(ledger.client).beat("w", {"code": "code", "host": "h", "concurrency": 1, "since": since}, 600)
+    Heartbeats(ledger.client).beat("w", {"code": "code", "host": "h", "concurrency": 1, "since": since}, 600)
 
     def state(settings: Settings = SETTINGS) -> str:
         return _look(server, settings).workers[0].state
@@ -153,7 +153,7 @@ def test_a_worker_is_stuck_only_beside_work_that_it_could_take(ledger: Ledger, s
     wait_until(lambda: state(BRIEF) == "stuck", "it took nothing for long")
 
 
-def test_claiming_does_not_bring_a_silent_worker_back(ledger: Ledger, server: Server) -> None:
+def test_claiming_does_not_bring_a_silent_worker_back(ledger: RunLedger, server: Server) -> None:
     """A worker without a heartbeat gets no key of its own that would never expire."""
     _begin(ledger)
     ledger.take("r")

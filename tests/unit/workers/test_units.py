@@ -11,10 +11,10 @@ import pytest
 
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.version import code_version
-from evalq.workers.callers.in_flight import Units
-from evalq.workers.callers.target_sessions import Stations
+from evalq.workers.callers.in_flight import InFlightCalls
+from evalq.workers.callers.target_sessions import TargetSessions
 from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.ledger.sweeps import Calls
+from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 from evalq.workers.targets import load_targets
 from tests.agents.server import Agent, running_agent
@@ -30,12 +30,12 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def test_a_call_that_is_being_made_is_not_made_twice(server: Server, tmp_path: Path) -> None:
     """A ledger that came back empty hands out again what this process has in flight: one call, and one record."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     header = SweepHeader("r", "t", code_version(), 1, 1)
 
     async def taken_twice(file: Path) -> None:
-        async with Stations(load_targets(file), server.client) as stations:
-            units = Units(header, "p", await stations.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
+        async with TargetSessions(load_targets(file), server.client) as stations:
+            units = InFlightCalls(header, "p", await stations.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
             units.prompts[0] = Prompt("c", "a", "q")
             for _ in range(2):
                 server.client.flushall()
@@ -58,12 +58,12 @@ def test_a_call_that_is_being_made_is_not_made_twice(server: Server, tmp_path: P
 
 def test_the_call_that_was_begun_first_is_known(server: Server, tmp_path: Path) -> None:
     """By its case and the seconds since, while it is in flight and no longer."""
-    calls = Calls(server.client, Settings(broker=server.url))
+    calls = SweepLedger(server.client, Settings(broker=server.url))
     header = SweepHeader("r", "t", code_version(), 2, 1)
 
     async def seen(agent: Agent, file: Path) -> None:
-        async with Stations(load_targets(file), server.client) as stations:
-            units = Units(header, "p", await stations.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
+        async with TargetSessions(load_targets(file), server.client) as stations:
+            units = InFlightCalls(header, "p", await stations.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
             assert units.oldest is None
             units.prompts.update({0: Prompt("first", "a", "q"), 1: Prompt("second", "a", "q")})
             for call in (0, 1):
