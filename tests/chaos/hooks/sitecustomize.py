@@ -24,12 +24,12 @@ from typing import Any
 POINTS: dict[str, tuple[tuple[str, str, str], ...]] = {
     # module: (function, point before it, point after it); "{1}" stands for the second argument
     "evalq.workers.ledger.runs": (
-        ("Ledger.commit", "computed", "committed"),
-        ("Ledger.mark", "", "marked"),
-        ("Ledger.take", "", "taken"),
-        ("Ledger.create", "", "created"),
-        ("Ledger.trim", "synced", "trimmed"),
-        ("Ledger.close", "collected", "closed"),
+        ("RunLedger.commit", "computed", "committed"),
+        ("RunLedger.mark", "", "marked"),
+        ("RunLedger.take", "", "taken"),
+        ("RunLedger.create", "", "created"),
+        ("RunLedger.trim", "synced", "trimmed"),
+        ("RunLedger.close", "collected", "closed"),
     ),
     "evalq.producer.runs.collector": (("Collector.finish", "folding", "folded"),),
     "evalq.producer.folder.run_folder": (("RunFolder.write", "writing-{1}", "written-{1}"),),

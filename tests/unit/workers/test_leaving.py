@@ -50,12 +50,12 @@ def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypat
 SLOW_TO_TELL = """
 import time
 from evalq.workers.callers import main
-from evalq.workers.ledger.heartbeats import Register
-real = Register.beat_caller
+from evalq.workers.ledger.heartbeats import Heartbeats
+real = Heartbeats.beat_caller
 def slow(*args):
     time.sleep(0.3)
     real(*args)
-Register.beat_caller = slow
+Heartbeats.beat_caller = slow
 main._BEAT_SECONDS = 0.01
 raise SystemExit(main.main())
 """
