@@ -30,7 +30,7 @@ from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.sources import total_bytes
 
-__all__ = ["RunOptions", "Job", "RunExistsError", "begun", "planned"]
+__all__ = ["Job", "RunExistsError", "RunOptions", "begun", "planned"]
 
 T = TypeVar("T")
 _TAKEN_SECONDS = 0.02

@@ -14,7 +14,7 @@ from evalq.evalcore.errors import BrokerUnreachable
 from evalq.workers.ledger.runs import RunLedger, keys_of
 from evalq.workers.server_errors import explained
 
-__all__ = ["REASON_CHARACTERS", "Failed", "Failures", "Kind", "FailureCounts", "server_is_away"]
+__all__ = ["REASON_CHARACTERS", "Failed", "FailureCounts", "Failures", "Kind", "server_is_away"]
 
 Kind = Literal["load", "environment", "evaluator", "ledger", "input", "report"]
 """Of a failure: an evaluator that cannot be loaded here; no memory, or an error of the system; the evaluator raised;
