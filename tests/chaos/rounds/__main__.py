@@ -1,13 +1,11 @@
-"""`python -m tests.chaos.rounds`: rounds of many commands at one instant, a line each in a file, and what went wrong."""
+"""`python -m tests.chaos.rounds`: rounds of many commands at one instant, each a line in a file."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import json
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,14 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.processes import spawn
-from tests.chaos.rounds.crowd import witnessed
+from tests.chaos.rounds.fleet import running_workers
 from tests.chaos.rounds.page import RESULTS, render
 from tests.chaos.rounds.rounds import KINDS, WAYS, Arena, Round, play
 from tests.chaos.verdict import code
-from tests.integration.harness import EVALQ, Server, remove, running_server, wait_until
-
-WORKERS = 2
+from tests.integration.harness import Server, remove
 
 
 def main() -> int:
@@ -33,7 +28,7 @@ def main() -> int:
     top = Path(tempfile.mkdtemp(prefix="evalq-rounds-"))
     arena, lines = Arena(top), []
     for way in asked.ways:
-        with _fleet(arena, way) as server:
+        with running_workers(arena) if way == "fleet" else contextlib.nullcontext() as server:
             for one in _rounds(way, asked, server):
                 folder = top / f"{way}-{one.kind}-{one.number}"
                 line = play(one, arena, folder, server.client if server else None)
@@ -69,35 +64,10 @@ def _rounds(way: str, asked: Any, server: Server | None) -> Iterator[Round]:
                 yield Round(way, kind, number, asked.processes, server.url if server else "")
 
 
-@contextlib.contextmanager
-def _fleet(arena: Arena, way: str) -> Iterator[Server | None]:
-    """A server with workers of both codes, for the way that has a fleet."""
-    if way != "fleet":
-        yield None
-        return
-    at = arena.folder / "server"
-    at.mkdir()
-    with running_server(at) as server, contextlib.ExitStack() as stack:
-        codes = ["", str(arena.other_tree)] * (WORKERS // 2)
-        for number, tree in enumerate(codes):
-            command = [*EVALQ, "worker", "--broker", server.url, "--concurrency", "1"]
-            log = arena.folder / f"worker-{number}.log"
-            stack.callback(_end, spawn(command, arena.data, log, witnessed(arena.witness, tree)))
-        waiting = f"{len(codes)} workers wait at their queues"
-        wait_until(lambda: sum(each["cmd"] == "brpop" for each in server.client.client_list()) >= len(codes), waiting)
-        yield server
-
-
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(worker.pid, signal.SIGKILL)
-    worker.wait()
-
-
 def _told(line: dict[str, Any], folder: Path) -> str:
     differs = f" ({line['differs']}{', one folder' if line['named'] else ''})" if line["differs"] else ""
     text = (
-        f"{'BAD ' if line['why'] else 'ok  '} {line['way']} {line['kind']}{differs} {line['round']}: {line['ended']} of "
+        f"{'BAD' if line['why'] else 'ok '} {line['way']} {line['kind']}{differs} {line['round']}: {line['ended']} of "
         f"{line['processes']} exits 0, {line['refused']} refused, {line['runs']} run(s), {line['computed']} of "
         f"{line['chunks']} chunks computed, {line['equal']} equal, let go within {line['spread'] * 1000:.0f} ms, "
         f"{line['seconds']} s"

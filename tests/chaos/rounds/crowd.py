@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from tests.integration.harness import clean_environment
 
-__all__ = ["Ended", "Going", "witnessed", "let_go"]
+__all__ = ["Ended", "Going", "let_go", "witnessed"]
 
 HERE = Path(__file__).parent
 SECONDS = 300.0
@@ -102,9 +103,7 @@ def _lines(pipe: int, wanted: int, deadline: float) -> list[bytes]:
 
 def _end(number: int, going: Going, process: subprocess.Popen[bytes], folder: Path, deadline: float) -> Ended:
     code: int | None = None
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):  # told by the code
         code = process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        pass  # told by the code
     said = (folder / f"{number}.err").read_text(errors="replace")
     return Ended(going, code, (folder / f"{number}.out").read_bytes(), said)

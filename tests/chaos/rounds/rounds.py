@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections import Counter
@@ -73,8 +72,9 @@ class Arena:
         """The report of an undisturbed inline run of just that."""
         if asked.name not in self._calm:
             out = self.folder / f"calm-{len(self._calm)}"
-            path = {"PYTHONPATH": asked.code} if asked.code else {}
-            done = evalq(*self.given, *asked.args, "--inline", "--out", out, "-q", cwd=self.data, **path)
+            common = (*self.given, *asked.args, "--inline", "--out", out, "-q")
+            tree = asked.code or str(TOP)
+            done = evalq(*common, cwd=self.data, PYTHONPATH=tree)
             assert done.returncode == 0, done.stderr
             self._calm[asked.name] = (out / "report.json").read_bytes()
         return self._calm[asked.name]
@@ -140,7 +140,7 @@ def play(one: Round, arena: Arena, folder: Path, client: Any = None) -> dict[str
         "runs": len(runs),
         "chunks": planned.total(),
         "computed": computed.total(),
-        "ledger": sum(int(client.hget(f"evalq:run:{{{run}}}:meta", "computed") or 0) for run in runs) if client else None,
+        "ledger": _ledger(client, runs) if client else None,
         "equal": len([name for name, each in answers if each.code == 0 and each.out == reports[name]]),
         "spread": round(spread, 4),
         "seconds": round(seconds, 1),
@@ -192,6 +192,11 @@ def _runs(folder: Path) -> dict[str, dict[str, Any]]:
         else:
             found.setdefault(info(path.parent)["run"], {"header": {}, "chunks": []})
     return found
+
+
+def _ledger(client: Any, runs: Iterable[str]) -> int:
+    """How many chunks the ledger was told of as computed."""
+    return sum(int(client.hget(f"evalq:run:{{{run}}}:meta", "computed") or 0) for run in runs)
 
 
 def _planned(manifests: Iterable[Mapping[str, Any]]) -> Counter[str]:
