@@ -72,9 +72,8 @@ class Arena:
         """The report of an undisturbed inline run of just that."""
         if asked.name not in self._calm:
             out = self.folder / f"calm-{len(self._calm)}"
-            common = (*self.given, *asked.args, "--inline", "--out", out, "-q")
-            tree = asked.code or str(TOP)
-            done = evalq(*common, cwd=self.data, PYTHONPATH=tree)
+            args = (*self.given, *asked.args, "--inline", "--out", str(out), "-q")
+            done = evalq(*args, cwd=self.data, PYTHONPATH=asked.code or str(TOP))
             assert done.returncode == 0, done.stderr
             self._calm[asked.name] = (out / "report.json").read_bytes()
         return self._calm[asked.name]
