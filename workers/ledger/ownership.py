@@ -60,16 +60,17 @@ class Driving(Scripts):
 
     family = RUNS
 
-    def create(self, header: Header, epoch: int, had: int = 0, gone: str = "") -> int:
+    def create(self, header: Header, epoch: int, had: int = 0, gone: str = "", *, fresh: bool = False) -> int:
         """Write a run's header and become its driver, in an epoch of its own: at least ``epoch``, and higher than any
         before, which reopens the run. Returns the epoch in force (without a token a lower one changes nothing).
 
         ``had`` is the epoch in which this driver had the run before: a server that knows a lower one came back older
-        than it was. ``gone`` is the token of a driver that is known to be no more. Raises ConfigError for another run
-        under this id, Driven while somebody else drives it.
+        than it was. ``gone`` is the token of a driver that is known to be no more. ``fresh``: this driver has nothing
+        of the run, and would compute all of a finished one again. Raises ConfigError for another run under
+        this id, Driven while somebody else drives it, and Finished for a ``fresh`` one where its report is there.
         """
         wire, counted = to_wire(header), (header.evaluator, header.suite, self.settings.max_suites, OTHER)
-        facts = (header.code_version, header.queue, int(self.settings.driver_seconds * 1000), had, gone)
+        facts = (header.code_version, header.queue, int(self.settings.driver_seconds * 1000), had, gone, int(fresh))
         while True:
             status, found = self.step("open", header.run, header.run, wire, epoch, *counted, *facts)
             if status == b"open":

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import redis
 
-from evalq.evalcore.errors import Driven
+from evalq.evalcore.errors import Driven, Finished
 from evalq.workers.ledger.keys import SHARED, HistoryKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.settings import Settings
 
@@ -76,7 +76,10 @@ class Scripts:
         self._loaded: dict[str, Any] = {}
 
     def step(self, script: str, run: str, *args: Any) -> Any:
-        """One atomic step on a run or sweep: what the script returns. Raises Driven for a step of its driver alone."""
+        """One atomic step on a run or sweep: what the script returns.
+
+        Raises Driven for a step that only its driver takes, Finished where a whole report is there to be taken.
+        """
         if script not in self._loaded:
             self._loaded[script] = self.client.register_script(script_text(self.family, script))
         keys = self.family.keys.of(run) if self.family.keys else ()
@@ -86,4 +89,6 @@ class Scripts:
             what, _, by = str(error).partition(" ")
             if what == "DRIVEN":
                 raise Driven(run, by or "one that has ended since") from None
+            if what == "FINISHED":
+                raise Finished(run) from None
             raise

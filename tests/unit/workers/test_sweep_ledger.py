@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 
 from evalq.evalcore.errors import Driven, UsageError
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
+from evalq.producer.cli import main
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader
-from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.ledger.sweeps import CLOSED, SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
@@ -195,7 +197,10 @@ def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
     assert look is not None
     assert (look.busy, look.known, look.left, look.repaid) == (0, TOTAL, False, 0)
     calls.record("named", "p", "t", [_result(call, retold=True) for call in untold])
-    assert calls.look("named") == look, "told once too often counts for nothing"
+    again = calls.look("named")
+    assert again is not None
+    then = msgspec.structs.replace(again, driver_silent=look.driver_silent)
+    assert then == look, "told once too often counts for nothing"
 
 
 def test_an_output_that_is_told_again_for_another_folder_costs_nothing_more(server: Server) -> None:
@@ -350,3 +355,32 @@ def test_a_sweep_is_put_back_on_the_list_of_those_to_call(server: Server) -> Non
     calls.close("listed", "paused")
     calls.look("listed", attending=True)
     assert calls.sweeps() == []
+
+
+def test_a_closed_sweep_is_listed_until_it_expires(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also when a process has claimed of it since, and no longer calls it; those that expired make room."""
+    mine = _begun(server, "closed")
+    server.client.zadd(CLOSED, {"expired": 1})
+    mine.close("closed", "paused", "by evalq pause")
+    assert _calls(server).claim("closed", "h", 1, 5.0)[0] == "paused"
+    assert not server.client.hexists(SHARED.sweeps, "closed")
+    assert "closed" in mine.runs()
+    assert "expired" not in mine.runs()
+    assert server.client.ttl(CLOSED) > 0
+    assert main(["list", "--broker", server.url]) == 0
+    assert f"paused       in the ledger only, 0/{CASES * REPEATS} calls of t\n" in capsys.readouterr().out
+    mine.erase("closed")
+    assert "closed" not in mine.runs()
+
+
+def test_a_silent_driver_is_told(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its sweep is still open in the ledger: the list says for how long, once another may take over."""
+    mine = _begun(server, "quiet", "host 7 x")
+    look = mine.look("quiet")
+    assert look is not None
+    assert (look.driver, look.driver_silent < 5) == ("host 7 x", True)
+    assert main(["list", "--broker", server.url]) == 0
+    assert "silent" not in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("quiet "))
+    server.client.hset(_meta("quiet"), "driver_at", (server.client.time()[0] - 60) * 1000)
+    assert main(["list", "--broker", server.url]) == 0
+    assert "; its driver (host 7) has been silent for 6" in capsys.readouterr().out

@@ -1,10 +1,12 @@
 -- A run's header, once, and who drives it; a higher epoch reopens the run, and each driver has one of its own. Returns
 -- {'open', epoch}; nothing changes where another header is there {'differs', that header}, or a driver that was heard of
--- lately.
+-- lately, or a report for one who has nothing of the run.
 -- ARGV: ttl, token ('': nobody's), run, header, epoch, evaluator, suite, how many suites are counted, name for the others,
--- code version, queue, ms that a silent driver keeps it, epoch that this driver has it in, driver that is known to be gone
+-- code version, queue, ms that a silent driver keeps it, epoch that this driver has it in, driver that is known to be gone, 1
+-- where this driver has nothing of the run yet
 local meta, token = keys.meta, ARGV[2]
-local run, header, wanted, evaluator, suite, most_suites, other_suites, code, queue, driver_ms, had, gone = unpack(ARGV, 3, 14)
+local run, header, wanted, evaluator, suite, most_suites, other_suites, code, queue, driver_ms, had, gone, fresh =
+  unpack(ARGV, 3, 15)
 wanted = tonumber(wanted)
 local stored = redis.call('HGET', meta, 'header')
 if stored and stored ~= header then return {'differs', stored}, true end
@@ -19,6 +21,9 @@ if driver and driver ~= token then
   -- A server with an older epoch than the one this driver has is an older state of it: its driver is this one.
   local silent = driver == gone or now - at >= tonumber(driver_ms)
   if not silent and epoch >= tonumber(had) then return redis.error_reply('DRIVEN ' .. driver), true end
+end
+if fresh == '1' and redis.call('HGET', meta, 'state') == 'done' and redis.call('HEXISTS', keys.final, 'report') == 1 then
+  return redis.error_reply('FINISHED'), true
 end
 if not stored then
   -- What may be left of a run whose first key is lost fits nothing any more: its folder knows more.
