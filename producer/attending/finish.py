@@ -60,7 +60,7 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
 
 def tell(report: dict[str, Json], output: Output) -> None:
     """The evaluator's notices on standard error."""
-    for notice in registry.get(report["evaluator"]).notices(report) if not output.quiet else []:
+    for notice in registry.get(report["evaluator"]).views.notices(report) if not output.quiet else []:
         click.echo(visible(f"note: {notice}"), err=True)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalq.evalcore.errors import Driven
+from evalq.evalcore.errors import Driven, Finished
 from evalq.producer.folder.job import Job, RunExistsError
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.command_line import command_line
@@ -41,13 +41,15 @@ def begin_or_join(
 def _see_through(begun: Job | Sweep, place: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
     begun.folder.note(command=command_line())
     reporter.event("launch", run=begun.run, folder=str(begun.folder.path))
-    if detach:
-        _launch(begun, place, reporter)
-        click.echo(begun.run)
-        return None
     try:
+        if detach:
+            _launch(begun, place, reporter)
+            click.echo(begun.run)
+            return None
         _carry_out(begun, place, reporter)
-    except Driven:  # by a process with another folder, of the same --once key
+    except Driven as driven:  # by a process with another folder, of the same --once key
+        if detach and not isinstance(driven, Finished):
+            raise
         raise RunExistsError(begun.folder.path) from None
     reporter.say(f"run {begun.run}: {begun.folder.path}")
     return begun.folder

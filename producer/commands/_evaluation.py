@@ -29,13 +29,13 @@ def start_command(name: str) -> click.Command:
     """The command of the evaluator registered as ``name``."""
     evaluator = registry.get(name)
     common = [*options.run_options(), *options.place_options(), *options.output_options()]
-    if evaluator.follows:
+    if evaluator.whole.follows:
         common = [*options.follow_options(), *common]
     params: list[click.Parameter] = [
-        click.Argument(["inputs"], nargs=-1, metavar=f"{evaluator.positional.upper()}..."),
+        click.Argument(["inputs"], nargs=-1, metavar=f"{evaluator.command.positional.upper()}..."),
         *options.live_options(evaluator),
-        *[options.own_option(option) for option in evaluator.options],
-        *options.without(common, evaluator.options),
+        *[options.own_option(option) for option in evaluator.command.options],
+        *options.without(common, evaluator.command.options),
     ]
 
     def call(invocation: Invocation, inputs: tuple[str, ...]) -> None:
@@ -58,9 +58,9 @@ def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: 
 
     for path in invocation.output.outputs:
         check_output(path)
-    reporter = invocation.output.reporter(evaluator.unit)
+    reporter = invocation.output.reporter(evaluator.records.unit)
     own = invocation.own
-    request = Request(list(inputs), options.params_from(invocation.start.params, evaluator.options, own), own)
+    request = Request(list(inputs), options.params_from(invocation.start.params, evaluator.command.options, own), own)
     with errors_told(reporter):
         if invocation.following.follow:
             from evalq.producer.attending.follow import follow_log
@@ -141,6 +141,6 @@ def _plan_only(begin: Callable[[], Any], reporter: Reporter) -> None:
     try:
         chunks = list(Planner(job).chunks())
         records = sum(chunk.records for chunk in chunks)
-        click.echo(f"{len(job.sources)} input(s), {records} {job.evaluator.unit}, {len(chunks)} chunk(s)")
+        click.echo(f"{len(job.sources)} input(s), {records} {job.evaluator.records.unit}, {len(chunks)} chunk(s)")
     finally:
         job.folder.discard()

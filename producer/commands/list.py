@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 import click
 
 from evalq.evalcore.errors import Incomplete
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.producer.folder.info import RunInfo
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.finding import folders
+from evalq.producer.invocation.finding import folders, left_behind
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import as_json, server_options
 from evalq.producer.servers import Servers
+
+if TYPE_CHECKING:
+    from evalq.workers.ledger.progress import Look
+    from evalq.workers.ledger.sweep_model import SweepLook
 
 __all__ = ["COMMAND"]
 
@@ -23,8 +29,8 @@ def _list(invocation: Invocation, as_json: bool) -> None:
     if as_json:
         click.echo(canonical_json([folder.facts() for folder, _ in rows]))
         return
-    for _, info in rows:
-        click.echo(_row(info))
+    for folder, info in rows:
+        click.echo(_row(folder, info))
     known = {info.run for _, info in rows}
     with invocation.servers() as servers:
         for run in sorted({*servers.runs.runs(), *servers.sweeps.runs()} - known) if servers.named else []:
@@ -32,20 +38,31 @@ def _list(invocation: Invocation, as_json: bool) -> None:
                 click.echo(f"{run:<28} {told}")
 
 
-def _row(info: RunInfo) -> str:
+def _row(folder: RunFolder, info: RunInfo) -> str:
     records = info.progress.get("records", "")
-    return f"{info.run:<28} {info.state:<12} {info.evaluator:<14} {info.suite:<12} {records}"
+    row = f"{info.run:<28} {info.state:<12} {info.evaluator:<14} {info.suite:<12} {records}"
+    return f"{row} {left_behind(folder, info)}".rstrip()
 
 
 def _in_ledger(run: str, servers: Servers) -> str | None:
     """How a run stands whose folder is elsewhere; None for one that expired meanwhile."""
     with contextlib.suppress(Incomplete):
-        progress = servers.runs.look(run).progress
-        return f"{progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks"
-    look, header = servers.sweeps.look(run), servers.sweeps.header(run)
-    if look is None or header is None:
+        look = servers.runs.look(run)
+        progress = look.progress
+        told = f"{progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks"
+        return told + _silence(progress.state, look, servers)
+    calls, header = servers.sweeps.look(run), servers.sweeps.header(run)
+    if calls is None or header is None:
         return None
-    return f"{look.state:<12} in the ledger only, {look.recorded}/{header.total} calls of {header.target}"
+    told = f"{calls.state:<12} in the ledger only, {calls.recorded}/{header.total} calls of {header.target}"
+    return told + _silence(calls.state, calls, servers)
+
+
+def _silence(state: str, look: Look | SweepLook, servers: Servers) -> str:
+    """For how long an open run's driver has not been heard of, where that is long enough for another to take over."""
+    if state != "open" or not look.driver or look.driver_silent < servers.settings.driver_seconds:
+        return ""
+    return f"; its driver ({look.driver.rpartition(' ')[0]}) has been silent for {look.driver_silent:.0f} s"
 
 
 COMMAND = command(_list, as_json(), *server_options())

@@ -19,7 +19,7 @@ def _resume(invocation: Invocation, run: str | None) -> None:
 
     folder = find(run)
     info, place, budgets = folder.info(), invocation.backend(), invocation.live.budgets
-    reporter = invocation.output.reporter(registry.get(info.evaluator).unit)
+    reporter = invocation.output.reporter(registry.get(info.evaluator).records.unit)
     with errors_told(reporter):
         if info.state == "done" and any(budgets) and Sweep.is_in(folder):
             with driving(folder, place):

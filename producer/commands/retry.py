@@ -23,7 +23,7 @@ def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
     if not errors:
         raise UsageError("say what to try again: --errors, the records without a result")
     folder, place = find(run), invocation.backend()
-    reporter = invocation.output.reporter(registry.get(folder.info().evaluator).unit)
+    reporter = invocation.output.reporter(registry.get(folder.info().evaluator).records.unit)
     with errors_told(reporter):
         with driving(folder, place):
             begin_retry(folder)

@@ -10,7 +10,7 @@ import click
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.finding import elsewhere, find, folders
+from evalq.producer.invocation.finding import elsewhere, find, folders, left_behind
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import as_json, run_argument, server_options
 from evalq.producer.monitor import fleet
@@ -129,6 +129,8 @@ def _lines(facts: Mapping[str, Json], folder: RunFolder | None) -> Iterator[str]
     yield f"run       {facts['run']}"
     yield f"state     {facts['state']}"
     yield f"folder    {folder.path if folder else 'elsewhere; this is what the ledger knows'}"
+    if folder is not None and (left := left_behind(folder, folder.info())):
+        yield f"driver    {left}"
     for key, value in (facts.get("progress") or {}).items():
         if value != "" and (key, value) != ("state", facts["state"]):
             yield f"{_WORDS.get(key, key):<9} {_PLAIN.get(value, value) if isinstance(value, bool) else value}"

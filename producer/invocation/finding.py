@@ -7,13 +7,15 @@ from pathlib import Path
 import click
 
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.model.life import next_step
 from evalq.producer.folder.info import RunInfo
 from evalq.producer.folder.run_folder import RunFolder, run_folders
 from evalq.producer.servers import Servers
 
-__all__ = ["RUNS", "elsewhere", "find", "folders", "warn"]
+__all__ = ["RUNS", "elsewhere", "find", "folders", "left_behind", "warn"]
 
 RUNS = Path("evalq-runs")
+_GOING = ("open", "calling", "called", "retrying", "following")
 
 
 def folders() -> list[tuple[RunFolder, RunInfo]]:
@@ -37,6 +39,16 @@ def find(run: str | None) -> RunFolder:
     if path is None:  # the folder of a run that follows a log is named after the log
         path = next((folder.path for folder, info in folders() if info.run == run), RUNS / run)
     return RunFolder.existing(path)
+
+
+def left_behind(folder: RunFolder, info: RunInfo) -> str:
+    """What to say of a run that goes by its own account, and that no process drives here (any more): empty for others.
+
+    One that was killed could not say how it ended.
+    """
+    if info.state not in _GOING or folder.driver():
+        return ""
+    return f"no process drives it here; {next_step(info.state, folder.path)}"
 
 
 def elsewhere(run: str | None, servers: Servers) -> bool:
