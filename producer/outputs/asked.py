@@ -1,0 +1,44 @@
+"""The files that are asked for with -o, by their endings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.errors import StorageError, UsageError
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs import formats
+
+__all__ = ["check_output", "endings", "write_output"]
+
+
+def endings() -> list[str]:
+    """What there is a format for."""
+    found = [path for folder in formats.__path__ for path in Path(folder).glob("*.py")]
+    return sorted(f".{path.stem}" for path in found if not path.stem.startswith("_"))
+
+
+def check_output(path: Path) -> None:
+    """Raise UsageError for what cannot be written (a suffix, or for want of a package), before anything is computed."""
+    if path.suffix not in endings():
+        raise UsageError(f"-o {path}: unknown suffix {path.suffix!r}; there are {', '.join(endings())}")
+    check = getattr(_format(path), "check", None)
+    if check is not None:
+        check(path)
+
+
+def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
+    """One file asked for with -o, made from the run folder. Raises StorageError when it cannot be written."""
+    check_output(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _format(path).write(path, folder, evaluator, options)
+    except OSError as error:
+        raise StorageError.of(error, path, f"write it again: evalq report {folder.path} -o {path}") from error
+
+
+def _format(path: Path) -> Any:
+    return import_module(f"{formats.__name__}{path.suffix}")

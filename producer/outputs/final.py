@@ -1,0 +1,36 @@
+"""The files of a run's folder once it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.files import write_atomic
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.producer.folder.job import Job
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.text import plain, render
+
+__all__ = ["write_final", "write_report"]
+
+
+def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) -> None:
+    """All final files of the run folder; report.json is the last but run.json."""
+    folder = job.folder
+    folder.write("manifest.json", job.manifest.document(job.header))
+    write_report(folder, job.evaluator, job.request, report)
+    folder.note(state="done", retry=None, **facts)
+    if not report["records"]["dead"]:
+        folder.drop_working_files()
+
+
+def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json]) -> None:
+    """The report in all its forms, and the further files that were asked for; report.json is the last."""
+    document = evaluator.views.document(report, folder.info().started)
+    folder.write("results.yaml", plain("yaml", document).encode())
+    folder.write("report.md", render("markdown", evaluator, report, request.options).encode())
+    for export in evaluator.views.exports(report, request):
+        export.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(export.path, export.text.encode())
+    folder.write("report.json", canonical_json(report) + b"\n")
