@@ -147,8 +147,10 @@ class Divergent(InfrastructureError):
 class Driven(InfrastructureError):
     """Another process drives the run; ``by`` says which ("host pid ..."). Whoever is told this only watches."""
 
-    def __init__(self, run: str, by: str) -> None:
-        super().__init__(f"run {run} is driven by another process ({by}); see it with: evalq watch {run}")
+    def __init__(self, run: str, by: str, server: str = "") -> None:
+        """``server``: the options that name it for a command, where its folder is not enough."""
+        watch = f"evalq watch {run} {server}".rstrip()
+        super().__init__(f"run {run} is driven by another process ({by}); see it with: {watch}")
         self.run = run
         self.by = by
 

@@ -94,6 +94,11 @@ def check_output(path: Path) -> None:
 def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
     """One file asked for with -o, made from the run folder. Raises StorageError when it cannot be written."""
     check_output(path)
+    if path.suffix in _OF_RECORDS and not folder.records.is_file():
+        raise StorageError(
+            f"-o {path}: the records of this run are not in {folder.path}, which has its report alone, made by others; "
+            f"where it was driven: evalq report RUN -o {path}"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _WRITERS[path.suffix](path, folder, evaluator, options)
@@ -182,6 +187,7 @@ def _unformula(value: Any) -> Any:
     return "'" + value if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
+_OF_RECORDS = (".jsonl", ".csv", ".parquet")
 _Writer = Callable[[Path, RunFolder, Any, Mapping[str, Any]], None]
 _WRITERS: dict[str, _Writer] = {
     ".json": _text_writer("json"),

@@ -173,3 +173,8 @@ def test_two_folders_of_one_key_share_one_run(server: Server, tmp_path: Path, sl
     assert (tmp_path / "one" / "report.json").read_bytes() == (tmp_path / "other" / "report.json").read_bytes()
     assert info(tmp_path / "one")["progress"]["computed"] == 3
     assert info(tmp_path / "other")["state"] == "done"
+    assert not {"manifest.jsonl", "parts.journal", "records.jsonl.partial"} & {
+        path.name for path in (tmp_path / "other").iterdir()
+    }
+    rows = evalq("report", "other", "-o", "rows.csv", cwd=tmp_path, PYTHONPATH=HAZARDS)
+    assert (rows.returncode, "records of this run are not in other" in rows.stderr) == (3, True), rows.stderr
