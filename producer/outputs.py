@@ -22,7 +22,7 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["FORMATS", "check_output", "render", "write_final", "write_output", "write_report"]
+__all__ = ["FORMATS", "check_output", "records_of", "render", "write_final", "write_output", "write_report"]
 
 FORMATS = ("markdown", "json", "yaml", "none")
 _ROWS_AT_ONCE = 20_000
@@ -94,16 +94,20 @@ def check_output(path: Path) -> None:
 def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
     """One file asked for with -o, made from the run folder. Raises StorageError when it cannot be written."""
     check_output(path)
-    if path.suffix in _OF_RECORDS and not folder.records.is_file():
-        raise StorageError(
-            f"-o {path}: the records of this run are not in {folder.path}, which has its report alone, made by others; "
-            f"where it was driven: evalq report RUN -o {path}"
-        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _WRITERS[path.suffix](path, folder, evaluator, options)
     except OSError as error:
         raise StorageError.of(error, path, f"write it again: evalq report {folder.path} -o {path}") from error
+
+
+def records_of(folder: RunFolder) -> Path:
+    """records.jsonl. Raises UsageError where the folder has the report alone of a run that another command computed."""
+    if folder.reported and not folder.records.is_file():
+        raise UsageError(
+            f"{folder.path}: only the report is here; the records are in the folder of the command that computed it"
+        )
+    return folder.records
 
 
 def _text_writer(fmt: str) -> _Writer:
@@ -114,7 +118,7 @@ def _text_writer(fmt: str) -> _Writer:
 
 
 def _records_copy(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
-    with folder.records.open("rb") as records, replacing(path) as out:
+    with records_of(folder).open("rb") as records, replacing(path) as out:
         shutil.copyfileobj(records, out)
 
 
@@ -169,7 +173,7 @@ def _columns(folder: RunFolder) -> list[str]:
 
 def _flat_rows(folder: RunFolder) -> Iterator[list[dict[str, Any]]]:
     """Records in blocks, nested values as JSON text."""
-    with folder.records.open("rb") as stream:
+    with records_of(folder).open("rb") as stream:
         lines = iter(stream)
         while block := list(islice(lines, _ROWS_AT_ONCE)):
             yield [_flat(msgspec.json.decode(line)) for line in block]
@@ -187,7 +191,6 @@ def _unformula(value: Any) -> Any:
     return "'" + value if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-_OF_RECORDS = (".jsonl", ".csv", ".parquet")
 _Writer = Callable[[Path, RunFolder, Any, Mapping[str, Any]], None]
 _WRITERS: dict[str, _Writer] = {
     ".json": _text_writer("json"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.errors import Driven, EvalqError, Incomplete, UsageError
+from evalq.evalcore.errors import Driven, EvalqError, Finished, Incomplete, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.producer.commands import options as shared
 from evalq.producer.commands.evaluate import conclude, reporter_for, show
@@ -214,6 +214,8 @@ def _driven_at(place: Backend) -> Iterator[None]:
     """Who is told that another process drives the run is told at which server to watch it."""
     try:
         yield
+    except Finished as finished:
+        raise Finished(finished.run, place.server) from None
     except Driven as driven:
         raise Driven(driven.run, driven.by, place.server) from None
 

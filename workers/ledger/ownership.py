@@ -56,18 +56,19 @@ def is_gone(token: str) -> bool:
 class Driving(Scripts):
     """The steps of a run's driver. Without a token they are for a run that nobody drives."""
 
-    def create(self, header: Header, epoch: int, had: int = 0, gone: str = "") -> int:
+    def create(self, header: Header, epoch: int, had: int = 0, gone: str = "", *, fresh: bool = False) -> int:
         """Write a run's header and become its driver, in an epoch of its own: at least ``epoch``, and higher than any
         before, which reopens the run. Returns the epoch in force (without a token a lower one changes nothing).
 
         ``had`` is the epoch in which this driver had the run before: a server that knows a lower one came back older
-        than it was. ``gone`` is the token of a driver that is known to be no more. Raises ConfigError for another run
-        under this id, Driven while somebody else drives it.
+        than it was. ``gone`` is the token of a driver that is known to be no more. ``fresh``: this driver has nothing
+        of the run, and would compute all of a finished one again. Raises ConfigError for another run under
+        this id, Driven while somebody else drives it, and Finished for a ``fresh`` one where its report is there.
         """
         wire, counted = to_wire(header), (header.evaluator, header.suite, SUITES, self._settings.max_suites, OTHER)
         silent = int(self._settings.driver_seconds * 1000)
         while True:
-            facts = (header.code_version, header.queue, header.run, RUNS, silent, had, gone)
+            facts = (header.code_version, header.queue, header.run, RUNS, silent, had, gone, int(fresh))
             status, found = self._step("create", header.run, wire, epoch, *counted, *facts)
             if status == b"open":
                 return int(found)

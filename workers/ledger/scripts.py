@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from evalq.evalcore.errors import Driven
+from evalq.evalcore.errors import Driven, Finished
 from evalq.workers.settings import Settings
 
 __all__ = ["OTHER", "PREFIX", "RUNS", "SUITES", "TOTALS", "WORKERS", "Scripts", "keys_of"]
@@ -73,8 +73,10 @@ class Scripts:
         return self._loaded[script](keys=keys_of(run), args=[self._settings.keep_ms, *args])
 
     def _step(self, script: str, run: str, *args: Any) -> Any:
-        """A script that only the run's driver may run, while it has one. Raises Driven."""
+        """A script that only the run's driver may run, while it has one. Raises Driven, Finished."""
         result = self._run(script, run, self.token, *args)
         if isinstance(result, list) and result[0] == b"driven":
             raise Driven(run, result[1].decode() or "one that has ended since")
+        if isinstance(result, list) and result[0] == b"finished":
+            raise Finished(run)
         return result

@@ -1,9 +1,9 @@
 -- A run's header, once, and who drives it; a higher epoch reopens the run, and each driver has one of its own. Returns
 -- {'open', epoch}; nothing changes where another header is there {'differs', that header}, or a driver that was heard of
--- lately {'driven', driver}.
+-- lately {'driven', driver}, or a report for one who has nothing of the run {'finished'}.
 -- ARGV: ttl, token ('': nobody's), header, epoch, evaluator, suite, key of the suites that are counted, most of them,
 -- name for the others, code version, queue, run, key of the runs, ms that a silent driver keeps it, epoch that this driver
--- has it in, driver that is known to be gone
+-- has it in, driver that is known to be gone, whether this driver has nothing of the run yet
 local meta, token = KEYS[1], ARGV[2]
 local stored = redis.call('HGET', meta, 'header')
 if stored and stored ~= ARGV[3] then return {'differs', stored}, true end
@@ -18,6 +18,9 @@ if driver and driver ~= token then
   -- A server with an older epoch than the one this driver has is an older state of it: its driver is this one.
   local silent = driver == ARGV[16] or now - at >= tonumber(ARGV[14])
   if not silent and epoch >= tonumber(ARGV[15]) then return {'driven', driver}, true end
+end
+if ARGV[17] == '1' and redis.call('HGET', meta, 'state') == 'done' and redis.call('HEXISTS', KEYS[12], 'report') == 1 then
+  return {'finished'}, true
 end
 if not stored then
   -- What may be left of a run whose first key is lost fits nothing any more: its folder knows more.
