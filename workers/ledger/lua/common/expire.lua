@@ -1,4 +1,5 @@
--- A body that changed nothing says so by a second value: looking at something does not keep it, but what is new expires.
+-- ARGV[1] is the lifetime of the keys in ms. A body that changed nothing says so by a second value: looking at something
+-- does not keep it, but what is new expires.
 local result, idle = body()
 for i = 1, #KEYS do
   if idle then

@@ -1,11 +1,11 @@
 -- One exchange of a holder (a process) with the pool of its target: what became of its calls, how many it has in
 -- flight, how many more it wants. Returns {granted at (us), expected tokens a call, ms until to ask again, 1 when only
 -- room for calls at once is missing, ms from now to each granted call's start...}. All of it is absolute or idempotent, so a lost reply costs a few slots, no more.
--- KEYS: 1 state, 2 holders. ARGV: lifetime ms, ask (JSON of evalq.workers.ratelimit.limiter.Ask: the holder's, its limits, the policy)
+-- ARGV: lifetime ms, ask (JSON of evalq.workers.ratelimit.policy.Ask: the holder's, its limits, the policy)
 local ask = cjson.decode(ARGV[2])
 local policy, now = ask.policy, now_us()
 local state = {}
-local flat = redis.call('HGETALL', KEYS[1])
+local flat = redis.call('HGETALL', keys.state)
 for i = 1, #flat, 2 do state[flat[i]] = tonumber(flat[i + 1]) end
 local function of(name, default) return state[name] or default end
 
@@ -103,16 +103,16 @@ end
 
 -- Who else is calling: each holder's word counts until its lease ends.
 local others, lease = 0, ask.lease_seconds * 1000000
-local holders = redis.call('HGETALL', KEYS[2])
+local holders = redis.call('HGETALL', keys.holders)
 for i = 1, #holders, 2 do
   local count, ends = string.match(holders[i + 1], '^(%d+) (%d+)$')
   if holders[i] ~= ask.holder then
     ends = tonumber(ends)
     if stepped > 0 or ends > now + 2 * lease then
       ends = math.min(ends - stepped, now + lease)
-      redis.call('HSET', KEYS[2], holders[i], count .. ' ' .. string.format('%d', ends))
+      redis.call('HSET', keys.holders, holders[i], count .. ' ' .. string.format('%d', ends))
     end
-    if ends <= now then redis.call('HDEL', KEYS[2], holders[i]) else others = others + tonumber(count) end
+    if ends <= now then redis.call('HDEL', keys.holders, holders[i]) else others = others + tonumber(count) end
   end
 end
 local room = ask.max_concurrency > 0 and ask.max_concurrency - others - ask.in_flight or ask.wanted
@@ -144,9 +144,9 @@ if crowded then again = math.ceil(policy.poll_seconds * 1000) end
 
 local in_flight = ask.in_flight + #starts
 if in_flight > 0 then
-  redis.call('HSET', KEYS[2], ask.holder, in_flight .. ' ' .. string.format('%d', now + lease))
+  redis.call('HSET', keys.holders, ask.holder, in_flight .. ' ' .. string.format('%d', now + lease))
 else
-  redis.call('HDEL', KEYS[2], ask.holder)
+  redis.call('HDEL', keys.holders, ask.holder)
 end
 local kept = {
   rate = rate, good = good, grown = grown, at = now, limited_at = of('limited_at', 0), expected = expected,
@@ -154,6 +154,5 @@ local kept = {
   asked_wait = asked_wait, cost = math.max(1, cost), passing = passing, passing_at = passing_at,
 }
 if ask.told == 0 and not state.expected then kept.expected = nil end
-for name, value in pairs(kept) do redis.call('HSET', KEYS[1], name, string.format('%.17g', value)) end
-for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ARGV[1]) end
+for name, value in pairs(kept) do redis.call('HSET', keys.state, name, string.format('%.17g', value)) end
 return {string.format('%d', now), tostring(expected), again, crowded and 1 or 0, unpack(starts)}
