@@ -12,7 +12,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import elsewhere
 from evalq.producer.servers import Servers
 
-__all__ = ["await_driver", "close", "closed_elsewhere", "note"]
+__all__ = ["await_driver", "close", "closed_elsewhere", "note", "refuse_unnamed"]
 
 _DRIVER_SECONDS = 10.0
 _POLL_SECONDS = 0.1
@@ -39,6 +39,20 @@ def closed_elsewhere(servers: Servers, run: str | None, state: RunState) -> bool
         raise UsageError(f"{run} cannot be {state}: it is {now}")
     click.echo(f"{run}: {state}; its folder is elsewhere", err=True)
     return True
+
+
+def refuse_unnamed(servers: Servers, folder: RunFolder, state: str | None, what: str) -> None:
+    """Raise UsageError where the server that a run is on is not the one that was asked: a note in its folder stops
+    nobody who computes or calls for it.
+    """
+    from evalq.workers.connections import server_options
+
+    server = folder.info().server
+    if state in (None, "gone") and server not in ("", server_options(servers.settings)):
+        raise UsageError(
+            f"{folder.path}: this run is on another server than was asked: evalq {what} {folder.path} {server} "
+            "(where that is gone for good, remove the folder)"
+        )
 
 
 def note(folder: RunFolder, state: RunState) -> bool:

@@ -105,10 +105,8 @@ def _refuse_unanswered(sweep: Sweep, allowed: int, where: Where) -> None:
 
 
 def _retry(folder: RunFolder, where: Where) -> str:
-    """The command that tries again, at the place that this one named."""
-    from evalq.workers.connections import broker_option
-
-    broker = f" {broker_option(where.broker)}" if where.broker else ""
+    """The command that tries again, at the server that the run is on."""
     named = {"targets": where.targets, "settings": where.settings}
-    files = [f" --{name} {shlex.quote(file)}" for name, file in named.items() if file]
-    return f"evalq retry {folder.path} --errors{broker}{''.join(files)}" + (" --inline" if where.inline else "")
+    files = [f"--{name} {shlex.quote(file)}" for name, file in named.items() if file]
+    words = [f"evalq retry {folder.path} --errors", folder.info().server, *files, "--inline" if where.inline else ""]
+    return " ".join(filter(None, words))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from evalq.evalcore.errors import Driven, UsageError
-from evalq.evalcore.model.life import next_step
-from evalq.producer.attending.closing import await_driver, close, closed_elsewhere, note
+from evalq.producer.attending.closing import await_driver, close, closed_elsewhere, note, refuse_unnamed
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation
@@ -22,10 +21,12 @@ def _cancel(invocation: Invocation, run: str) -> None:
         folder = find(run)
         info = folder.info()
         if info.state == "done":
-            raise UsageError(f"{folder.path}: this run is done; {next_step('done', folder.path)}")
+            raise UsageError(f"{folder.path}: this run is done; {folder.next_step('done')}")
         state = close(servers, info.run, "cancelled")
+    if info.state != "cancelled":
+        refuse_unnamed(servers, folder, state, "cancel")
     if state not in ("cancelled", "gone", None):
-        raise UsageError(f"{info.run} cannot be cancelled: it is {state}; {next_step('done', folder.path)}")
+        raise UsageError(f"{info.run} cannot be cancelled: it is {state}; {folder.next_step('done')}")
     if not note(folder, "cancelled"):
         if state != "cancelled":
             raise Driven(info.run, f"{folder.driver()}: end that one with Ctrl-C, or name its server with --broker URL")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from evalq.evalcore.errors import UsageError
-from evalq.producer.attending.closing import close, closed_elsewhere, note
+from evalq.producer.attending.closing import close, closed_elsewhere, note, refuse_unnamed
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation
@@ -15,18 +15,22 @@ __all__ = ["COMMAND"]
 
 
 def _pause(invocation: Invocation, run: str | None) -> None:
+    from evalq.workers import connections
+
     with invocation.servers() as servers:
         if closed_elsewhere(servers, run, "paused"):
             return
         folder = find(run)
         info = folder.info()
         state = close(servers, info.run, "paused")
+    refuse_unnamed(servers, folder, state, "pause")
     if state is None:
         raise UsageError("pausing needs --broker; a run on an embedded server is paused by Ctrl-C")
     if state != "paused":
         raise UsageError(f"{info.run} cannot be paused: it is {info.state if state == 'gone' else state}")
     note(folder, "paused")
-    click.echo(f"{info.run}: paused; resume it with: evalq resume {folder.path} --broker URL", err=True)
+    again = f"evalq resume {folder.path} {connections.server_options(servers.settings)}"
+    click.echo(f"{info.run}: paused; resume it with: {again}", err=True)
 
 
 COMMAND = command(_pause, run_argument(), *server_options())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evalq.evalcore.contract import registry
+from evalq.producer.attending.driven import driven_at
 from evalq.producer.attending.finish import conclude, errors_told
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
@@ -25,7 +26,8 @@ def _resume(invocation: Invocation, run: str | None) -> None:
             with driving(folder, place):
                 folder.note(state="retrying")  # under a larger budget
         refuse_over(folder)
-        resume_any(folder, place, reporter, budgets)
+        with driven_at(place):
+            resume_any(folder, place, reporter, budgets)
         conclude(folder, invocation, reporter)
 
 

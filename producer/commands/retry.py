@@ -6,6 +6,7 @@ import click
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import UsageError
+from evalq.producer.attending.driven import driven_at
 from evalq.producer.attending.finish import conclude, errors_told
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
@@ -27,7 +28,8 @@ def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
     with errors_told(reporter):
         with driving(folder, place):
             begin_retry(folder)
-        resume_any(folder, place, reporter, invocation.live.budgets)
+        with driven_at(place):
+            resume_any(folder, place, reporter, invocation.live.budgets)
         conclude(folder, invocation, reporter)
 
 

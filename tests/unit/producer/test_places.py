@@ -77,13 +77,14 @@ def test_the_hint_to_retry_names_the_place_too(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.note(**facts("r", "done"))
     reporter, report = Output().reporter("records"), {"records": {"dead": 1}}
-    where = Where(broker="redis://h/0", targets="my targets.yaml")
-    with pytest.raises(Incomplete) as raised:
-        conclude_shown(folder, report, Invocation(where=where), reporter)
-    again = f"evalq retry {tmp_path} --errors --broker redis://h/0 --targets 'my targets.yaml';"
-    assert again in str(raised.value)
-    with pytest.raises(Incomplete, match="--errors --inline;"):
-        conclude_shown(folder, report, Invocation(where=Where(inline=True)), reporter)
+    for where, server, words in (
+        (Where(targets="my targets.yaml"), "--broker redis://h/0", "--targets 'my targets.yaml'"),
+        (Where(inline=True), "", "--inline"),
+    ):
+        folder.note(server=server)
+        with pytest.raises(Incomplete) as raised:
+            conclude_shown(folder, report, Invocation(where=where), reporter)
+        assert " ".join(f"evalq retry {tmp_path} --errors {server} {words};".split()) in str(raised.value)
 
 
 def test_a_report_that_somebody_removed_is_not_advised_to_be_shown(tmp_path: Path) -> None:
