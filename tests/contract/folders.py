@@ -12,14 +12,9 @@ from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.contract.params import merged
 from evalq.evalcore.records.inputs import format_suffixes
 
-__all__ = ["conformance_inputs", "own_evaluators"]
+__all__ = ["conformance_inputs"]
 
 RECORDS = 120
-
-
-def own_evaluators() -> list[str]:
-    """Names of the evaluators that come with evalq; other packages run the suite in their own tests."""
-    return [name for name, point in registry.entries().items() if point.dist is not None and point.dist.name == "evalq"]
 
 
 def conformance_inputs(name: str, folder: Path, seed: int = 0) -> tuple[list[Path], dict[str, Any]]:
