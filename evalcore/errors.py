@@ -15,6 +15,7 @@
     |   |-- WireError                     3    something in the ledger or on the wire is not what evalq wrote
     |   |-- Divergent                     3    two workers computed different bytes for one chunk
     |   |-- Driven                        3    another process drives this run
+    |   |   `-- Finished                  3    another process has finished this run; its report waits in the ledger
     |   `-- Incomplete                    3    a run ended before all of its chunks were committed
     |       `-- Cancelled                 3    somebody ended the run for good
     |-- Paused                          130    somebody paused the run: it can be resumed
@@ -36,6 +37,7 @@ __all__ = [
     "Divergent",
     "Driven",
     "EvalqError",
+    "Finished",
     "Incomplete",
     "InfrastructureError",
     "InputChanged",
@@ -151,6 +153,15 @@ class Driven(InfrastructureError):
         super().__init__(f"run {run} is driven by another process ({by}); see it with: evalq watch {run}")
         self.run = run
         self.by = by
+
+
+class Finished(Driven):
+    """Another process has driven the run to its end: there is nothing left to compute, only a report to fetch."""
+
+    def __init__(self, run: str) -> None:
+        InfrastructureError.__init__(self, f"run {run} was finished by another command; see it: evalq report {run}")
+        self.run = run
+        self.by = ""
 
 
 class Incomplete(InfrastructureError):

@@ -22,7 +22,7 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["FORMATS", "check_output", "render", "write_final", "write_output", "write_report"]
+__all__ = ["FORMATS", "check_output", "records_of", "render", "write_final", "write_output", "write_report"]
 
 FORMATS = ("markdown", "json", "yaml", "none")
 _ROWS_AT_ONCE = 20_000
@@ -101,6 +101,15 @@ def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], 
         raise StorageError.of(error, path, f"write it again: evalq report {folder.path} -o {path}") from error
 
 
+def records_of(folder: RunFolder) -> Path:
+    """records.jsonl. Raises UsageError where the folder has the report alone of a run that another command computed."""
+    if folder.reported and not folder.records.is_file():
+        raise UsageError(
+            f"{folder.path}: only the report is here; the records are in the folder of the command that computed it"
+        )
+    return folder.records
+
+
 def _text_writer(fmt: str) -> _Writer:
     def write(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
         write_atomic(path, render(fmt, evaluator, folder.report(), options).encode())
@@ -109,7 +118,7 @@ def _text_writer(fmt: str) -> _Writer:
 
 
 def _records_copy(path: Path, folder: RunFolder, _evaluator: Any, _options: Any) -> None:
-    with folder.records.open("rb") as records, replacing(path) as out:
+    with records_of(folder).open("rb") as records, replacing(path) as out:
         shutil.copyfileobj(records, out)
 
 
@@ -164,7 +173,7 @@ def _columns(folder: RunFolder) -> list[str]:
 
 def _flat_rows(folder: RunFolder) -> Iterator[list[dict[str, Any]]]:
     """Records in blocks, nested values as JSON text."""
-    with folder.records.open("rb") as stream:
+    with records_of(folder).open("rb") as stream:
         lines = iter(stream)
         while block := list(islice(lines, _ROWS_AT_ONCE)):
             yield [_flat(msgspec.json.decode(line)) for line in block]

@@ -9,7 +9,7 @@ import click
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Command, Evaluator, Request
-from evalq.evalcore.errors import Driven, EvalqError, Incomplete, NothingEvaluated, UsageError
+from evalq.evalcore.errors import Driven, EvalqError, Finished, Incomplete, NothingEvaluated, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.commands import options as shared
@@ -91,13 +91,15 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
             return 0
         job.folder.note(command=command_line())
         reporter.event("launch", run=job.run, folder=str(job.folder.path))
-        if given["detach"]:
-            launch(job, place, reporter)
-            click.echo(job.run)
-            return 0
         try:
+            if given["detach"]:
+                launch(job, place, reporter)
+                click.echo(job.run)
+                return 0
             carry_out(job, place, reporter)
-        except Driven:  # by a process with another folder, of the same --once key
+        except Driven as driven:  # by a process with another folder, of the same --once key
+            if given["detach"] and not isinstance(driven, Finished):
+                raise
             raise RunExistsError(job.folder.path) from None
         reporter.say(f"run {job.run}: {job.folder.path}")
         conclude(job.folder, given, reporter)

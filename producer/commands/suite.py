@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalq.evalcore.errors import Driven, EvalqError, Interrupted, UsageError
+from evalq.evalcore.errors import Driven, EvalqError, Finished, Interrupted, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.commands import options as shared
@@ -90,13 +90,15 @@ def _one(run: PlannedRun, suite: str, place: Any, reporter: Any, given: dict[str
         job = Job.start(run.evaluator, run.request, asked)
         job.folder.note(command=command_line())
         reporter.event("launch", run=job.run, folder=str(job.folder.path))
-        if given["detach"]:
-            launch(job, place, reporter)
-            click.echo(job.run)
-            return None
         try:
+            if given["detach"]:
+                launch(job, place, reporter)
+                click.echo(job.run)
+                return None
             carry_out(job, place, reporter)
-        except Driven:  # by a process with another folder, of the same --once key
+        except Driven as driven:  # by a process with another folder, of the same --once key
+            if given["detach"] and not isinstance(driven, Finished):
+                raise
             raise RunExistsError(job.folder.path) from None
     except RunExistsError as earlier:
         try:

@@ -246,7 +246,7 @@ class RunFolder:
 
     def drop_working_files(self) -> None:
         """Remove what only an unfinished run needs; its lock goes when it is let go."""
-        for name in (MANIFEST, JOURNAL, KEPT):
+        for name in (MANIFEST, JOURNAL, KEPT, RECORDS + ".partial"):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.spool, ignore_errors=True)
 

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from evalq.evalcore.errors import Driven, Incomplete
+from evalq.evalcore.errors import Driven, Finished, Incomplete
 from evalq.producer.folder.job import Job
 from evalq.producer.runs.collector import Collector
 from evalq.workers.ledger.ownership import is_gone
@@ -45,10 +45,13 @@ class Registration:
     def establish(self) -> bool:
         """Write the run into the ledger as its driver: new, or again from the folder with a higher epoch.
 
-        Raises ConfigError where it is another run there, Driven while another process drives it.
+        Raises ConfigError where it is another run there, Driven while another process drives it, and Finished where
+        one has, with its report in the ledger, and nothing of the run is in this folder.
         """
         job, info = self._job, self._job.folder.info()
-        self.epoch = self._take_over(info.epoch + 1, info.driver)
+        # The outputs of a sweep may be others than those that a report in the ledger is of.
+        fresh = not (self.epoch or info.epoch or info.target or self._collector.held)
+        self.epoch = self._take_over(info.epoch + 1, info.driver, fresh=fresh)
         if info.retry is not None:  # also where an earlier try at it was interrupted
             dead = {int(seq): count for seq, count in info.retry.items()}
             self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
@@ -89,13 +92,15 @@ class Registration:
                     raise
             return self.establish()
 
-    def _take_over(self, epoch: int, before: str) -> int:
+    def _take_over(self, epoch: int, before: str, *, fresh: bool) -> int:
         """Become the run's driver; whoever drove it from this very folder ``before`` is no more, or soon silent."""
         deadline = time.monotonic() + self._silence + 1
         gone = before if is_gone(before) else ""
         while True:
             try:
-                return self._ledger.create(self._job.header, epoch, had=self.epoch, gone=gone)
+                return self._ledger.create(self._job.header, epoch, had=self.epoch, gone=gone, fresh=fresh)
+            except Finished:
+                raise
             except Driven as other:
                 if other.by != before or time.monotonic() > deadline:
                     raise

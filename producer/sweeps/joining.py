@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, InfrastructureError, UsageError
+from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Finished, Incomplete, InfrastructureError, UsageError
 from evalq.evalcore.model.life import RunState, may_follow, next_step
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import RunStatus
@@ -127,7 +127,10 @@ def launch_again(folder: RunFolder, place: Backend, reporter: Reporter) -> str:
 
     info = folder.info()
     if info.state not in ("done", "detached") and not folder.driver():
-        (launch_sweep if Sweep.in_calls(folder) else launch)(folder, place, reporter)
+        try:
+            (launch_sweep if Sweep.in_calls(folder) else launch)(folder, place, reporter)
+        except Finished:
+            _taken(folder, _ledgers(place.settings)[0], place.settings)
     return info.run
 
 
@@ -135,24 +138,20 @@ def _elsewhere(folder: RunFolder, driven: Driven, settings: Settings, reporter: 
     """Until a run that is driven from another folder has its report, which is put into this one, or its driver is
     silent for so long that it may be taken over: trying that again is the caller's.
     """
-    from evalq.producer.runs.download import fetch
-
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
     ledger, calls = _ledgers(settings)
     with _only_watching(run):
-        reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
+        if not isinstance(driven, Finished):
+            reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while time.monotonic() < until:
             state = _ledger_state(run, ledger, calls)
-            if state == "done" and fetch(run, folder.path, ledger, settings) is not None:
-                with folder.driving() as mine:
-                    if mine:
-                        _note_done(folder)
+            if state == "done" and _taken(folder, ledger, settings):
                 return
             if state == "cancelled":
                 raise Cancelled(f"run {run} was cancelled; {next_step('cancelled', folder.path)}")
             if state in ("failed", "paused"):
                 raise InfrastructureError(f"run {run} was left {state} by {driven.by}; see evalq status {run}")
-            if state != "open":
+            if state not in ("open", "done"):  # between its end and its report a run is done, and its driver's still
                 return
             time.sleep(_POLL_SECONDS)
         if _orphaned(run, ledger, calls, settings):
@@ -160,6 +159,19 @@ def _elsewhere(folder: RunFolder, driven: Driven, settings: Settings, reporter: 
                 f"run {run} was called to its end by another producer, which is gone: its outputs are with that one, "
                 f"not in {folder.path}; resume it where that one ran, or start another with another --once key"
             )
+
+
+def _taken(folder: RunFolder, ledger: RunLedger, settings: Settings) -> bool:
+    """Put the report that another process left in the ledger into ``folder``; False where none is there."""
+    from evalq.producer.runs.download import fetch
+
+    if fetch(folder.info().run, folder.path, ledger, settings) is None:
+        return False
+    with folder.driving() as mine:
+        if mine:
+            _note_done(folder)
+            folder.drop_working_files()  # those of nothing: it was computed elsewhere
+    return True
 
 
 def _note_done(folder: RunFolder) -> None:

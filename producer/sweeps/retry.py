@@ -8,6 +8,7 @@ from evalq.evalcore.model.life import next_step
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.journal import Kept, answers
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs import records_of
 from evalq.producer.sweeps.sweep import Sweep
 
 __all__ = ["begin_retry"]
@@ -30,6 +31,7 @@ def begin_retry(folder: RunFolder) -> None:
         return
     if not folder.report()["records"]["dead"]:
         raise UsageError(f"{folder.path}: every record of this run has its answer; there is nothing to retry")
+    records_of(folder)  # raises where they are elsewhere
     job = Job.load(folder)
     dead = info.retry or {
         str(seq): count for seq, answer in answers(folder) if (count := decode(answer, job.evaluator).tally.dead)

@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.table`: the table of faults and runs in docs/reliability.md, made from the results file.
+"""`python -m tests.chaos.table`: the tables of faults and of rounds in docs/reliability.md, made from results files.
 
 Of several lines for one seed the last counts; lines of a tree with changes in it (``dirty``) do not count.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evalq.evalcore.views.markdown import table
+from tests.chaos.rounds import page as rounds
 
 __all__ = ["current", "page", "render"]
 
@@ -77,8 +78,8 @@ def _calls(runs: Sequence[Line]) -> str:
     ]
     return (
         f"\nIn {len(runs)} sweeps with {failovers} failovers agents served {served:,} calls for {recorded:,} outputs:\n"
-        f"{sum(again):,} were paid again, {max(again):,} at most in one run. {sum(told)} of the runs told of just those in\n"
-        "`repaid` and `lost`, and of the attempts and the cost that their agents had counted.\n"
+        f"{sum(again):,} were paid again, {max(again):,} at most in one run. {sum(told)} of the runs told of just those\n"
+        "in `repaid` and `lost`, and of the attempts and the cost that their agents had counted.\n"
     )
 
 
@@ -114,12 +115,16 @@ def current() -> list[Line]:
 
 
 def page() -> str:
-    """docs/reliability.md as it should be."""
-    text = PAGE.read_text(encoding="utf-8")
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    assert end, f"{PAGE} has lost the markers of its table"
-    return head + begin + "\n" + render(current()) + "\n" + end + tail
+    """docs/reliability.md as it should be, with the table of rounds too."""
+    text = _with(PAGE.read_text(encoding="utf-8"), BEGIN, END, render(current()))
+    return _with(text, rounds.BEGIN, rounds.END, rounds.render(rounds.current()))
+
+
+def _with(text: str, begin: str, end: str, between: str) -> str:
+    head, began, rest = text.partition(begin)
+    _, ended, tail = rest.partition(end)
+    assert ended, f"{PAGE} has lost the markers of a table"
+    return head + began + "\n" + between + "\n" + ended + tail
 
 
 if __name__ == "__main__":

@@ -173,3 +173,28 @@ def test_two_folders_of_one_key_share_one_run(server: Server, tmp_path: Path, sl
     assert (tmp_path / "one" / "report.json").read_bytes() == (tmp_path / "other" / "report.json").read_bytes()
     assert info(tmp_path / "one")["progress"]["computed"] == 3
     assert info(tmp_path / "other")["state"] == "done"
+
+
+def test_a_later_command_elsewhere_gets_the_report_that_is_there(
+    server: Server, tmp_path: Path, slow: tuple[str | Path, ...]
+) -> None:
+    """No worker is left, and none is needed: the first's bytes, also for --detach; records are said to be there."""
+    here = (*slow[:-1], "--broker", server.url)
+    with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
+        fleet.add(1)
+        first = evalq(*here[:-2], "one", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)
+        assert first.returncode == 0, first.stderr
+    later = evalq(*here[:-2], "other", *here[-2:], "--format", "json", cwd=tmp_path, PYTHONPATH=HAZARDS)
+    assert later.returncode == 0, later.stderr
+    assert later.stdout.encode() == (tmp_path / "one" / "report.json").read_bytes()
+    left = evalq(*here[:-2], "third", *here[-2:], "--detach", cwd=tmp_path, PYTHONPATH=HAZARDS)
+    assert (left.returncode, left.stdout.strip()) == (0, info(tmp_path / "one")["run"]), left.stderr
+    assert sorted(path.name for path in (tmp_path / "third").iterdir()) == [
+        "report.json",
+        "report.md",
+        "results.yaml",
+        "run.json",
+    ]
+    table = evalq("report", "other", "-o", "rows.csv", cwd=tmp_path, PYTHONPATH=HAZARDS)
+    assert (table.returncode, "only the report is here" in table.stderr) == (2, True), table.stderr
+    assert server.client.hget(f"evalq:run:{{{info(tmp_path / 'one')['run']}}}:meta", "epoch") == b"1"

@@ -45,8 +45,9 @@ class SweepLook(msgspec.Struct, frozen=True):
 
     ``waiting`` outputs lie in the ledger, ``busy`` calls are being made by ``holders`` processes, ``left``: more are to
     be handed out; ``halted`` cases get no more. ``lost`` calls were begun by a process that died: they may have been
-    paid. ``place`` is the folder that its driver collects in. ``generation`` counts how often its server was found to
-    have forgotten some of it; while it is ``unsettled``, that is being told again. ``tallies``: what each process made.
+    paid. ``place`` is the folder that its driver collects in. ``driver`` is who drives it, or did until it fell silent,
+    ``driver_silent`` seconds ago; empty for nobody. ``generation`` counts how often its server was found to have
+    forgotten some of it; while it is ``unsettled``, that is being told again. ``tallies``: what each process made.
     """
 
     state: str
@@ -66,6 +67,8 @@ class SweepLook(msgspec.Struct, frozen=True):
     prompts: int = 0
     lost: int = 0
     place: str = ""
+    driver: str = ""
+    driver_silent: float = 0.0
     generation: int = 0
     unsettled: bool = False
     tallies: dict[str, str] = {}

@@ -23,6 +23,7 @@ from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.life import RunState, leading_to
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.histograms import bucket
+from evalq.workers.ledger.keys import SweepKeys
 from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader, SweepLook
 from evalq.workers.ledger.tally import Made, Tally
 from evalq.workers.settings import Settings
@@ -31,9 +32,8 @@ __all__ = ["TOTALS", "SweepLedger", "keys_of"]
 
 PREFIX = "evalq:"
 SWEEPS = PREFIX + "sweeps"
+CLOSED = SWEEPS + ":closed"
 TOTALS = PREFIX + "calls"
-_PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost", "left", "forgotten",
-          "retries", "awaited")  # fmt: skip
 _BY = "by "
 _PAUSE_LOOKS, _PAUSE_SECONDS = 2, 0.5
 """For so many looks, and no less long, a server that lost calls offers none, so that all may tell what they have."""
@@ -48,7 +48,7 @@ MAX_WIRE_BYTES = 64 << 20
 def _script(name: str) -> str:
     lua = files("evalq.workers.ledger") / "lua"
     prelude, body = (lua.joinpath("calls", f"{part}.lua").read_text() for part in ("prelude", name))
-    return f"{prelude}\nlocal function body()\n{body}\nend\n{lua.joinpath('epilogue.lua').read_text()}"
+    return f"{prelude}\nlocal function body()\n{body}\nend\n{lua.joinpath('common', 'expire.lua').read_text()}"
 
 
 class SweepLedger:
@@ -147,9 +147,10 @@ class SweepLedger:
         Its driver looks ``attending``, and stays that; ``free`` is as in `Known`.
         """
         found = self._run("look", run, int(attending), SWEEPS, run, self.generation(run), free)
-        meta, waiting, busy, holders, recorded, halted, left, prompts, lost, started, paid, spent, unsettled = found
+        meta, waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled = found
         if not meta:
             return None
+        started, paid, spent = sums
         facts = {key.decode(): value.decode() for key, value in zip(meta[0::2], meta[1::2], strict=True)}
         counts = {name: int(facts.get(name, 0)) for name in ("recorded", "errors", "reclaimed", "generation")}
         by = {name.removeprefix(_BY): value for name, value in facts.items() if name.startswith(_BY)}
@@ -168,6 +169,8 @@ class SweepLedger:
             prompts=prompts,
             lost=lost,
             place=facts.get("place", ""),
+            driver=facts.get("driver", ""),
+            driver_silent=max(0, int(silent)) / 1000 if "driver" in facts else 0.0,
             unsettled=bool(unsettled),
             tallies=by,
             **counts,
@@ -232,6 +235,7 @@ class SweepLedger:
         """Remove all that is known of a sweep."""
         self.client.delete(*keys_of(run))
         self.client.hdel(SWEEPS, run)
+        self.client.zrem(CLOSED, run)
 
     def means(self, target: str) -> dict[str, float]:
         """Mean tokens of a target's calls so far: {calls, prompt, completion}; empty before the first."""
@@ -261,8 +265,9 @@ class SweepLedger:
         return headers
 
     def runs(self) -> list[str]:
-        """Sweeps that are open, or that nobody has claimed of since they were closed."""
-        return [name.decode() for name in self.client.hgetall(SWEEPS)]  # HKEYS is not among a producer's rights
+        """Sweeps that are open, and those that were closed and may not have expired yet."""
+        names = [*self.client.hgetall(SWEEPS), *self.client.zrange(CLOSED, 0, -1)]  # HKEYS is not a producer's right
+        return sorted({name.decode() for name in names})
 
     def claim(
         self,
@@ -357,7 +362,7 @@ def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
 
 def keys_of(run: str) -> list[str]:
     """All keys of a sweep, in the order the scripts know them by."""
-    return [f"{PREFIX}sweep:{{{run}}}:{part}" for part in _PARTS]
+    return list(SweepKeys.of(run))
 
 
 def _header(run: str, data: bytes) -> SweepHeader:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.errors import Divergent, Driven, Incomplete, InfrastructureError
+from evalq.evalcore.errors import Divergent, Driven, Finished, Incomplete, InfrastructureError
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder.job import Job
@@ -289,3 +289,29 @@ def test_an_empty_plan_is_never_taken_for_a_complete_one(stage: Stage) -> None:
     assert Seal(5, ("s",)).chunks == look.progress.planned
     with pytest.raises(InfrastructureError, match="lost 5 of its 5 chunks"):
         finalise(job.run, stage.ledger, stage.settings)
+
+
+def test_a_finished_run_is_not_computed_again_from_another_folder(stage: Stage) -> None:
+    """Whoever has nothing of a run that is done, with its report in the ledger, is told so, and nothing changes; who
+    has begun to drive it may go on, and so may anybody where that report is lost.
+    """
+    one, two = _jobs(stage, "one", "two")
+    first = stage.driver(one, "host-a 11 aa")
+    report = first.drive()
+    share_as(first.ledger, one.run, report)
+    computed, before = stage.computed, stage.server.client.hgetall(stage.key(one.run, "meta"))
+    with pytest.raises(Finished, match=f"evalq report {one.run}"):
+        stage.driver(two, "host-b 22 bb").drive()
+    assert stage.server.client.hgetall(stage.key(one.run, "meta")) == before
+    again = stage.driver(Job.load(RunFolder(stage.folder / "one")), "host-a 12 ab")
+    assert again.drive() == report
+    assert stage.computed == computed, "its own folder has every answer"
+    stage.server.client.delete(stage.key(one.run, "final"))
+    again.ledger.hand_over(one.run)
+    assert stage.driver(two, "host-c 33 cc").drive() == report
+
+
+def share_as(ledger: RunLedger, run: str, report: Report) -> None:
+    """What a driver does at its end."""
+    Reports(ledger, ledger.settings).store(run, canonical_json(report) + b"\n")
+    ledger.hand_over(run)

@@ -10,14 +10,16 @@ import pytest
 
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
+from evalq.workers.ledger.keys import SweepKeys
 from evalq.workers.ledger.sweep_model import Known, Result, SweepHeader, SweepLook
-from evalq.workers.ledger.sweeps import SweepLedger, keys_of
+from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.ledger.tally import Made, Tally
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
 
 CASES, REPEATS, LEASE, COST = 3, 10, 600.0, 0.125
 RUN, DRIVER = "older", "a 1 x"
+KEYS = SweepKeys.of(RUN)
 HEADER = SweepHeader(RUN, "t", code_version(), CASES, REPEATS)
 
 
@@ -62,15 +64,15 @@ def _record(calls: SweepLedger, holder: str, some: list[int], *, retold: bool = 
 
 
 def _moment(server: Server) -> dict[str, bytes]:
-    return {key: dump for key in keys_of(RUN) if (dump := server.client.dump(key)) is not None}
+    return {key: dump for key in KEYS if (dump := server.client.dump(key)) is not None}
 
 
 def _promote(server: Server, moment: dict[str, bytes]) -> None:
     """Another server answers now, which has the sweep as it was at a ``moment``."""
-    server.client.delete(*keys_of(RUN))
+    server.client.delete(*KEYS)
     for key, dump in moment.items():
         server.client.restore(key, 0, dump)
-    server.client.hset(keys_of(RUN)[0], "server", "the one that died")
+    server.client.hset(KEYS.meta, "server", "the one that died")
 
 
 def _restored(fleet: Fleet, folder: list[int]) -> None:
@@ -167,7 +169,7 @@ def test_a_flushed_server_is_told_the_sums(server: Server) -> None:
     _record(fleet.q, "q", alive[:2])
     seen = fleet.look()
     _record(fleet.q, "q", alive[2:])
-    server.client.delete(*keys_of(RUN))
+    server.client.delete(*KEYS)
     folder = [*dead, *alive]
     known = Known(8, 8, 8 * COST, 0, 0, seen.tallies)
     fleet.driver.open(HEADER, known=known, how="keep")
