@@ -77,8 +77,8 @@ def _calls(runs: Sequence[Line]) -> str:
         for one, more in zip(calls, again, strict=True)
     ]
     return (
-        f"\nIn {len(runs)} sweeps with {failovers} failovers agents served {served:,} calls for {recorded:,} outputs:\n"
-        f"{sum(again):,} were paid again, {max(again):,} at most in one run. {sum(told)} of the runs told of just those\n"
+        f"\nIn {len(runs)} sweeps with {failovers} failovers agents served {served:,} calls for {recorded:,} outputs,\n"
+        f"{sum(again):,} beyond those were paid ({max(again):,} at most in one run). {sum(told)} runs told just those\n"
         "in `repaid` and `lost`, and of the attempts and the cost that their agents had counted.\n"
     )
 
