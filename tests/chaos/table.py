@@ -78,8 +78,8 @@ def _calls(runs: Sequence[Line]) -> str:
     ]
     return (
         f"\nIn {len(runs)} sweeps with {failovers} failovers agents served {served:,} calls for {recorded:,} outputs,\n"
-        f"{sum(again):,} beyond those were paid ({max(again):,} at most in one run). {sum(told)} runs told just those\n"
-        "in `repaid` and `lost`, and of the attempts and the cost that their agents had counted.\n"
+        f"{sum(again):,} beyond those were paid ({max(again):,} at most in one run). {sum(told)} runs told of just\n"
+        "those in `repaid` and `lost`, and of the attempts and the cost that their agents had counted.\n"
     )
 
 
