@@ -162,7 +162,7 @@ def _resume(run: str | None, **given: Any) -> None:
     from evalq.producer.sweeps.sweep import Sweep
 
     folder = find(run)
-    reporter = reporter_for(registry.get(folder.info().evaluator).unit, given)
+    reporter = reporter_for(registry.get(folder.info().evaluator).records.unit, given)
     place, budgets = _place(given), (given.get("max_calls"), given.get("max_cost"))
     if folder.info().state == "done" and any(budgets) and Sweep.is_in(folder):
         with driving(folder, place):
@@ -188,7 +188,7 @@ def _retry(run: str | None, errors: bool, **given: Any) -> None:
     folder, place = find(run), _place(given)
     with driving(folder, place):
         begin_retry(folder)
-    reporter = reporter_for(registry.get(folder.info().evaluator).unit, given)
+    reporter = reporter_for(registry.get(folder.info().evaluator).records.unit, given)
     resume_any(folder, place, reporter, (given.get("max_calls"), given.get("max_cost")))
     conclude(folder, given, reporter)
 

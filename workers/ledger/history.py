@@ -60,7 +60,7 @@ def entry_of(
     tags: dict[str, str],
 ) -> Entry:
     """The entry of a run whose report this is."""
-    found = [(sample.metric, sample.labels, sample.value) for sample in samples(evaluator.metrics, report)]
+    found = [(sample.metric, sample.labels, sample.value) for sample in samples(evaluator.views.metrics, report)]
     return Entry(run, place, dict(report["records"]), found, seconds, tags, digest(canonical_json(report)))
 
 

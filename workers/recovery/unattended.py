@@ -153,7 +153,7 @@ def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
     ledger.open(header, 1)
     count = 0
     with outputs.open("rb") as stream:
-        cutter = Cutter(stream, evaluator.format, header.inputs[0].name, size=header.chunk_size)
+        cutter = Cutter(stream, evaluator.records.format, header.inputs[0].name, size=header.chunk_size)
         for span in cutter.spans():
             if ledger.append(header.run, [Chunk.of(count, 0, span)], count) <= count:
                 return False
