@@ -182,8 +182,10 @@ def test_a_folder_that_got_the_report_of_others_makes_no_call_any_more(stage: St
     folder = stage.sweep("a", 20, once="k").folder
     with folder.driving():
         folder.write("report.json", b'{"records": {"dead": 0}}')
+        (folder.path / "outputs.jsonl").write_text("of its own calls alone")
         _note_done(folder)
     assert folder.info().state == "done"
+    assert not (folder.path / "outputs.jsonl").exists(), "it is not what the report was made of"
     with pytest.raises(UsageError, match="nothing to retry"):
         begin_retry(folder)
     assert folder.info().state == "done"
