@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PY := $(BIN)/python
 
-.PHONY: setup demo test check bench chaos mutation lock programs clean
+.PHONY: setup demo test quick check bench chaos mutation lock programs clean
 
 setup: .venv/ready
 
@@ -22,6 +22,9 @@ programs:  ## Programs that some tests start: from Debian when this is root, and
 
 test: setup programs
 	$(PY) -m pytest -q -n 2 --dist loadfile
+
+quick: setup  ## What needs no fleet: every unit, and the contract of every evaluator; for after each small change.
+	$(PY) -m pytest -q -n 2 --dist loadfile tests/unit tests/contract
 
 check: setup
 	$(BIN)/ruff format --check .
