@@ -93,8 +93,8 @@ class Backend(msgspec.Struct, frozen=True):
         """The command that resumes the run in ``folder`` at the place that a user would name."""
         named = self.named or self.settings
         here = named.targets and (named.calls or not named.broker)
-        targets = f" --targets {shlex.quote(named.targets)}" if here else ""
-        words = ["evalq resume", str(folder.path), self.server + targets, "--inline" if self.inline else ""]
+        targets = f"--targets {shlex.quote(named.targets)}" if here else ""
+        words = ["evalq resume", str(folder.path), self.server, targets, "--inline" if self.inline else ""]
         return " ".join(filter(None, words))
 
     @property

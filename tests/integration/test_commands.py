@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from evalq.evalcore.contract import registry
 from evalq.producer import commands
 from evalq.producer.cli import cli
 from tests.integration.conftest import Calm
@@ -44,7 +45,7 @@ def test_help_imports_nothing_heavy() -> None:
         assert f"'{heavy}'" not in modules
 
 
-@pytest.mark.parametrize("command", ["planagent", "cooperation", "vs", "selfcheck", "verification", "worker", "resume"])
+@pytest.mark.parametrize("command", [*registry.own(), "worker", "resume"])
 def test_every_command_explains_itself(tmp_path: Path, command: str) -> None:
     """--help of each command works and names its options."""
     done = evalq(command, "--help", cwd=tmp_path)
@@ -143,6 +144,11 @@ def test_a_run_without_a_single_result_has_evaluated_nothing(tmp_path: Path, how
     assert "0 of 30 cases answered" in done.stdout
     again = evalq("resume", "run", cwd=tmp_path)
     assert "this run is done" in again.stderr
+    shown, watched = evalq("report", "run", cwd=tmp_path), evalq("watch", "run", "--json", cwd=tmp_path)
+    assert (shown.returncode, watched.returncode) == (5, 5), "whoever shows it again ends the same way"
+    assert shown.stdout == (tmp_path / "run" / "report.md").read_text()
+    last = json.loads(watched.stdout.splitlines()[-1])
+    assert (last["event"], last["exit_code"]) == ("error", 5)
 
 
 def test_vs_shows_the_specified_result_document_as_json(tmp_path: Path) -> None:
