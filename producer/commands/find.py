@@ -56,7 +56,9 @@ def find(run: str | None) -> RunFolder:
         return latest[-1][0]
     path = next((path for path in (Path(run), RUNS / run) if path.is_dir()), None)
     if path is None:  # the folder of a run that follows a log is named after the log
-        path = next((folder.path for folder, info in folders() if info.run == run), RUNS / run)
+        path = next((folder.path for folder, info in folders() if info.run == run), None)
+    if path is None:  # an id, unless it is written as a path
+        path = Path(run) if len(Path(run).parts) > 1 or Path(run).exists() else RUNS / run
     return RunFolder.existing(path)
 
 

@@ -25,7 +25,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     ``epoch`` is how often the run was told to a ledger, ``sources`` the inputs as they are read and ``roots`` the
     folders a worker must be allowed to read for them. ``retry`` holds {chunk: dead records} while dead records are
     tried again, ``progress`` the ledger's counters at the last look, ``follows`` the log of a run that follows one,
-    ``driver`` the token of whoever drove it from this folder last.
+    ``driver`` the token of whoever drove it from this folder last, ``targets`` the targets file of a sweep whose calls
+    are made by its own command (its path alone: what is in it stays there), ``local`` whether no server but that of its
+    own command knows it.
     """
 
     run: str
@@ -41,6 +43,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     roots: list[str] = []
     target: str = ""
     driver: str = ""
+    targets: str = ""
+    local: bool = False
     follows: str = ""
     retry: dict[str, int] | None = None
     progress: dict[str, Json] = {}

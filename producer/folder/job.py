@@ -262,10 +262,8 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
 
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
-    if evaluator.format != "csv":
-        return ()
     with open_input(source.path) as stream:
-        return Cutter(stream, "csv", source.name).columns(evaluator.columns)
+        return Cutter(stream, evaluator.format, source.name).columns(evaluator.columns)
 
 
 def _absolute(source: Source) -> Source:

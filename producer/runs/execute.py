@@ -97,6 +97,10 @@ class Backend(msgspec.Struct, frozen=True):
         targets = f" --targets {shlex.quote(named.targets)}" if here else ""
         return f"evalq resume {folder.path}{broker}{targets}" + (" --inline" if self.inline else "")
 
+    def resumable(self, error: EvalqError, folder: RunFolder) -> EvalqError:
+        """``error``, which says how the run in ``folder`` is resumed, too."""
+        return type(error)(f"{str(error).rstrip('.')}; resume with: {self.resume(folder)}")
+
 
 def carry_out(job: Job, place: Backend, reporter: Reporter) -> dict[str, Json]:
     """Drive a job to its report and write all of its files. Returns the report.
@@ -145,8 +149,8 @@ def refuse_over(folder: RunFolder) -> None:
 def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
     """`carry_out` for whoever holds the folder already; ``asked`` is the place a user would name to resume it."""
     began = time.monotonic()
-    if place.inline:
-        job.folder.note(state="open")  # else noted together with the ledger
+    local = not asked.settings.broker
+    job.folder.note(local=local, **({"state": "open"} if place.inline else {}))  # else noted together with the ledger
     collector = Collector(job)
     reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
     try:
@@ -175,7 +179,7 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
         raise
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
         _leave(job, collector, "stopped")
-        raise type(error)(f"{error}; resume with: {asked.resume(job.folder)}") from error
+        raise asked.resumable(error, job.folder) from error
     except BaseException:
         _leave(job, collector, "stopped")
         raise
@@ -244,7 +248,7 @@ def resumable(folder: RunFolder, place: Backend) -> Iterator[None]:
     try:
         yield
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
-        raise type(error)(f"{error}; resume with: {place.resume(folder)}") from error
+        raise place.resumable(error, folder) from error
 
 
 def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:

@@ -7,11 +7,23 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Finished, Incomplete, InfrastructureError, UsageError
+from evalq.evalcore.errors import (
+    Cancelled,
+    Driven,
+    EvalqError,
+    Finished,
+    Incomplete,
+    InfrastructureError,
+    UsageError,
+    WireError,
+)
 from evalq.evalcore.model.life import RunState, may_follow, next_step
+from evalq.evalcore.version import code_version
+from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
+from evalq.workers.connections import broker_option
 
 if TYPE_CHECKING:
     from evalq.producer.runs.execute import Backend
@@ -72,7 +84,12 @@ def ended(folder: RunFolder, state: RunState) -> EvalqError:
     """What to tell of a run that nobody drives and that has no report."""
     if state == "cancelled":
         return Cancelled(f"{folder.path}: this run was cancelled for good; {next_step(state, folder.path)}")
-    return Incomplete(f"{folder.path}: this run is {state}, and no process drives it; {next_step(state, folder.path)}")
+    then = next_step(state, folder.path)
+    with contextlib.suppress(WireError):  # there is no plan yet, as of a sweep in its calls, or it is damaged
+        code = Manifest(folder).load().code_version
+        if code != code_version():
+            then = f"it was begun by evalq code {code}, this is {code_version()}: resume it with that version"
+    return Incomplete(f"{folder.path}: this run is {state}, and no process drives it; {then}")
 
 
 def join(folder: RunFolder, settings: Settings, reporter: Reporter, drive: Callable[[RunFolder], T]) -> T | None:
@@ -226,6 +243,7 @@ def attend_fleet(
     if not settings.broker:
         raise UsageError(f"run {run} was left to a fleet: name its server with --broker URL (or EVALQ_BROKER)")
     ledger, calls = _ledgers(settings)
+    server = broker_option(settings.broker)
     told, quiet = False, time.monotonic() + _QUIET_SECONDS
     with _only_watching(run), reporter.watching() as seen:
         while not until():
@@ -233,14 +251,14 @@ def attend_fleet(
             if state == "cancelled":
                 raise Cancelled(f"run {run} was cancelled; {next_step('cancelled', run)}")
             if state in ("paused", "failed"):
-                raise Incomplete(f"run {run} is {state}; resume it with: evalq resume {run} --broker URL")
+                raise Incomplete(f"run {run} is {state}; resume it with: evalq resume {run} {server}")
             standing = _busy(run, ledger, calls, settings, here)
             if standing is None:
                 return
             seen(standing)
             if not told and time.monotonic() > quiet and not _anybody(ledger):
                 told = True
-                reporter.say("waiting: no worker is there for it (start one: evalq worker --broker URL)")
+                reporter.say(f"waiting: no worker is there for it (start one: evalq worker {server})")
             time.sleep(_POLL_SECONDS)
 
 
