@@ -84,7 +84,9 @@ def life_page() -> str:
         "The states that `run.json`, `evalq list` and `evalq status` show, for evaluations and live sweeps alike. The\n"
         "ledger knows some of them; the others are the business of whoever drives the run, and stand in its folder.\n"
         "Both refuse a move that is not in this table. `RUN` is a run's folder, or its id under `./evalq-runs`; a run\n"
-        "on a server takes `--broker URL` (or `EVALQ_BROKER`), an inline one `--inline`.\n\n"
+        "on a server takes `--broker URL` (or `EVALQ_BROKER`), an inline one `--inline`. `run.json` names the server\n"
+        "that a run was driven on last (`server`), and so does every hint; `pause`, `cancel`, and the `resume` of a\n"
+        "live sweep whose calls are not all collected are refused without it.\n\n"
         f"{table(heads, rows)}\n"
         "One process drives a run: the one that holds the lock on `run.lock` in its folder. A second command is told\n"
         "who that is (exit 3), or waits: `evalq watch RUN`, and a command whose `--once` key has a run already. They\n"
@@ -127,10 +129,10 @@ def metrics_page() -> str:
 
 
 def _evaluator_metrics(evaluator: Evaluator[Any, Any]) -> str:
-    shown = [family for metric in evaluator.metrics for family in quality(metric)]
+    shown = [family for metric in evaluator.views.metrics for family in quality(metric)]
     states: list[tuple[object, ...]] = [
         (metric.name, ", ".join(f"{number:g} {text}" for text, number in metric.states))
-        for metric in evaluator.metrics
+        for metric in evaluator.views.metrics
         if metric.states
     ]
     told = "\n" + table(("metric", "values"), states) if states else ""

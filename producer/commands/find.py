@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.model.life import next_step
 from evalq.producer.commands import SUMMARIES
 from evalq.producer.commands import options as shared
 from evalq.producer.folder.info import RunInfo
@@ -72,7 +71,7 @@ def left_behind(folder: RunFolder, info: RunInfo) -> str:
     """
     if info.state not in _GOING or folder.driver():
         return ""
-    return f"no process drives it here; {next_step(info.state, folder.path)}"
+    return f"no process drives it here; {folder.next_step(info.state)}"
 
 
 def elsewhere(run: str | None, given: dict[str, Any]) -> bool:

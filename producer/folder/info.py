@@ -25,9 +25,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     ``epoch`` is how often the run was told to a ledger, ``sources`` the inputs as they are read and ``roots`` the
     folders a worker must be allowed to read for them. ``retry`` holds {chunk: dead records} while dead records are
     tried again, ``progress`` the ledger's counters at the last look, ``follows`` the log of a run that follows one,
-    ``driver`` the token of whoever drove it from this folder last, ``targets`` the targets file of a sweep whose calls
-    are made by its own command (its path alone: what is in it stays there), ``local`` whether no server but that of its
-    own command knows it.
+    ``driver`` the token of whoever drove it from this folder last, ``server`` the options that name the server it was
+    driven on then (empty: none that outlives a command), ``targets`` the targets file of a sweep whose calls were made
+    by its own command (its path alone: what is in it stays there).
     """
 
     run: str
@@ -44,7 +44,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
     driver: str = ""
     targets: str = ""
-    local: bool = False
+    server: str = ""
     follows: str = ""
     retry: dict[str, int] | None = None
     progress: dict[str, Json] = {}

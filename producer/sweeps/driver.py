@@ -66,6 +66,8 @@ class SweepDriver:
         self._looked = 0.0
         self._served = Served(Heartbeats(self._calls.client), sweep.header, priced=bool(sweep.live.max_cost))
         self._over = ""
+        self.server = ""
+        """The options that name the server to other commands."""
         self.look = SweepLook("open")
         self.warned: set[str] = set()
         """What a user has to be told, and (``told``) what was."""
@@ -153,7 +155,7 @@ class SweepDriver:
         self._calls.restore(sweep.run, recorded.calls())
         self._stops.tell()
         self._offered = False
-        sweep.folder.note(state="calling")
+        sweep.folder.note(state="calling", server=self.server or None)
         return True
 
     def _offer(self) -> bool:

@@ -61,10 +61,23 @@ def resume_sweep(
     """
     with driving(folder, place):
         _refuse_over(folder)
+        _refuse_unnamed(folder, place)
         sweep, place = Sweep.load(folder), _with_targets(place, folder)
         sweep.budgeted(*budgets)
         reporter.event("launch", run=sweep.run, folder=str(folder.path))
         return sweep, *_carry_out_here(sweep, place, reporter)
+
+
+def _refuse_unnamed(folder: RunFolder, place: Backend) -> None:
+    """Raise UsageError where calls were handed out by a server that is not named: it may hold answers that are paid
+    for, and its processes may still call. Once all of them are collected the folder is enough.
+    """
+    info = folder.info()
+    if info.server and not place.settings.broker and info.state not in ("done", "retrying"):
+        raise UsageError(
+            f"{folder.path}: its calls are made by way of a server, which may have answers that are not here yet; "
+            f"name it: evalq resume {folder.path} {info.server} (or another, where that one is gone for good)"
+        )
 
 
 def _refuse_over(folder: RunFolder) -> None:
@@ -81,7 +94,7 @@ def _carry_out_here(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[J
     try:
         if place.inline:
             raise UsageError("--inline calls nobody: live calls are paced by way of a server; omit --inline")
-        _note_place(place, sweep.folder)
+        _note_targets(place, sweep.folder)
         with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
             _call(sweep, shared, place, reporter)
             _forget_evaluation(sweep, shared, place, reporter)
@@ -95,11 +108,10 @@ def _carry_out_here(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[J
         raise
 
 
-def _note_place(place: Backend, folder: RunFolder) -> None:
-    """Whether all is done here, and by which targets file: it is resumed without naming that again."""
-    local = not place.settings.broker
-    file = str(Path(place.settings.targets).absolute()) if local and place.settings.targets else None
-    folder.note(local=local, **({"targets": file} if file else {}))
+def _note_targets(place: Backend, folder: RunFolder) -> None:
+    """So that it can be resumed without naming the file again; a fleet has a file of its own."""
+    if place.settings.targets and not place.settings.broker:
+        folder.note(targets=str(Path(place.settings.targets).absolute()))
 
 
 def _with_targets(place: Backend, folder: RunFolder) -> Backend:
@@ -211,7 +223,7 @@ def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: 
             _, seal = Reports(ledger, shared.settings).plan(sweep.run)
             with sweep.outputs.open("rb") as stream:
                 if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
-                    ledger.forget(sweep.run)
+                    ledger.delete(sweep.run)
             return True
 
         patience(forget)
@@ -246,6 +258,7 @@ def _driver(sweep: Sweep, place: Backend, reporter: Reporter) -> Iterator[tuple[
         patience = Patience(settings, reporter, place.check)
         stack.enter_context(patience.telling())
         driver = SweepDriver(sweep, SweepLedger(patience.client(), settings), settings, patience, cache)
+        driver.server = place.server
         try:
             yield driver, patience
         finally:

@@ -128,7 +128,7 @@ def test_a_run_that_another_terminal_drives_is_cancelled(
     """Its command ends, so does one that waits to take it over, and the run is cancelled for good."""
     (tmp_path / "params.json").write_text('{"pause": 3600}')
     driver = start_evalq(*slow, *how, cwd=tmp_path, PYTHONPATH=HAZARDS)
-    wait_until(lambda: info(tmp_path / "run").get("local"), "it is driven")
+    wait_until(lambda: _driven(tmp_path / "run"), "it is driven")
     waiting = start_evalq(*slow, *how, cwd=tmp_path, PYTHONPATH=HAZARDS)
     said = waiting.stderr
     assert said is not None
@@ -194,6 +194,8 @@ def test_two_folders_of_one_key_share_one_run(server: Server, tmp_path: Path, sl
     assert (tmp_path / "one" / "report.json").read_bytes() == (tmp_path / "other" / "report.json").read_bytes()
     assert info(tmp_path / "one")["progress"]["computed"] == 3
     assert info(tmp_path / "other")["state"] == "done"
+    left = {path.name for path in (tmp_path / "other").iterdir()}
+    assert not left & {"manifest.jsonl", "parts.journal", "records.jsonl.partial"}
 
 
 def test_a_later_command_elsewhere_gets_the_report_that_is_there(

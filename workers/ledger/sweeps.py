@@ -41,7 +41,7 @@ MAX_WIRE_BYTES = 64 << 20
 def _script(name: str) -> str:
     lua = files("evalq.workers.ledger") / "lua"
     prelude, body = (lua.joinpath("calls", f"{part}.lua").read_text() for part in ("prelude", name))
-    return f"{prelude}\nlocal function body()\n{body}\nend\n{lua.joinpath('epilogue.lua').read_text()}"
+    return f"{prelude}\nlocal function body()\n{body}\nend\n{lua.joinpath('common', 'expire.lua').read_text()}"
 
 
 class SweepLedger:

@@ -70,7 +70,7 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     evaluator = registry.get(header.evaluator)
     place = HistoryKey(header.evaluator, header.suite, facts.target)
     entry = entry_of(evaluator, run, place, report, took, facts.tags)
-    History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.metrics if metric.recent])
+    History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.views.metrics if metric.recent])
     reports.store(run, canonical_json(report) + b"\n")
     ledger.close(run, "done")
     return True
@@ -83,7 +83,7 @@ def _fold(
     fold = Fold(evaluator, validate(evaluator.Params, header.params, "manifest"), len(header.inputs))
     for first in range(0, len(chunks), _STEP):
         some = chunks[first : first + _STEP]
-        for chunk, partial in zip(some, ledger.fetch(header.run, [chunk.seq for chunk in some]), strict=True):
+        for chunk, partial in zip(some, ledger.collect(header.run, [chunk.seq for chunk in some]), strict=True):
             if partial is None or not partial.data:
                 raise InfrastructureError(f"the answer of chunk {chunk.seq} is no longer in the ledger")
             fold.add(chunk.input, decode(partial, evaluator, chunk))

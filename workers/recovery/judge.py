@@ -4,6 +4,7 @@ A run has failed when a chunk of it was tried CHUNK_TRIES times, and every livin
 failed at it (or MANY different ones did); when HOPELESS tries at a chunk came to nothing, wherever they were made;
 when every such worker has failed since the last commit, over BARREN_SECONDS, and none is at work; and when for
 ``unserved_seconds`` no living worker could load its evaluator or, with its producer gone, none could read its input.
+A run without any worker waits.
 """
 
 from __future__ import annotations

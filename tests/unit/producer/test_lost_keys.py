@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.version import code_version
+from evalq.workers.ledger.keys import SHARED
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.recovery.reconciler import LOCK, may_tend
+from evalq.workers.recovery.reconciler import may_tend
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
 from tests.unit.producer.stage import Stage
@@ -63,10 +64,10 @@ def test_a_run_that_is_computed_is_on_the_list(stage: Stage) -> None:
     """The list of runs vanishes: a look of the driver, or a claim of a worker, puts the run on it again."""
     job = stage.job("one", chunk_size=10)
     driver = RunLedger(stage.server.client, stage.settings, "host-a 11 aa")
-    driver.create(job.header, 1)
+    driver.open(job.header, 1)
     for step in (
         lambda: driver.look(job.run, attending=True),
-        lambda: driver.create(job.header, 2),
+        lambda: driver.open(job.header, 2),
     ):
         stage.server.client.delete("evalq:runs")
         assert driver.runs() == {}
@@ -162,7 +163,7 @@ def test_the_lock_of_the_workers_reconciler_ends(stage: Stage) -> None:
     assert may_tend(client, "w1", 4.0)
     assert not may_tend(client, "w2", 4.0)
     assert may_tend(client, "w1", 4.0)
-    client.pexpire(LOCK, HOUR_MS)
+    client.pexpire(SHARED.reconciler, HOUR_MS)
     assert may_tend(client, "w2", 4.0)
     assert not may_tend(client, "w1", 4.0)
-    assert client.pttl(LOCK) <= 4000
+    assert client.pttl(SHARED.reconciler) <= 4000
