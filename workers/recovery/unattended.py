@@ -137,7 +137,7 @@ class UnattendedSweeps:
 
 def _over(look: SweepLook) -> bool:
     """Whether no call is in flight and none will be made."""
-    return not look.busy and (look.state == "spent" or (look.state == "open" and not look.left))
+    return not (look.busy or look.unsettled) and (look.state == "spent" or (look.state == "open" and not look.left))
 
 
 def _key(run: str) -> str:
