@@ -29,11 +29,12 @@ def evaluator_page(name: str) -> str:
     """What is written by hand, up to its options, and behind it what the code declares."""
     evaluator = registry.get(name)
     written = (FOLDER / f"{name}.md").read_text(encoding="utf-8").partition(_CUT)[0].rstrip("\n")
-    own = _options(evaluator.options) if evaluator.options else "None but those of every command.\n"
+    own = _options(evaluator.command.options) if evaluator.command.options else "None but those of every command.\n"
     parts = [written, _CUT, f"`evalq {name} --help` names those of every evaluator, too.\n\n{own}"]
-    if evaluator.commands:
+    further = evaluator.command.commands
+    if further:
         parts.append("\n## Further commands\n")
-        parts += [f"\n`evalq {each.name}`: {each.help}\n\n{_options(each.options)}" for each in evaluator.commands]
+        parts += [f"\n`evalq {each.name}`: {each.help}\n\n{_options(each.options)}" for each in further]
     parts.append(
         f"\n## Parameters\n\nIn a file for `--params`, in a suite's `params`, or from Python.\n\n{_params(evaluator)}"
     )

@@ -127,10 +127,10 @@ def metrics_page() -> str:
 
 
 def _evaluator_metrics(evaluator: Evaluator[Any, Any]) -> str:
-    shown = [family for metric in evaluator.metrics for family in quality(metric)]
+    shown = [family for metric in evaluator.views.metrics for family in quality(metric)]
     states: list[tuple[object, ...]] = [
         (metric.name, ", ".join(f"{number:g} {text}" for text, number in metric.states))
-        for metric in evaluator.metrics
+        for metric in evaluator.views.metrics
         if metric.states
     ]
     told = "\n" + table(("metric", "values"), states) if states else ""

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import msgspec
 
+from evalq.evalcore.model.merging import Merging
+
 __all__ = ["ExactSum", "gini", "is_below", "shannon_bits", "wilson"]
 
 # Every finite float is an integer multiple of 2**-1074, the smallest subnormal.
@@ -21,7 +23,7 @@ _LARGE = 1e250
 """Values beyond this are scaled down before they are compared: their sum might be no float."""
 
 
-class ExactSum(msgspec.Struct, array_like=True, eq=True):
+class ExactSum(Merging, array_like=True, eq=True):
     """A sum of floats and integers without rounding, whatever the order and the cuts.
 
     On the wire it is ``[mantissa, exponent]``: the sum is the hexadecimal mantissa times 2**exponent,
@@ -43,10 +45,10 @@ class ExactSum(msgspec.Struct, array_like=True, eq=True):
                 total += numerator << (_SCALE + 1 - denominator.bit_length())
         return cls()._set(total)
 
-    def merge(self, other: ExactSum) -> None:
-        """Add ``other`` to this sum, in place."""
-        if other.mantissa != "0":
-            self._set(self._scaled() + other._scaled())
+    def merge(self, later: ExactSum) -> None:
+        """Add ``later`` to this sum, in place."""
+        if later.mantissa != "0":
+            self._set(self._scaled() + later._scaled())
 
     def value(self) -> float:
         """The sum, rounded once, to the nearest float. Raises OverflowError beyond the largest one."""

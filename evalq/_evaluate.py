@@ -126,9 +126,9 @@ def sweep(
 
     chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
     _refuse_unregistered(chosen)
-    if not chosen.asks:
+    if chosen.calls is None:
         raise UsageError(f"{chosen.name} calls nobody: evaluate recorded outputs with evalq.evaluate")
-    if repeat != 1 and not chosen.repeats:
+    if repeat != 1 and not chosen.calls.repeats:
         raise UsageError(f"repeat={repeat}: {chosen.name} calls each case once")
     if cache:
         Cache(str(cache)).close()  # one that cannot be used is told before anything starts
@@ -188,4 +188,4 @@ def _asked(
 def _reporter(evaluator: Evaluator[Any, Any], progress: bool) -> Reporter:
     from evalq.producer.monitor.reporter import Reporter
 
-    return Reporter(evaluator.unit, quiet=not progress, bar=progress, json_lines=False)
+    return Reporter(evaluator.records.unit, quiet=not progress, bar=progress, json_lines=False)

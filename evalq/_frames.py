@@ -127,4 +127,4 @@ def _metric_rows(evaluator: Evaluator[Any, Any], values: MetricValues) -> Iterat
 
 
 def _metrics(evaluator: Evaluator[Any, Any]) -> dict[str, Metric]:
-    return {metric.name: metric for metric in evaluator.metrics}
+    return {metric.name: metric for metric in evaluator.views.metrics}

@@ -173,7 +173,7 @@ class Run:
         from evalq.evalcore.views.metrics import samples
 
         evaluator = self._source.evaluator()
-        found = samples(evaluator.metrics, self.report)
+        found = samples(evaluator.views.metrics, self.report)
         return summary_frame(evaluator, [(sample.metric, sample.labels, sample.value) for sample in found])
 
     def history(self, broker: str | None = None, *, ledger: str | None = None, most: int | None = None) -> pd.DataFrame:
@@ -216,7 +216,7 @@ class Run:
 
         if not self.done:
             return None
-        return visible(self._source.evaluator().markdown(self.report, self._source.options()))
+        return visible(self._source.evaluator().views.markdown(self.report, self._source.options()))
 
 
 def open_run(run: str | Path) -> Run:

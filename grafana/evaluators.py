@@ -24,7 +24,7 @@ RUN_CHOICE = (
 
 def page(evaluator: Evaluator[Any, Any]) -> Page:
     """The evaluator's own page: what stands on the overview first, then the rest."""
-    metrics = {metric.name: metric for metric in evaluator.metrics}
+    metrics = {metric.name: metric for metric in evaluator.views.metrics}
     own = [
         Variable(label, next(name for name, metric in metrics.items() if label in metric.labels), LABELS[label])
         for label in VARIABLES
@@ -33,7 +33,7 @@ def page(evaluator: Evaluator[Any, Any]) -> Page:
     held = f'{ENDED}{{evaluator="{evaluator.name}"}}'
     choice = [Variable(each.label, held, each.description) for each in RUN_CHOICE]
     names = [variable.label for variable in (*choice, *own)]
-    shown = [(panel.overview, view(panel, metrics, names)) for panel in evaluator.panels]
+    shown = [(panel.overview, view(panel, metrics, names)) for panel in evaluator.views.panels]
     first, rest = (tuple(drawn for glance, drawn in shown if glance is of) for of in (True, False))
     together = (("The newest and the last runs", first + rest),)
     named = (("At a glance", first), ("In detail", rest)) if len(first) >= OWN_ROW else together
@@ -52,6 +52,6 @@ def page(evaluator: Evaluator[Any, Any]) -> Page:
 
 def at_a_glance(evaluator: Evaluator[Any, Any], link: str) -> tuple[View, ...]:
     """What of an evaluator stands on the overview. ``link``: its page."""
-    metrics = {metric.name: metric for metric in evaluator.metrics}
+    metrics = {metric.name: metric for metric in evaluator.views.metrics}
     names = [variable.label for variable in RUN_CHOICE]
-    return tuple(view(panel, metrics, names, link) for panel in evaluator.panels if panel.overview)
+    return tuple(view(panel, metrics, names, link) for panel in evaluator.views.panels if panel.overview)

@@ -12,5 +12,5 @@ __all__ = ["pages"]
 def pages() -> tuple[Page, ...]:
     """Overview, an evaluator each (those with most to show on the overview first), fleet and queue, run detail."""
     known = [registry.get(name) for name in registry.names()]
-    known.sort(key=lambda each: (-sum(panel.overview for panel in each.panels), each.name))
+    known.sort(key=lambda each: (-sum(panel.overview for panel in each.views.panels), each.name))
     return (overview.page(known), *(evaluators.page(each) for each in known), fleet.page(), run.page(known))

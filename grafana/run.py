@@ -145,7 +145,7 @@ def page(evaluators: Sequence[Evaluator[Any, Any]]) -> Page:
     recent = tuple(
         view(_beside(evaluator.name, metric), {metric.name: metric}, names)
         for evaluator in evaluators
-        for metric in evaluator.metrics
+        for metric in evaluator.views.metrics
         if metric.recent
     )
     return Page(

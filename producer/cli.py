@@ -45,7 +45,7 @@ class _Lazy(click.Group):
         from evalq.evalcore.contract import registry
 
         owners = [owner for owner in registry.names() if name.startswith(f"{owner}-")]
-        for command in [command for owner in owners for command in registry.get(owner).commands]:
+        for command in [command for owner in owners for command in registry.get(owner).command.commands]:
             if command.name == name:
                 from evalq.producer.commands.evaluate import extra_command
 

@@ -43,11 +43,11 @@ def render(
     With a ``timestamp`` json and yaml are in the form that the evaluator's specification has for results.
     """
     if timestamp and fmt in ("json", "yaml"):
-        document = evaluator.document(report, timestamp)
+        document = evaluator.views.document(report, timestamp)
         if document != report:
             return _plain(fmt, document)
     if fmt == "markdown":
-        return visible(evaluator.markdown(report, options))
+        return visible(evaluator.views.markdown(report, options))
     if fmt == "json":
         return canonical_json(report).decode() + "\n"
     if fmt == "yaml":
@@ -74,10 +74,10 @@ def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) ->
 
 def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json]) -> None:
     """The report in all its forms, and the further files that were asked for; report.json is the last."""
-    document = evaluator.document(report, folder.info().started)
+    document = evaluator.views.document(report, folder.info().started)
     folder.write("results.yaml", _plain("yaml", document).encode())
     folder.write("report.md", render("markdown", evaluator, report, request.options).encode())
-    for export in evaluator.exports(report, request):
+    for export in evaluator.views.exports(report, request):
         export.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(export.path, export.text.encode())
     folder.write("report.json", canonical_json(report) + b"\n")

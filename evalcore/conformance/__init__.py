@@ -122,7 +122,7 @@ def param_variants(evaluator: Evaluator[Any, Any], base: Mapping[str, Any] | Non
 
 
 def _of_options(evaluator: Evaluator[Any, Any]) -> Iterator[dict[str, Any]]:
-    for option in evaluator.options:
+    for option in evaluator.command.options:
         for choice in (True,) if option.kind == "bool" else option.choices:
             nested: Any = choice
             for key in reversed(option.param.split(".")):

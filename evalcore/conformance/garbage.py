@@ -52,7 +52,7 @@ def garbled(evaluator: Evaluator[Any, Any], example: Example, rng: Random, wild:
     kept = [
         broken
         for record in example.records[first : first + MAX_RECORDS]
-        for broken in _record(evaluator.format, record.rstrip(b"\r\n"), rng, wild)
+        for broken in _record(evaluator.records.format, record.rstrip(b"\r\n"), rng, wild)
     ]
     return Example.of(evaluator, example.name, header + b"".join(record + b"\n" for record in kept))
 

@@ -14,7 +14,7 @@ import msgspec
 from evalq.evalcore.conformance.garbage import garbled
 from evalq.evalcore.conformance.purity import watched
 from evalq.evalcore.conformance.subject import Example, Subject, random_cuts
-from evalq.evalcore.contract.evaluator import Batch, Outcome, State
+from evalq.evalcore.contract.evaluator import Batch, Outcome, State, dead_outcome
 from evalq.evalcore.contract.partial import Partial, encode
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.panels import panel_faults
@@ -153,7 +153,7 @@ def markdown(subject: Subject, example: Example, rng: Random, rounds: int) -> It
     report, _ = subject.finish([example], [[subject.compute(example.whole())]])
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
-    first, second = (subject.evaluator.markdown(json.loads(canonical_json(report)), {}) for _ in range(2))
+    first, second = (subject.evaluator.views.markdown(json.loads(canonical_json(report)), {}) for _ in range(2))
     if not first.strip():
         yield "markdown() is empty"
     if first != second:
@@ -163,11 +163,11 @@ def markdown(subject: Subject, example: Example, rng: Random, rounds: int) -> It
 def declarations(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """Metrics and panels fit together, and the report gives each metric finite numbers, one a set of labels."""
     evaluator = subject.evaluator
-    yield from panel_faults(evaluator.name, evaluator.metrics, evaluator.panels)
+    yield from panel_faults(evaluator.name, evaluator.views.metrics, evaluator.views.panels)
     report, _ = subject.finish([example], [[subject.compute(example.whole())]])
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
-    for metric in evaluator.metrics:
+    for metric in evaluator.views.metrics:
         found = metric.samples(json.loads(canonical_json(report)))
         if not all(math.isfinite(sample.value) for sample in found):
             yield f"{metric.name} has a value that is not finite"
@@ -223,7 +223,7 @@ def dead(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterat
     for _ in range(rounds):
         at = rng.randrange(len(example.records)) if example.records else 0
         before, victim, after = example.batches([0, at, at + 1, len(example.records)])
-        outcome = subject.evaluator.dead(victim, subject.params, "made up")
+        outcome = dead_outcome(subject.evaluator, victim, subject.params, "made up")
         rest = [subject.compute(before), subject.compute(after)]
         without, _ = subject.finish([example], [rest])
         report, _ = subject.finish([example], [[rest[0], encode(outcome), rest[1]]])
@@ -248,10 +248,10 @@ def purity(subject: Subject, example: Example, rng: Random, rounds: int) -> Iter
 def follows(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """An evaluator whose inputs can be followed reads JSONL, and writes no record line before its input ends."""
     given = subject.evaluate(example.whole()).lines
-    if subject.evaluator.follows and given:
+    if subject.evaluator.whole.follows and given:
         yield "it follows, and evaluate() gives record lines"
-    if subject.evaluator.follows and subject.evaluator.format != "jsonl":
-        yield f"it follows {subject.evaluator.format}, where only lines can be followed"
+    if subject.evaluator.whole.follows and subject.evaluator.records.format != "jsonl":
+        yield f"it follows {subject.evaluator.records.format}, where only lines can be followed"
 
 
 def garbage(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:

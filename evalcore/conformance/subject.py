@@ -38,8 +38,8 @@ class Example(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, evaluator: Evaluator[Any, Any], name: str, data: bytes) -> Self:
         """``data`` cut as evalq cuts it for ``evaluator``. Raises InputError when it can't be."""
-        cutter = Cutter(io.BytesIO(data), evaluator.format, name, size=1)
-        columns = cutter.columns(evaluator.columns) if evaluator.format == "csv" else ()
+        cutter = Cutter(io.BytesIO(data), evaluator.records.format, name, size=1)
+        columns = cutter.columns(evaluator.records.columns) if evaluator.records.format == "csv" else ()
         spans = list(cutter.spans())
         records = tuple(data[span.start : span.end] for span in spans)
         return cls(name, data, columns, records, (*(span.first_line for span in spans), cutter.line))

@@ -53,18 +53,18 @@ class Fold:
     def finish(
         self, inputs: Sequence[InputSummary], reopen: Callable[[int], BinaryIO], scratch: Path
     ) -> tuple[dict[str, Json], list[bytes]]:
-        """The report's content and the closing record lines.
+        """The report's content and the record lines that only whole inputs give.
 
         Raises InputError with the first faults when any is fatal, NothingEvaluated when there was no record.
         """
         self._raise_fatal(inputs)
         results, lines = [], []
         for index, (given, tally) in enumerate(zip(inputs, self._tallies, strict=True)):
-            state = self._evaluator.settle(self._states[index], self._params, partial(reopen, index), scratch)
+            state = self._evaluator.whole.settle(self._states[index], self._params, partial(reopen, index), scratch)
             result = InputResult(given.name, given.given, state, tally)
-            lines.extend(self._evaluator.close(result, self._params))
+            lines.extend(self._evaluator.whole.finish_input(result, self._params))
             results.append(result)
-        self._raise_fatal(inputs)  # closing an input may find what no chunk alone could show
+        self._raise_fatal(inputs)  # finishing an input may find what no chunk alone could show
         if not any(result.tally.total for result in results):
             raise NothingEvaluated(f"nothing was evaluated: no records in {', '.join(i.given for i in inputs)}")
         return self._report(inputs, results), lines

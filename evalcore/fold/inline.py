@@ -55,18 +55,18 @@ def evaluate_files(
     """
     chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
     given = [paths] if isinstance(paths, str | Path) else paths
-    asked = chosen.request(request_of(chosen, [str(path) for path in given], params or {}, options or {}))
+    asked = chosen.command.request(request_of(chosen, [str(path) for path in given], params or {}, options or {}))
     checked = validate(chosen.Params, asked.params, "params")
-    sources = discover(asked.inputs, format_suffixes(chosen.format), chosen.gathers)
+    sources = discover(asked.inputs, format_suffixes(chosen.records.format), chosen.gathering.endings)
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
-        sources = [spool(source, Path(scratch), chosen.gather) for source in sources]
+        sources = [spool(source, Path(scratch), chosen.gathering.line) for source in sources]
         fold = Fold(chosen, checked, len(sources))
         summaries: list[InputSummary] = []
         lines: list[bytes] = []
         for index, source in enumerate(sources):
             with open_input(source.path) as stream:
-                cutter = Cutter(stream, chosen.format, source.name, size=chunk_size)
-                columns = cutter.columns(chosen.columns) if chosen.format == "csv" else ()
+                cutter = Cutter(stream, chosen.records.format, source.name, size=chunk_size)
+                columns = cutter.columns(chosen.records.columns) if chosen.records.format == "csv" else ()
                 for span in cutter.spans():
                     data = read_span(source.path, span)
                     batch = Batch(source.name, span.first_line, data, columns, span.of(source.members))
@@ -88,13 +88,13 @@ def request_of(
     evaluator: Evaluator[Any, Any], inputs: list[str], params: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Request:
     """What the command would ask for, given these. Raises UsageError for an option that the evaluator does not have."""
-    known = {option.name: option for option in evaluator.options}
+    known = {option.name: option for option in evaluator.command.options}
     unknown = sorted(set(options) - set(known))
     if unknown:
         named = ", ".join(sorted(known)) or "none"
         raise UsageError(f"options: {evaluator.name} has no {unknown[0]!r}; it has: {named}")
     given = {name: _as_given(option, options.get(name)) for name, option in known.items()}
-    return Request(inputs, option_params(evaluator.options, given, dict(params)), given)
+    return Request(inputs, option_params(evaluator.command.options, given, dict(params)), given)
 
 
 def _as_given(option: Option, value: Any) -> Any:

@@ -6,32 +6,34 @@ import heapq
 
 import msgspec
 
+from evalq.evalcore.model.merging import Merging
+
 __all__ = ["LISTED", "Faults", "Tally"]
 
 LISTED = 100
 """How many faults of one kind are kept word for word; beyond that they are counted."""
 
 
-class Faults(msgspec.Struct):
+class Faults(Merging):
     """The first LISTED (line, reason) pairs, by line, and how many there were in all."""
 
     total: int = 0
-    first: list[tuple[int, str]] = []
+    first: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
     def add(self, line: int, reason: str) -> None:
         """Note one fault."""
         self.merge(Faults(1, [(line, reason)]))
 
-    def merge(self, other: Faults) -> None:
-        """Take in ``other``; the lowest lines are kept, so the order of merging cannot matter."""
-        if not other.total:
+    def merge(self, later: Faults) -> None:
+        """Take in ``later``; the lowest lines are kept, so the order of merging cannot matter."""
+        if not later.total:
             return
-        self.total += other.total
-        if len(self.first) < LISTED or other.first < self.first[-1:]:
-            self.first = list(heapq.merge(self.first, other.first))[:LISTED]
+        self.total += later.total
+        if len(self.first) < LISTED or later.first < self.first[-1:]:
+            self.first = list(heapq.merge(self.first, later.first))[:LISTED]
 
 
-class Tally(msgspec.Struct):
+class Tally(Merging):
     """Counts of records by what became of them, and their faults.
 
     ``scored`` records have a result, ``unscored`` ones cannot have one by the rules, ``errors`` are broken
@@ -51,11 +53,11 @@ class Tally(msgspec.Struct):
         """Records of any kind."""
         return self.scored + self.unscored + self.errors + self.dead
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, later: Tally) -> None:
         """Take in the tally of another piece of the same input."""
-        self.scored += other.scored
-        self.unscored += other.unscored
-        self.errors += other.errors
-        self.dead += other.dead
-        self.fatal.merge(other.fatal)
-        self.listed.merge(other.listed)
+        self.scored += later.scored
+        self.unscored += later.unscored
+        self.errors += later.errors
+        self.dead += later.dead
+        self.fatal.merge(later.fatal)
+        self.listed.merge(later.listed)

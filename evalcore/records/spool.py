@@ -33,9 +33,9 @@ def needs_spool(source: Source) -> bool:
 def spool(source: Source, folder: Path, gather: Gather | None = None, most: int = MAX_UNPACKED_BYTES) -> Source:
     """Copy standard input or a packed file into ``folder``, unpacked, so that it can be read by byte range.
 
-    Of a source with members, ``gather`` (see `Evaluator.gather`) makes one file of as many lines. Other sources come
-    back as they are. Raises InputError when packed data is damaged or more than ``most`` bytes, or a member cannot be
-    read; OSError when the folder cannot take it.
+    Of a source with members, ``gather`` (an evaluator's `Gathering.line`) makes one file of as many lines. Other
+    sources come back as they are. Raises InputError when packed data is damaged or more than ``most`` bytes, or a
+    member cannot be read; OSError when the folder cannot take it.
     """
     if not needs_spool(source):
         return source

@@ -28,7 +28,8 @@ MODULES = {
     for module, names in {
         "suite": ("run",),
         "demo": ("demo",),
-        "runs": ("list", "status", "watch", "resume", "retry", "report"),
+        "listing": ("list",),
+        "runs": ("status", "watch", "resume", "retry", "report"),
         "ending": ("pause", "cancel", "prune"),
         "worker": ("worker",),
         "exporter": ("exporter",),

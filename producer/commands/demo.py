@@ -63,11 +63,11 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
                 raise UsageError(
                     f"{path}: a link, and the demo would write through it: remove it, or name another --out"
                 )
-        request = evaluator.sample(folder, records or evaluator.demo_records, _SEED)
-        if request is not None:
-            found.append((evaluator, request))
+        if evaluator.sample is not None:
+            count = records or evaluator.sample.records
+            found.append((evaluator, evaluator.sample.write(folder, count, _SEED)))
             size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-            click.echo(f"{name:<14} {records or evaluator.demo_records:>9,} {evaluator.unit} made, {size / 1e6:.0f} MB")
+            click.echo(f"{name:<14} {count:>9,} {evaluator.records.unit} made, {size / 1e6:.0f} MB")
     return found
 
 

@@ -35,15 +35,15 @@ def start_command(name: str) -> click.Command:
     """The command of the evaluator registered as ``name``."""
     evaluator = registry.get(name)
     common = [*shared.run_options(), *shared.place_options(), *shared.output_options()]
-    if evaluator.follows:
+    if evaluator.whole.follows:
         common = [*shared.follow_options(), *common]
-    own = [shared.click_option(option) for option in evaluator.options]
-    inputs = click.Argument(["inputs"], nargs=-1, metavar=f"{evaluator.positional.upper()}...")
+    own = [shared.click_option(option) for option in evaluator.command.options]
+    inputs = click.Argument(["inputs"], nargs=-1, metavar=f"{evaluator.command.positional.upper()}...")
 
     def call(**given: Any) -> int:
         return _start(evaluator, given)
 
-    params: list[click.Parameter] = [inputs, *own, *shared.without(common, evaluator.options)]
+    params: list[click.Parameter] = [inputs, *own, *shared.without(common, evaluator.command.options)]
     params[1:1] = shared.live_options(evaluator)
     return click.Command(name, callback=call, params=params, help=evaluator.summary)
 
@@ -64,11 +64,13 @@ def _start(evaluator: Evaluator[Any, Any], given: dict[str, Any]) -> int:
     from evalq.producer.runs.execute import Backend, carry_out, launch
 
     asked_for = dict(given)
-    own = {option.name: given.pop(f"own_{option.name}") for option in evaluator.options}
+    own = {option.name: given.pop(f"own_{option.name}") for option in evaluator.command.options}
     for path in given["outputs"]:
         check_output(path)
-    reporter = reporter_for(evaluator.unit, given)
-    request = Request(list(given["inputs"]), shared.params_from(given.get("params"), evaluator.options, own), own)
+    reporter = reporter_for(evaluator.records.unit, given)
+    request = Request(
+        list(given["inputs"]), shared.params_from(given.get("params"), evaluator.command.options, own), own
+    )
     if given.get("follow"):
         return _follow(evaluator, request, given, reporter)
     for name in ("every", "passes", "verify"):
@@ -167,7 +169,7 @@ def show(folder: Any, evaluator: Any, report: dict[str, Json], options: dict[str
 
 def tell(evaluator: Evaluator[Any, Any], report: dict[str, Json], given: dict[str, Any]) -> None:
     """The evaluator's notices on standard error."""
-    for notice in evaluator.notices(report) if not given["quiet"] else []:
+    for notice in evaluator.views.notices(report) if not given["quiet"] else []:
         click.echo(visible(f"note: {notice}"), err=True)
 
 
@@ -234,6 +236,6 @@ def _dry_run(job: Any, reporter: Any) -> None:
     try:
         chunks = list(Planner(job).chunks())
         records = sum(chunk.records for chunk in chunks)
-        click.echo(f"{len(job.sources)} input(s), {records} {job.evaluator.unit}, {len(chunks)} chunk(s)")
+        click.echo(f"{len(job.sources)} input(s), {records} {job.evaluator.records.unit}, {len(chunks)} chunk(s)")
     finally:
         job.folder.discard()

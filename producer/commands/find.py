@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.model.life import next_step
 from evalq.producer.commands import SUMMARIES
 from evalq.producer.commands import options as shared
 from evalq.producer.folder.info import RunInfo
@@ -22,6 +23,7 @@ __all__ = [
     "find",
     "folders",
     "ledger_of",
+    "left_behind",
     "run_argument",
     "server_options",
     "warn",
@@ -56,6 +58,19 @@ def find(run: str | None) -> RunFolder:
     if path is None:  # the folder of a run that follows a log is named after the log
         path = next((folder.path for folder, info in folders() if info.run == run), RUNS / run)
     return RunFolder.existing(path)
+
+
+_GOING = ("open", "calling", "called", "retrying", "following")
+
+
+def left_behind(folder: RunFolder, info: RunInfo) -> str:
+    """What to say of a run that goes by its own account, and that no process drives here (any more): empty for others.
+
+    One that was killed could not say how it ended.
+    """
+    if info.state not in _GOING or folder.driver():
+        return ""
+    return f"no process drives it here; {next_step(info.state, folder.path)}"
 
 
 def elsewhere(run: str | None, given: dict[str, Any]) -> bool:

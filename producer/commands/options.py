@@ -57,17 +57,18 @@ def calling_options() -> list[click.Option]:
 
 def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
     """What a live sweep of ``evaluator`` is; none for one that asks nobody."""
-    if not evaluator.asks:
+    calls = evaluator.calls
+    if calls is None:
         return []
     options = [
         click.Option(
-            [f"--{evaluator.asks}", "target"],
-            envvar=f"EVALQ_{evaluator.asks.upper()}",
+            [f"--{calls.option}", "target"],
+            envvar=f"EVALQ_{calls.option.upper()}",
             metavar="NAME",
             help="Call this target of the workers' targets file, and evaluate what it answers.",
         )
     ]
-    if evaluator.repeats:
+    if calls.repeats:
         options += [
             _option("--repeat", type=click.IntRange(1, 1_000_000), default=1, show_default=True,
                     help="Calls of each case."),

@@ -1,4 +1,4 @@
-"""Commands that show runs and resume them: list, status, watch, resume, retry, report."""
+"""Commands that show a run and resume it: status, watch, resume, retry, report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.errors import EvalqError, Incomplete, UsageError
+from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.producer.commands import options as shared
 from evalq.producer.commands.evaluate import conclude, reporter_for, show
@@ -21,6 +21,7 @@ from evalq.producer.commands.find import (
     find,
     folders,
     ledger_of,
+    left_behind,
     run_argument,
     server_options,
 )
@@ -30,7 +31,6 @@ from evalq.producer.monitor.unserved import other_code
 
 if TYPE_CHECKING:
     from evalq.evalcore.model.manifest import Header
-    from evalq.producer.folder.info import RunInfo
     from evalq.producer.runs.execute import Backend
     from evalq.workers.ledger.progress import Look
     from evalq.workers.ledger.runs import RunLedger
@@ -51,37 +51,6 @@ _WORDS = {
 }
 """What people are told where the ledger has a word of its own; JSON keeps the ledger's."""
 _PLAIN = {True: "yes", False: "no"}
-
-
-def _row(info: RunInfo) -> str:
-    records = info.progress.get("records", "")
-    return f"{info.run:<28} {info.state:<12} {info.evaluator:<14} {info.suite:<12} {records}"
-
-
-def _list(**given: Any) -> None:
-    rows = folders()
-    if given["as_json"]:
-        click.echo(canonical_json([folder.facts() for folder, _ in rows]))
-        return
-    for _, info in rows:
-        click.echo(_row(info))
-    known = {info.run for _, info in rows}
-    ledger = ledger_of(given)
-    calls = calls_of(ledger, given)
-    for run in sorted({*ledger.runs(), *calls.runs()} - known) if ledger else []:
-        if (told := _in_ledger(run, ledger, calls)) is not None:
-            click.echo(f"{run:<28} {told}")
-
-
-def _in_ledger(run: str, ledger: Any, calls: Any) -> str | None:
-    """How a run stands whose folder is elsewhere; None for one that expired meanwhile."""
-    with contextlib.suppress(Incomplete):
-        progress = ledger.look(run).progress
-        return f"{progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks"
-    look, header = calls.look(run), calls.header(run)
-    if look is None or header is None:
-        return None
-    return f"{look.state:<12} in the ledger only, {look.recorded}/{header.total} calls of {header.target}"
 
 
 def _sweep(given: dict[str, Any], run: str) -> dict[str, Json] | None:
@@ -151,6 +120,8 @@ def _status(run: str | None, **given: Any) -> None:
         return
     where = folder.path if folder else "elsewhere; this is what the ledger knows"
     click.echo(f"run       {info['run']}\nstate     {info['state']}\nfolder    {where}")
+    if folder is not None and (left := left_behind(folder, folder.info())):
+        click.echo(f"driver    {left}")
     for key, value in (info.get("progress") or {}).items():
         if value != "" and (key, value) != ("state", info["state"]):
             click.echo(f"{_WORDS.get(key, key):<9} {_PLAIN.get(value, value) if isinstance(value, bool) else value}")
@@ -191,7 +162,7 @@ def _resume(run: str | None, **given: Any) -> None:
     from evalq.producer.sweeps.sweep import Sweep
 
     folder = find(run)
-    reporter = reporter_for(registry.get(folder.info().evaluator).unit, given)
+    reporter = reporter_for(registry.get(folder.info().evaluator).records.unit, given)
     place, budgets = _place(given), (given.get("max_calls"), given.get("max_cost"))
     if folder.info().state == "done" and any(budgets) and Sweep.is_in(folder):
         with driving(folder, place):
@@ -217,7 +188,7 @@ def _retry(run: str | None, errors: bool, **given: Any) -> None:
     folder, place = find(run), _place(given)
     with driving(folder, place):
         begin_retry(folder)
-    reporter = reporter_for(registry.get(folder.info().evaluator).unit, given)
+    reporter = reporter_for(registry.get(folder.info().evaluator).records.unit, given)
     resume_any(folder, place, reporter, (given.get("max_calls"), given.get("max_cost")))
     conclude(folder, given, reporter)
 
@@ -299,7 +270,6 @@ _shown = [option for option in _what if option.name in ("fmt", "outputs")]
 COMMANDS = {
     each.name: each
     for each in (
-        command("list", _list, _json, *server_options),
         command("status", _status, run_argument, _json, *server_options),
         command("watch", _watch, run_argument, *server_options, *_what),
         command("resume", _resume, run_argument, *_where, *_calling, *_what),

@@ -102,11 +102,11 @@ class Job:
         Raises InputError, ConfigError, UsageError or StorageError, and leaves no folder behind then; RunExistsError
         for --once.
         """
-        request = evaluator.request(request)
+        request = evaluator.command.request(request)
         params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
         if not request.inputs:
             raise InputError("no input given: name files, folders, globs or - for standard input")
-        sources = discover(request.inputs, format_suffixes(evaluator.format), evaluator.gathers)
+        sources = discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
         if folder is not None:
             return cls._filled(folder, folder.info().run, evaluator, params, sources, request, asked)
         run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
@@ -131,7 +131,9 @@ class Job:
     ) -> Job:
         """The run begun in ``folder``, which may have its name only later."""
         try:
-            plain = [_absolute(spool(source, folder.spool, evaluator.gather, asked.unpack_bytes)) for source in found]
+            plain = [
+                _absolute(spool(source, folder.spool, evaluator.gathering.line, asked.unpack_bytes)) for source in found
+            ]
             columns = [_columns(source, evaluator) for source in plain]
             sources = [msgspec.structs.replace(source, path=folder.settled(source.path)) for source in plain]
             header = _header(run, evaluator, params, sources, columns, asked)
@@ -176,9 +178,9 @@ class Job:
 
 def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions) -> Header:
     """The header that a run of this ``request`` is started with. Raises what `Job.start` raises."""
-    request = evaluator.request(request)
+    request = evaluator.command.request(request)
     params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
-    sources = discover(request.inputs, format_suffixes(evaluator.format), evaluator.gathers)
+    sources = discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
     plain = [_absolute(source) for source in sources]
     return _header(run, evaluator, params, plain, [_columns(source, evaluator) for source in plain], asked)
 
@@ -262,10 +264,10 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
 
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
-    if evaluator.format != "csv":
+    if evaluator.records.format != "csv":
         return ()
     with open_input(source.path) as stream:
-        return Cutter(stream, "csv", source.name).columns(evaluator.columns)
+        return Cutter(stream, "csv", source.name).columns(evaluator.records.columns)
 
 
 def _absolute(source: Source) -> Source:

@@ -170,7 +170,7 @@ def begin(
     run's id is not: other hosts have a log of that path too.
     Raises UsageError, ConfigError.
     """
-    request = evaluator.request(asked)
+    request = evaluator.command.request(asked)
     params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
     log = _only_log(request)
     what = canonical_json([os.path.realpath(log), params.model_dump(mode="json")])

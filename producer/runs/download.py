@@ -56,7 +56,7 @@ def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFol
 
 def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: bytes) -> None:
     evaluator, info = registry.get(header.evaluator), folder.info()
-    document = evaluator.document(report, info.started)
+    document = evaluator.views.document(report, info.started)
     folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
     folder.write("report.md", render("markdown", evaluator, report, info.request.options).encode())
     folder.write("report.json", data)

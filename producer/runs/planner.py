@@ -45,10 +45,10 @@ class Planner:
 
     def _cutter(self, index: int, stream: BufferedIOBase, left: int | None) -> Cutter:
         job, source = self._job, self._job.sources[index]
-        fmt, header = job.evaluator.format, job.header
+        fmt, header = job.evaluator.records.format, job.header
         cutter = Cutter(stream, fmt, source.name, size=header.chunk_size, limit=left)
         if fmt == "csv":
-            columns = cutter.columns(job.evaluator.columns)
+            columns = cutter.columns(job.evaluator.records.columns)
             if columns != header.inputs[index].columns:
                 raise InputChanged("an input changed since its run began", [(f"{source.name}:1", "another header")])
         return cutter

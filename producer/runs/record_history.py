@@ -31,7 +31,7 @@ def remember(
     from evalq.workers.connections import connect
     from evalq.workers.ledger.history import History
 
-    recent = [metric.name for metric in evaluator.metrics if metric.recent]
+    recent = [metric.name for metric in evaluator.views.metrics if metric.recent]
     try:
         client = connect(settings.ledger_url, settings)
         try:

@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Evaluator, Option, Request
+from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Request, live_calls
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.calls import WHEN_DECIDED
@@ -81,9 +81,9 @@ def _run(path: str | Path, key: str, run: Any) -> PlannedRun:
     if not isinstance(run, dict) or not isinstance(run.get("evaluator"), str):
         raise ConfigError(f"{path}: {key}.evaluator: the name of an evaluator is needed")
     evaluator = registry.get(run["evaluator"])
-    options = {option.name: option for option in evaluator.options}
-    live = {evaluator.asks: (str,), **_LIVE, **(_REPEATED if evaluator.repeats else {})} if evaluator.asks else {}
-    known = {*_COMMON, evaluator.positional, *options, *live}
+    options = {option.name: option for option in evaluator.command.options}
+    live = _live_keys(evaluator.calls)
+    known = {*_COMMON, evaluator.command.positional, *options, *live}
     unknown = [name for name in run if name not in known]
     if unknown:
         raise ConfigError(f"{path}: {key}.{unknown[0]}: unknown key (known here: {', '.join(sorted(known))})")
@@ -94,15 +94,15 @@ def _run(path: str | Path, key: str, run: Any) -> PlannedRun:
         raise ConfigError(f"{path}: {key}.params: a mapping is needed, got {params!r}")
     inputs = [
         _beside(base, item)
-        for item in _strings(path, f"{key}.{evaluator.positional}", run.get(evaluator.positional, []))
+        for item in _strings(path, f"{key}.{evaluator.command.positional}", run.get(evaluator.command.positional, []))
     ]
-    request = Request(inputs, option_params(evaluator.options, given, params), given)
-    asked = _live(path, key, evaluator, {name: run[name] for name in live if name in run}, live, base)
+    request = Request(inputs, option_params(evaluator.command.options, given, params), given)
+    asked = _live(path, key, evaluator.calls, {name: run[name] for name in live if name in run}, live, base)
     if asked is None:
-        completed = evaluator.request(request)
+        completed = evaluator.command.request(request)
         validate(evaluator.Params, completed.params, f"{path}: {key}.params")
     else:
-        next(iter(evaluator.prompts(request)), None)
+        next(iter(live_calls(evaluator).prompts(request)), None)
     return PlannedRun(
         _name(path, key, run.get("name", "")),
         evaluator,
@@ -114,6 +114,13 @@ def _run(path: str | Path, key: str, run: Any) -> PlannedRun:
     )
 
 
+def _live_keys(calls: Calls | None) -> dict[str, tuple[type, ...]]:
+    """The keys of a run that asks a target, with the types of their values."""
+    if calls is None:
+        return {}
+    return {calls.option: (str,), **_LIVE, **(_REPEATED if calls.repeats else {})}
+
+
 def _name(path: str | Path, key: str, value: Any) -> str:
     if value != "" and (not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", value)):
         raise ConfigError(f"{path}: {key}.name: letters, digits, '.', '_' and '-' are needed, got {value!r}")
@@ -123,7 +130,7 @@ def _name(path: str | Path, key: str, value: Any) -> str:
 def _live(
     path: str | Path,
     key: str,
-    evaluator: Evaluator[Any, Any],
+    calls: Calls | None,
     given: dict[str, Any],
     kinds: Mapping[str, tuple[type, ...]],
     base: Path,
@@ -134,10 +141,10 @@ def _live(
         if wrong or (not isinstance(value, str) and value <= 0):
             wanted = "text" if str in kinds[name] else "a number above 0"
             raise ConfigError(f"{path}: {key}.{name}: {wanted} is needed, got {value!r}")
-    target = given.pop(evaluator.asks, None)
-    if target is None:
-        if given:
-            raise ConfigError(f"{path}: {key}.{min(given)}: goes with {evaluator.asks} only")
+    target = given.pop(calls.option, None) if calls else None
+    if calls is None or target is None:
+        if calls is not None and given:
+            raise ConfigError(f"{path}: {key}.{min(given)}: goes with {calls.option} only")
         return None
     if given.get("stop") not in (None, WHEN_DECIDED):
         raise ConfigError(f"{path}: {key}.stop: {WHEN_DECIDED} is needed, got {given['stop']!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.model.calls import Output
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.sweeps import SweepLedger
@@ -17,7 +18,7 @@ class Stops:
     def __init__(self, sweep: Sweep, calls: SweepLedger) -> None:
         self._sweep = sweep
         self._calls = calls
-        self._rule = sweep.evaluator.stopping(sweep.request) if sweep.live.stop else None
+        self._rule = live_calls(sweep.evaluator).stopping(sweep.request) if sweep.live.stop else None
         self._cases: dict[str, int] = {}
         self.halted: set[int] = set()
         """Decided cases, by number."""

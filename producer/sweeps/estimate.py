@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
 from evalq.evalcore.errors import UsageError
 from evalq.producer.monitor.reporter import spell
 from evalq.producer.sweeps.cache import Cache
@@ -23,7 +23,7 @@ __all__ = ["estimate"]
 
 def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, settings: Settings) -> Iterator[str]:
     """Lines for a person. Raises what starting the sweep would, and UsageError for a target nobody knows."""
-    prompts = list(evaluator.prompts(request))
+    prompts = list(live_calls(evaluator).prompts(request))
     if not prompts:
         raise UsageError("there is nothing to ask: no case is left")
     facts, means = _known(live.target, settings)

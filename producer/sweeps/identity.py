@@ -63,7 +63,7 @@ def expectations(paths: Iterable[str]) -> str:
 
 def _options(evaluator: Evaluator[Any, Any], request: Request) -> str:
     """Those that were given; a file counts as what is in it."""
-    files = {option.name for option in evaluator.options if option.kind == "path"}
+    files = {option.name for option in evaluator.command.options if option.kind == "path"}
     given = {}
     for name, value in request.options.items():
         if value not in (None, (), [], ""):

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
 from evalq.evalcore.errors import ConfigError, UsageError, WireError
 from evalq.evalcore.files import replacing
 from evalq.evalcore.model.calls import Prompt, StopNote
@@ -77,11 +77,12 @@ class Sweep:
 
         Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
         """
-        if live.stop and evaluator.stopping(request) is None:
+        calls = live_calls(evaluator)
+        if live.stop and calls.stopping(request) is None:
             raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
         if "-" in request.inputs:
             raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
-        cases, digest = prompts_digest(evaluator.prompts(request))
+        cases, digest = prompts_digest(calls.prompts(request))
         if not cases:
             raise UsageError("there is nothing to ask: no case is left")
         facts = asked_of(evaluator, request, live, asked, digest)
@@ -90,7 +91,7 @@ class Sweep:
         head = _Head(msgspec.structs.replace(header, run=run), live, asked, request, str(Path.cwd()))
 
         def fill(folder: RunFolder) -> RunFolder:
-            _write_prompts(folder.path / PROMPTS, evaluator.prompts(request))
+            _write_prompts(folder.path / PROMPTS, calls.prompts(request))
             folder.write(HEAD, head.to_wire())
             folder.note(
                 run=run,
@@ -100,7 +101,7 @@ class Sweep:
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
                 tags=asked.tags,
                 suite=asked.suite,
-                **{evaluator.asks: live.target},
+                **{calls.option: live.target},
                 request=msgspec.to_builtins(request),
             )
             return folder
@@ -201,7 +202,7 @@ class Sweep:
         shutil.rmtree(answers, ignore_errors=True)
         answers.mkdir()
         try:
-            request = self.evaluator.answered(self.request, self.outputs, answers)
+            request = live_calls(self.evaluator).answered(self.request, self.outputs, answers)
         finally:
             if not any(answers.iterdir()):
                 answers.rmdir()
@@ -210,11 +211,11 @@ class Sweep:
 
     def evaluation(self) -> Header | None:
         """The run that will evaluate the outputs; None where that takes more than them and the parameters."""
-        if not self.evaluator.answers_suffice:
+        if not live_calls(self.evaluator).answers_suffice:
             return None
         self.write_outputs()
         try:
-            request = self.evaluator.answered(self.request, self.outputs, self.folder.path)
+            request = live_calls(self.evaluator).answered(self.request, self.outputs, self.folder.path)
             return planned(self.run, self.evaluator, request, self._asked)
         finally:
             self.outputs.unlink()

@@ -29,6 +29,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.watcher import Watch
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
+from tests.samples import sampled
 
 SUITES = 8
 
@@ -39,9 +40,8 @@ def entries(scratch: Path) -> dict[str, Entry]:
     for name in registry.names():
         evaluator: Evaluator[Any, Any] = registry.get(name)
         (scratch / name).mkdir()
-        asked = evaluator.sample(scratch / name, 1_000, 1)
-        assert asked is not None
-        request = evaluator.request(asked)
+        asked = sampled(evaluator, scratch / name, 1_000)
+        request = evaluator.command.request(asked)
         report = evaluate_files(evaluator, request.inputs, request.params).report
         found[name] = entry_of(evaluator, "r", HistoryKey(name, "s"), report, 1.0, {})
     return found
@@ -67,7 +67,7 @@ def fill(server: Server, settings: Settings, runs: int, scratch: Path) -> None:
         for chunk in chunks:
             ledger.commit(header, chunk, 1, Partial("a" * 64, b"part"), took={"chunk_duration": 0.1, "queue_wait": 1.0})
         ledger.close(header.run, "done")
-        recent = [metric.name for metric in registry.get(name).metrics if metric.recent]
+        recent = [metric.name for metric in registry.get(name).views.metrics if metric.recent]
         place = HistoryKey(name, header.suite)
         history.record(msgspec.structs.replace(made[name], run=header.run, place=place), recent)
     for number in range(50):

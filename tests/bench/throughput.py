@@ -39,7 +39,7 @@ def plan(path: Path) -> tuple[tuple[str, ...], list[Span]]:
     evaluator = registry.get("planagent")
     with path.open("rb") as stream:
         cutter = Cutter(stream, "csv", path.name)
-        columns = read_columns(cutter.header(), path.name, evaluator.columns)
+        columns = read_columns(cutter.header(), path.name, evaluator.records.columns)
         return columns, list(cutter.spans())
 
 

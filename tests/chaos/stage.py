@@ -256,8 +256,9 @@ class Stage:
         return code is None
 
     def _keep_twin(self, twin: Twin) -> None:
-        """One that found no server is started again."""
-        if twin.group.process.poll() == 3 and _to_be_tried_again(self.said(twin.log)):
+        """One that found no server, or met a fault that was meant for any producer, is started again."""
+        code = twin.group.process.poll()
+        if code == -signal.SIGKILL or (code == 3 and _to_be_tried_again(self.said(twin.log))):
             twin.group.process.wait()
             twin.group = Group(self._spawn(twin.command, twin.log, PRODUCER_HOST), PRODUCER_HOST)
 

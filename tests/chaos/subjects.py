@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.contract import registry
 from tests.integration.harness import evalq
+from tests.samples import sampled
 
 __all__ = ["RECORDS", "Subject", "Workshop", "record_keys"]
 
@@ -68,8 +68,7 @@ class Workshop:
     def _make(self, evaluation: str) -> Subject:
         folder = self._folder / evaluation
         folder.mkdir(parents=True)
-        request = registry.get(evaluation).sample(folder, int(RECORDS[evaluation] * self._scale), _SEED)
-        assert request is not None, f"{evaluation} makes no sample"
+        request = sampled(evaluation, folder, int(RECORDS[evaluation] * self._scale), _SEED)
         # One log is one run of the cooperation command; the shuffled one beside it is left.
         args = [evaluation, *(request.inputs[:1] if evaluation == "cooperation" else request.inputs)]
         for path in request.options.get("outputs", ()):

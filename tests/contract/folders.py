@@ -31,8 +31,8 @@ def conformance_inputs(name: str, folder: Path, seed: int = 0) -> tuple[list[Pat
     """
     evaluator: Evaluator[Any, Any] = registry.get(name)
     package = registry.entries()[name].module
-    asked = evaluator.sample(folder, RECORDS, seed) or Request([], {}, {})
-    request = evaluator.request(asked) if asked.inputs else asked
+    asked = evaluator.sample.write(folder, RECORDS, seed) if evaluator.sample else Request([], {}, {})
+    request = evaluator.command.request(asked) if asked.inputs else asked
     more_files, more_params = _sampled(package, folder, seed)
     files = [*_examples(evaluator, package), *map(Path, request.inputs), *more_files]
     return files, merged(request.params, more_params)
@@ -42,7 +42,7 @@ def _examples(evaluator: Evaluator[Any, Any], package: str) -> list[Path]:
     file = importlib.import_module(package).__file__
     assert file is not None
     examples = (Path(file).parent / "examples").glob("*")
-    return sorted(path for path in examples if path.name.endswith(format_suffixes(evaluator.format)))
+    return sorted(path for path in examples if path.name.endswith(format_suffixes(evaluator.records.format)))
 
 
 def _sampled(package: str, folder: Path, seed: int) -> tuple[list[Path], dict[str, Any]]:

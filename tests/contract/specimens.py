@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from time import time as now
 from typing import Any, ClassVar
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Batch, Evaluator, InputResult, Outcome, Params, State, Tally
+from evalq.evalcore.contract.evaluator import (
+    Batch,
+    Evaluator,
+    InputResult,
+    Outcome,
+    Params,
+    State,
+    Tally,
+    Views,
+    WholeInput,
+)
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.stats import ExactSum
 from evalq.evalcore.views.panels import Panel, Plot
@@ -290,30 +301,23 @@ class LacksStatus(Summing):
 class TellsTwoStories(Summing):
     """Its Markdown says how often it was asked."""
 
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
-        """Another text each time."""
-        self.asked += 1
-        return f"told {self.asked} times"
+    asked = itertools.count(1)
+    views = Views(markdown=lambda report, options: f"told {next(TellsTwoStories.asked)} times")
 
 
 class ShowsWhatIsNotThere(Summing):
     """Declares a panel for a metric that it does not declare."""
 
-    panels = (Panel("Sum", "The sum of the values.", "number", "stat", (Plot("evalq_summing_total"),)),)
+    views = Views(panels=(Panel("Sum", "The sum of the values.", "number", "stat", (Plot("evalq_summing_total"),)),))
 
 
 class BuriesTheDead(Summing):
     """Says nothing of a record that killed its process."""
 
-    def dead(self, record: Batch, params: SumParams, reason: str) -> Outcome[Any]:
-        """Nothing at all."""
-        return Outcome(SumState(), Tally())
+    whole = WholeInput(dead=lambda record, params, reason: Outcome(SumState(), Tally()))
 
 
 class FollowsRecords(Summing):
     """Says that its inputs can be followed, and has a line for every record."""
 
-    follows = True
+    whole = WholeInput(follows=True)

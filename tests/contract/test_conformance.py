@@ -49,8 +49,8 @@ def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_an_evaluator_brings_examples_or_a_sample(trial: Trial) -> None:
     """Without an input of its own no evaluator passes: nothing would have been shown."""
-    suffixes = format_suffixes(trial.evaluator.format)
-    assert trial.files, f"{trial.evaluator.name} has neither examples/*{suffixes} nor a sample()"
+    suffixes = format_suffixes(trial.evaluator.records.format)
+    assert trial.files, f"{trial.evaluator.name} has neither examples/*{suffixes} nor a sample"
 
 
 def test_the_contract_holds_on_its_inputs(trial: Trial) -> None:
@@ -71,9 +71,9 @@ def test_the_contract_holds_on_made_up_records(trial: Trial, data: st.DataObject
     evaluator = trial.evaluator
     assert trial.files
     examples = [Example.of(evaluator, path.name, path.read_bytes()) for path in trial.files]
-    made = data.draw(_csv(examples[0]) if evaluator.format == "csv" else _jsonl(examples))
+    made = data.draw(_csv(examples[0]) if evaluator.records.format == "csv" else _jsonl(examples))
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"made{format_suffixes(evaluator.format)[0]}"
+        path = Path(folder) / f"made{format_suffixes(evaluator.records.format)[0]}"
         path.write_bytes(made)
         check(evaluator, [path], params=[trial.params], rounds=1)
 

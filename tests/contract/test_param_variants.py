@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from evalq.evalcore.conformance import param_variants
-from evalq.evalcore.contract.evaluator import Option, Params
+from evalq.evalcore.contract.evaluator import CommandLine, Option, Params
 from tests.contract.specimens import Summing
 
 
@@ -37,11 +37,13 @@ class Switching(Summing):
     """Has options that set params, and others."""
 
     Params: type[Any] = Switches
-    options = (
-        Option(("--named",), "A name.", param="named", choices=("x", "y")),
-        Option(("--speed",), "Reading.", param="rules.speed", choices=("mean", "points")),
-        Option(("--strict",), "Strict.", "bool", param="strict"),
-        Option(("--lang",), "Language.", choices=("en", "ko")),
+    command = CommandLine(
+        (
+            Option(("--named",), "A name.", param="named", choices=("x", "y")),
+            Option(("--speed",), "Reading.", param="rules.speed", choices=("mean", "points")),
+            Option(("--strict",), "Strict.", "bool", param="strict"),
+            Option(("--lang",), "Language.", choices=("en", "ko")),
+        )
     )
 
 

@@ -16,7 +16,7 @@ from evalq.evalcore.conformance import PROPERTIES, ConformanceError, Violation, 
 from evalq.evalcore.conformance.garbage import garbled
 from evalq.evalcore.conformance.purity import watched
 from evalq.evalcore.conformance.subject import Example
-from evalq.evalcore.contract.evaluator import Batch, InputResult, Outcome, Tally
+from evalq.evalcore.contract.evaluator import Batch, InputResult, Outcome, Records, Tally
 from evalq.evalcore.errors import ConfigError, InputError
 from tests.contract import specimens
 from tests.contract.specimens import Row, Summing, SumParams
@@ -49,8 +49,7 @@ def test_a_correct_csv_evaluator_passes(tmp_path: Path) -> None:
 class SummingCsv(Summing):
     """The same sums of CSV rows."""
 
-    format = "csv"
-    columns = ("id", "value")
+    records = Records("csv", ("id", "value"))
 
     def evaluate(self, batch: Batch, params: SumParams) -> Outcome[Any]:
         """Sum one chunk."""

@@ -14,8 +14,7 @@ import pytest
 import redis
 
 from evalq.producer.local.embedded import server_program
-from evalq.workers.ledger.runs import keys_of as run_keys
-from evalq.workers.ledger.sweeps import keys_of as sweep_keys
+from evalq.workers.ledger.keys import RunKeys, SweepKeys
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from tests.agents.server import write_golden
@@ -183,7 +182,7 @@ READABLE = {"meta", "flight", "leases", "sent", "held", "again"}
 def test_the_exporter_reads_no_content(guarded: GuardedServer) -> None:
     """Chunks' inputs and answers, reports, prompts and outputs are refused, as commands and from a script."""
     client = guarded.as_user("exporter")
-    keys = [*run_keys("x"), *sweep_keys("x")]
+    keys = [*RunKeys.of("x"), *SweepKeys.of("x")]
     hidden = [key for key in keys if key.rpartition(":")[2] not in READABLE]
     assert len(hidden) > len(READABLE)
     for key in [*hidden, "evalq:anything", "evalq:code:x"]:

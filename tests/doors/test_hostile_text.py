@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Request
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.outputs import write_output
 from evalq.producer.runs.execute import Backend, carry_out
 from evalq.workers.settings import Settings
 from tests.integration.harness import evalq
+from tests.samples import sampled
 
 HOSTILE = (
     "@everyone &#64;all https://evil.example/x HTTP://evil.example www.evil.example me@evil.example ftp://evil.example "
@@ -63,8 +63,7 @@ def test_hostile_text_is_shown_and_not_obeyed(
     """Markdown has no HTML, link, broken table or control character of the data's; CSV has no formula in any cell."""
     monkeypatch.chdir(tmp_path)
     evaluator = registry.get(name)
-    request = evaluator.sample(tmp_path, 30, 3)
-    assert isinstance(request, Request)
+    request = sampled(evaluator, tmp_path, 30, 3)
     for path in {Path(item) for item in [*request.inputs, *map(str, tmp_path.rglob("*.jsonl"))]}:
         _poison(path)
     job = Job.start(evaluator, request, RunOptions(out=tmp_path / "run"))

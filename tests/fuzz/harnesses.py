@@ -38,6 +38,7 @@ from evalq.producer.folder.run_folder import JOURNAL, MANIFEST, RunFolder
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.broker.message import MAX_HINT_BYTES, read_hint
 from evalq.workers.settings import load_settings
+from tests.samples import sampled
 
 __all__ = ["HARNESSES", "seeds"]
 
@@ -86,9 +87,7 @@ def _subject(name: str) -> tuple[Evaluator[Any, Any], Params, bytes]:
     """An evaluator, parameters it works with, and the first input of its sample."""
     evaluator = registry.get(name)
     with tempfile.TemporaryDirectory(prefix="evalq-fuzz-") as folder:
-        request = evaluator.sample(Path(folder), 6, 1)
-        assert request is not None, f"{name} has no sample"
-        request = evaluator.request(request)
+        request = evaluator.command.request(sampled(evaluator, Path(folder), 6))
         data = Path(request.inputs[0]).read_bytes()
     return evaluator, validate(evaluator.Params, request.params, name), data
 
@@ -98,9 +97,9 @@ def _evaluate(name: str, data: bytes) -> None:
     evaluator, params, _ = _subject(name)
     with _documented(), tempfile.TemporaryDirectory(prefix="evalq-fuzz-") as scratch:
         fold = Fold(evaluator, params, 1)
-        cutter = Cutter(io.BytesIO(data), evaluator.format, "x", size=2)
-        header = cutter.header() if evaluator.format == "csv" else b""
-        columns = read_columns(header, "x", evaluator.columns) if header.strip() else ()
+        cutter = Cutter(io.BytesIO(data), evaluator.records.format, "x", size=2)
+        header = cutter.header() if evaluator.records.format == "csv" else b""
+        columns = read_columns(header, "x", evaluator.records.columns) if header.strip() else ()
         for span in cutter.spans():
             batch = Batch("x", span.first_line, data[span.start : span.end], columns)
             fold.add(0, decode(encode(evaluator.evaluate(batch, params)), evaluator))
@@ -108,7 +107,7 @@ def _evaluate(name: str, data: bytes) -> None:
         assert len(canonical_json(report)) < _MOST_BYTES + 400 * len(data)
         assert sum(map(len, lines)) < _MOST_BYTES + 400 * len(data)
         assert all(fault["where"].startswith("x") and fault["reason"] for fault in report["faults"])
-        evaluator.markdown(report, {})
+        evaluator.views.markdown(report, {})
 
 
 def _partial(data: bytes) -> None:

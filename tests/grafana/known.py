@@ -26,7 +26,7 @@ _OWN = {  # what Prometheus itself makes
 
 def families() -> list[Family]:
     """The catalogue: the fleet's metrics, and the gauges of all evaluators."""
-    own = [each for name in registry.names() for metric in registry.get(name).metrics for each in quality(metric)]
+    own = [each for name in registry.names() for metric in registry.get(name).views.metrics for each in quality(metric)]
     return [*FAMILIES, *own]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,18 @@ def _shell(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=package, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.fixture(scope="module")
+def furnished(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package with what the page's last part adds: its imports on top, its values behind the state."""
+    folder = tmp_path_factory.mktemp("furnished") / "package"
+    shutil.copytree(package, folder)
+    imports, _, values = _blocks("python")[2].partition("\n\n")
+    for module in (folder / "evalq_lengths.py", folder / "site" / "evalq_lengths.py"):  # `python -m` sees the first
+        lines = module.read_text().replace("import msgspec\n", f"import msgspec\n\n{imports}\n", 1)
+        module.write_text(lines.replace("    State = Lengths\n", f"    State = Lengths\n{values}", 1))
+    return folder
+
+
 @pytest.mark.parametrize("how", [("--inline",), ("--workers", "2", "--chunk-size", "1")])
 def test_the_sixth_evaluation_has_its_command(package: Path, tmp_path: Path, how: tuple[str, ...]) -> None:
     """The page's own command, inline and through real workers, gives the numbers of its three lines."""
@@ -47,7 +60,7 @@ def test_the_sixth_evaluation_has_its_command(package: Path, tmp_path: Path, how
     done = _shell(package, *EVALQ, *words[1:], *how, "--out", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["results"] == {"answers": 2, "mean_characters": (4 + 39) / 2, "too_long": 1}
+    assert report["results"] == {"answers": 2, "mean_characters": (4 + 39) / 2, "too_long": 0}
     assert report["records"] == {"total": 3, "scored": 2, "unscored": 0, "errors": 1, "dead": 0}
     assert report["faults"][0]["where"] == "answers.jsonl:3"
 
@@ -63,3 +76,13 @@ def test_it_keeps_the_contract(package: Path) -> None:
     done = _shell(package, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_lengths.py")
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
+
+
+def test_what_is_added_to_it_is_there(furnished: Path, tmp_path: Path) -> None:
+    """Its option is its command's, and its metrics and panels keep the contract, too."""
+    done = _shell(furnished, *EVALQ, *_blocks("sh")[2].split()[1:], "--inline", "--out", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["results"]["too_long"] == 1
+    assert "--most INTEGER" in _shell(furnished, *EVALQ, "lengths", "--help").stdout
+    tested = _shell(furnished, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_lengths.py")
+    assert tested.returncode == 0, tested.stdout

@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from evalq.evalcore.contract import registry
 from evalq.producer.cli import cli
 from evalq.producer.commands import MODULES, SUMMARIES, ending, runs
 from tests.integration.conftest import Calm
@@ -30,6 +29,7 @@ from tests.integration.harness import (
     same_answer,
     wait_until,
 )
+from tests.samples import sampled
 
 FINAL = {"manifest.json", "records.jsonl", "report.json", "report.md", "results.yaml", "run.json"}
 
@@ -131,8 +131,7 @@ def test_standard_input(data: Path, calm: Calm, tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [("--inline",), ("--workers", "1")], ids=["inline", "workers"])
 def test_a_run_without_a_single_result_has_evaluated_nothing(tmp_path: Path, how: tuple[str, ...]) -> None:
     """Every output an error: exit 5 and why, with the report that lists them; never a silent pass."""
-    request = registry.get("vs").sample(tmp_path, 30, 1)
-    assert request is not None
+    request = sampled("vs", tmp_path, 30)
     lines = [{"case": f"FULL-0{n}", "repeat": 0, "error": "timeout"} for n in range(1, 4)]
     (tmp_path / "lost.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = evalq("vs", *request.inputs, "--outputs", "lost.jsonl", "--out", "run", *how, cwd=tmp_path)
@@ -147,8 +146,7 @@ def test_a_run_without_a_single_result_has_evaluated_nothing(tmp_path: Path, how
 
 def test_vs_shows_the_specified_result_document_as_json(tmp_path: Path) -> None:
     """As a CI job reads it: test_run at the top with its timestamp, levels from full to light."""
-    request = registry.get("vs").sample(tmp_path, 60, 1)
-    assert request is not None
+    request = sampled("vs", tmp_path, 60)
     args = (*request.inputs, "--outputs", *request.options["outputs"], "--all", "--format", "json")
     done = evalq("vs", *args, "--inline", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -161,8 +159,7 @@ def test_vs_shows_the_specified_result_document_as_json(tmp_path: Path) -> None:
 
 def test_vs_keeps_the_specified_result_document(tmp_path: Path) -> None:
     """results.yaml of a vs run: test_run first of all with its timestamp, then the counts, in that order."""
-    request = registry.get("vs").sample(tmp_path, 60, 1)
-    assert request is not None
+    request = sampled("vs", tmp_path, 60)
     done = evalq(
         "vs", *request.inputs, "--outputs", *request.options["outputs"], "--inline", "--out", "run", cwd=tmp_path
     )

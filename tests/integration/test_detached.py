@@ -12,7 +12,8 @@ import pytest
 from evalq.evalcore.errors import Divergent, InfrastructureError
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.history import History, HistoryKey
-from evalq.workers.ledger.runs import RunLedger, keys_of
+from evalq.workers.ledger.keys import RunKeys
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.finaliser import finalise
 from evalq.workers.settings import Settings
 from tests.integration.conftest import Calm
@@ -52,7 +53,7 @@ def test_workers_finish_a_detached_run_alone(
     wait_until(lambda: _reports(server).report(run), "the report is in the ledger")
     wanted = (calm(name) / "report.json").read_bytes()
     assert _reports(server).report(run) == wanted
-    wait_until(lambda: server.client.hget(keys_of(run)[0], "state") == b"done", "the run is done")
+    wait_until(lambda: server.client.hget(RunKeys.of(run).meta, "state") == b"done", "the run is done")
     evaluator = json.loads(wanted)["evaluator"]
     (entry,) = History(server.client, Settings()).entries(HistoryKey(evaluator, "night"))
     assert (entry.run, entry.tags, entry.records) == (run, {"k": "v"}, json.loads(wanted)["records"])
@@ -87,7 +88,7 @@ def test_a_second_finaliser_changes_nothing(server: Server, fleet: Fleet, data: 
     """The first report stays, and another one is refused; finalising again gives the same bytes and no entry."""
     fleet.add(1)
     run = _detach(server, data, tmp_path / "run")
-    wait_until(lambda: server.client.hget(keys_of(run)[0], "state") == b"done", "the run is finalised")
+    wait_until(lambda: server.client.hget(RunKeys.of(run).meta, "state") == b"done", "the run is finalised")
     first = _reports(server).report(run)
     entries = History(server.client, Settings()).entries(HistoryKey("planagent", "night"))
     assert finalise(run, RunLedger(server.client, Settings()), Settings(roots=(data,)))
@@ -104,10 +105,10 @@ def test_what_workers_cannot_finish_is_left_to_watch(server: Server, data: Path,
     with running_fleet(server.url, blind) as fleet:
         fleet.add(1)
         run = _detach(server, data, tmp_path / "run", "shuffled.jsonl")
-        wait_until(lambda: server.client.hget(keys_of(run)[0], "finals") == b"3", "three tries")
+        wait_until(lambda: server.client.hget(RunKeys.of(run).meta, "finals") == b"3", "three tries")
         assert _reports(server).report(run) is None
         assert not RunLedger(server.client, Settings()).look(run).unreported
-        server.client.hdel(keys_of(run)[0], "finals")
+        server.client.hdel(RunKeys.of(run).meta, "finals")
         with pytest.raises(InfrastructureError, match="under no root"):
             finalise(run, RunLedger(server.client, Settings()), Settings(roots=(blind,)))
         refused = evalq("report", tmp_path / "run", "--broker", server.url, cwd=data)
@@ -124,7 +125,7 @@ def test_watching_leaves_a_detached_run_to_the_fleet(server: Server, data: Path,
     _, said = _after(watch, "no worker is there for it", signal.SIGINT)
     assert watch.returncode == 130
     assert "the run goes on" in said
-    assert server.client.hget(keys_of(run)[0], "state") == b"open"
+    assert server.client.hget(RunKeys.of(run).meta, "state") == b"open"
     assert _reports(server).detached(run) is not None
     with running_fleet(server.url, data) as fleet:
         fleet.add(1)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
 from tests.integration.conftest import Calm
 from tests.integration.harness import Fleet, Server, evalq, running_fleet, same_answer
+from tests.samples import sampled
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "plan_agent_260224.csv"
 
@@ -122,8 +122,7 @@ def test_a_folder_of_a_record_a_file_is_one_answer(server: Server, tmp_path: Pat
 def write_singles(folder: Path) -> Path:
     """The sample of vs as a file an output, in ``folder``, and a broken one; returns its golden set."""
     folder.mkdir(parents=True)
-    request = registry.get("vs").sample(folder.parent, 90, 3)
-    assert request is not None
+    request = sampled("vs", folder.parent, 90, 3)
     for line in Path(request.options["outputs"][0]).read_text().splitlines():
         record = json.loads(line)
         (folder / f"{record['case']}.{record['repeat']}.json").write_text(json.dumps(record["output"], indent=2))

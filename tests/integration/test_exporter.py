@@ -27,6 +27,7 @@ from tests.integration.harness import (
     wait_until,
 )
 from tests.integration.scraping import running_exporter
+from tests.samples import sampled
 
 SUITE = {"evaluator": "planagent", "suite": "my suite"}
 
@@ -44,8 +45,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         evaluator: Evaluator[Any, Any] = registry.get(name)
         under = folder / name
         under.mkdir()
-        asked = evaluator.sample(under, 600, 1)
-        assert asked is not None
+        asked = sampled(evaluator, under, 600)
         outputs = [word for path in asked.options.get("outputs", []) for word in ("--outputs", str(path))]
         found[name] = [*map(str, asked.inputs), *outputs]
     return found
@@ -80,7 +80,7 @@ def test_counters_and_gauges_equal_the_reports_of_all_evaluators(
         target = of | {("target", "")}
         assert after["evalq_last_run_records", target | {("outcome", "scored")}] == report["records"]["scored"]
         evaluator: Evaluator[Any, Any] = registry.get(name)
-        for metric in evaluator.metrics:
+        for metric in evaluator.views.metrics:
             for sample in metric.samples(report):
                 labels = dict(zip(metric.labels, sample.labels, strict=True)) | {"suite": "my suite", "target": ""}
                 shown = frozenset(labels.items())

@@ -19,7 +19,8 @@ import redis
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.model.manifest import queue_name
 from evalq.evalcore.version import code_version
-from evalq.workers.ledger import scripts
+from evalq.workers.ledger.keys import RunKeys
+from evalq.workers.ledger.scripts import RUNS, script_text
 from tests.integration.conftest import MID_ROWS, Calm
 from tests.integration.harness import (
     EVALQ,
@@ -320,8 +321,8 @@ def test_an_interactive_run_passes_a_sweep(server: Server, fleet: Fleet, data: P
 
 def _commits(server: Server, out: Path) -> list[int]:
     """When commits of a run were done, as numbers of the server's log of commands."""
-    digest = hashlib.sha1(scripts._script("commit").encode(), usedforsecurity=False).hexdigest()
-    start = f"EVALSHA {digest} 13 evalq:run:{{{info(out)['run']}}}".encode()
+    digest = hashlib.sha1(script_text(RUNS, "commit").encode(), usedforsecurity=False).hexdigest()
+    start = f"EVALSHA {digest} {len(RunKeys._fields)} {RunKeys.of(info(out)['run']).meta}".encode()
     return sorted(entry["id"] for entry in server.client.slowlog_get(1_000_000) if entry["command"].startswith(start))
 
 

@@ -13,6 +13,7 @@ import yaml
 
 from evalq.evalcore.contract import registry
 from tests.integration.harness import EVALQ, Fleet, Server, clean_environment, evalq, info, wait_until
+from tests.samples import sampled
 
 WORKFLOW = Path(__file__).parents[2] / "deploy" / "ci" / "vs-evaluation.yml"
 
@@ -25,10 +26,9 @@ def suite(tmp_path: Path) -> Path:
         evaluator = registry.get(name)
         folder = tmp_path / name
         folder.mkdir()
-        request = evaluator.sample(folder, 60, 5)
-        assert request is not None
+        request = sampled(evaluator, folder, 60, 5)
         inputs = [os.path.relpath(path, tmp_path) for path in request.inputs]
-        run = {"evaluator": name, evaluator.positional: inputs, "params": request.params}
+        run = {"evaluator": name, evaluator.command.positional: inputs, "params": request.params}
         for key, value in request.options.items():
             if value:
                 run[key] = [os.path.relpath(item, tmp_path) for item in value]

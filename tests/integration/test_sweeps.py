@@ -17,8 +17,9 @@ import pytest
 
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.history import History, HistoryKey
+from evalq.workers.ledger.keys import SweepKeys
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.ledger.sweeps import SweepLedger, keys_of
+from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
 from tests.agents.server import Agent, running_agent, write_golden
@@ -476,11 +477,11 @@ class Mortal(RunLedger):
 
     steps = 0
 
-    def _run(self, script: str, run: str, *args: Any) -> Any:
+    def step(self, script: str, run: str, *args: Any) -> Any:
         if not self.steps:
             raise Killed
         self.steps -= 1
-        return super()._run(script, run, *args)
+        return super().step(script, run, *args)
 
 
 def test_what_is_left_survives_the_death_of_the_worker_that_evaluates_it(
@@ -502,7 +503,7 @@ def test_what_is_left_survives_the_death_of_the_worker_that_evaluates_it(
         with pytest.raises(Killed):
             left.evaluate(run, mortal)
         assert left.over() == [run]
-    server.client.hdel(keys_of(run)[9], "tries")
+    server.client.hdel(SweepKeys.of(run).left, "tries")
     assert left.evaluate(run, ledger)
     assert left.over() == []
     with running_fleet(server.url, tmp_path) as workers:

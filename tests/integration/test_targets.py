@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import BrokerUnreachable
+from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ratelimit.limiter import RateLimiter
-from evalq.workers.ratelimit.policy import Limits, keys_of
+from evalq.workers.ratelimit.policy import Limits
 from evalq.workers.targets import Answer, Call, Caller, Failure, call_paced, limits_of, load_targets
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, evalq, wait_until
@@ -128,7 +129,7 @@ def test_a_call_without_an_answer_is_incomplete(service: tuple[Agent, str], tmp_
     assert "0 of 1 calls answered, 1 attempts" in done.stdout
     assert done.stderr == "evalq: 1 of 1 calls have no answer\n"
     assert SECRET not in done.stdout
-    assert 0 < server.client.pttl(keys_of("chat")[0]) <= 3_600_000
+    assert 0 < server.client.pttl(RateLimitKeys.of("chat").state) <= 3_600_000
 
 
 def test_retries_follow_the_policy(service: tuple[Agent, str], tmp_path: Path, server: Server) -> None:
@@ -180,7 +181,7 @@ def test_pacers_share_what_is_at_once(server: Server) -> None:
 
     asyncio.run(both())
     assert busiest == 6, "all of the limit, and no more"
-    assert server.client.hgetall(keys_of("t")[1]) == {}, "holders that leave in good order leave nothing"
+    assert server.client.hgetall(RateLimitKeys.of("t").holders) == {}, "holders that leave in good order leave nothing"
 
 
 def test_a_caller_that_gives_up_gives_back(server: Server) -> None:

@@ -16,6 +16,7 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.model.canonical import canonical_json
 from tests.agents.server import write_golden
 from tests.integration.harness import HAZARDS, PATIENCE, Fleet, Server, committed, info, start_evalq, wait_until
+from tests.samples import sampled
 
 __all__ = ["EVALUATORS", "TARGET", "Stage", "Truth"]
 
@@ -103,8 +104,7 @@ class Stage:
         evaluator: Evaluator[Any, Any] = registry.get(name)
         data = self._folder / "data" / f"{name}-{self._rounds}"
         data.mkdir(parents=True)
-        asked = evaluator.sample(data, _RECORDS.get(name, _FEWER), self._rounds)
-        assert asked is not None
+        asked = sampled(evaluator, data, _RECORDS.get(name, _FEWER), self._rounds)
         outputs = [word for path in asked.options.get("outputs", []) for word in ("--outputs", str(path))]
         return self._begin(name, suite, [*map(str, asked.inputs), *outputs], 100)
 

@@ -80,7 +80,7 @@ def test_quality_is_that_of_the_newest_reports(scene: Scene) -> None:
     """Every sample of each report, to the last bit; the run before it stands at position 2."""
     for name, report in scene.stage.reports(SUITE, EVALUATORS).items():
         evaluator: Evaluator[Any, Any] = registry.get(name)
-        for metric in evaluator.metrics:
+        for metric in evaluator.views.metrics:
             shown = {
                 tuple(series.labels.get(label, "") for label in metric.labels): series.points[0][1]
                 for series in scene.now(f'{metric.name}{{suite="{SUITE}"}}')

@@ -53,13 +53,14 @@ def made(name: str) -> dict[str, str]:
             report = json.loads(_placeless(json.dumps(run.report), inputs))
             lines = [_placeless(json.dumps(_rounded(line), ensure_ascii=False), inputs) for line in run.records()]
             pages = {
-                f"report{lang}.md": evaluator.markdown(report, {"lang": lang}) for lang in LANGUAGES.get(name, ("",))
+                f"report{lang}.md": evaluator.views.markdown(report, {"lang": lang})
+                for lang in LANGUAGES.get(name, ("",))
             }
             digests = {"lines": _digest(lines), "report": _digest([_text(report)]), "markdown": _digest(pages.values())}
             runs.append({"params": variant, **digests})
             if len(runs) == 1:
                 files["report.json"] = _text(report)
-                document = evaluator.document(report, STAMP)
+                document = evaluator.views.document(report, STAMP)
                 if document != report:
                     files["document.json"] = _text(document)
                 files["records.jsonl"] = "".join(line + "\n" for line in lines[:SHOWN])
@@ -72,13 +73,15 @@ def _declared(evaluator: Evaluator[Any, Any]) -> dict[str, Any]:
     return {
         "name": evaluator.name,
         "version": evaluator.version,
-        "format": evaluator.format,
-        "columns": evaluator.columns,
-        "unit": evaluator.unit,
-        "positional": evaluator.positional,
-        "demo_records": evaluator.demo_records,
-        "options": [_option(option) for option in evaluator.options],
-        "commands": {command.name: [_option(option) for option in command.options] for command in evaluator.commands},
+        "format": evaluator.records.format,
+        "columns": evaluator.records.columns,
+        "unit": evaluator.records.unit,
+        "positional": evaluator.command.positional,
+        "demo_records": evaluator.sample.records if evaluator.sample else 0,
+        "options": [_option(option) for option in evaluator.command.options],
+        "commands": {
+            command.name: [_option(option) for option in command.options] for command in evaluator.command.commands
+        },
         "params": evaluator.Params().model_dump(mode="json"),
         "limits": _limits(evaluator.Params.model_json_schema()),
     }

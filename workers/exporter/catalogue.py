@@ -12,7 +12,7 @@ import msgspec
 
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.ledger.histograms import SECONDS
-from evalq.workers.ledger.runs import OTHER
+from evalq.workers.ledger.ownership import OTHER
 
 __all__ = ["FAMILIES", "OTHER", "RECENT_LABEL", "RUN_LABELS", "SECONDS", "Family", "family", "quality"]
 

@@ -61,7 +61,7 @@ class Quality(_Bounded):
 
     def __init__(self, evaluator: str, histories: Sequence[Newest], most: int) -> None:
         super().__init__(most)
-        self._metrics = registry.get(evaluator).metrics
+        self._metrics = registry.get(evaluator).views.metrics
         self._histories = histories
 
     def collect(self) -> Iterator[PrometheusMetric]:

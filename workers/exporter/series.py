@@ -9,7 +9,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.ledger.failures import Kind
 from evalq.workers.ledger.histograms import SECONDS
-from evalq.workers.ledger.runs import OTHER
+from evalq.workers.ledger.ownership import OTHER
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.monitor.snapshot import Newest, Snapshot
 

@@ -8,13 +8,13 @@ import msgspec
 
 from evalq.evalcore.errors import Divergent, WireError
 from evalq.evalcore.model.manifest import Chunk, Seal, from_wire
-from evalq.workers.ledger.runs import RunLedger, keys_of
+from evalq.workers.ledger.keys import RunKeys
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings
 
 __all__ = ["Detached", "Reports"]
 
 _STEP = 1000
-_FINAL = 11  # of a run's keys
 
 
 class Detached(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Reports:
 
     def detached(self, run: str) -> Detached | None:
         """What was left with a run; None where its producer stayed or came back. Raises WireError."""
-        data = self._client.hget(keys_of(run)[0], "detached")
+        data = self._client.hget(RunKeys.of(run).meta, "detached")
         try:
             return msgspec.json.decode(data, type=Detached) if data else None
         except msgspec.DecodeError as error:
@@ -46,7 +46,7 @@ class Reports:
 
     def begin(self, run: str) -> int:
         """Count a try at finalising; returns which one it is."""
-        meta = keys_of(run)[0]
+        meta = RunKeys.of(run).meta
         pipe = self._client.pipeline(transaction=True)
         pipe.hincrby(meta, "finals", 1)
         pipe.pexpire(meta, self._settings.keep_ms)
@@ -54,21 +54,21 @@ class Reports:
 
     def plan(self, run: str) -> tuple[list[Chunk], Seal | None]:
         """A run's chunks in order, and its seal once its plan has ended. Raises WireError."""
-        meta, chunks = keys_of(run)[:2]
-        seal = self._client.hget(meta, "seal")
+        keys = RunKeys.of(run)
+        seal = self._client.hget(keys.meta, "seal")
         entries: list[Chunk] = []
-        while some := self._client.lrange(chunks, len(entries), len(entries) + _STEP - 1):
+        while some := self._client.lrange(keys.chunks, len(entries), len(entries) + _STEP - 1):
             entries += [from_wire(entry, Chunk) for entry in some]
         return entries, from_wire(seal, Seal) if seal else None
 
     def store(self, run: str, report: bytes) -> bool:
         """Keep a run's report, once; False when it is there already. Raises Divergent where another one is."""
-        meta, final = keys_of(run)[0], keys_of(run)[_FINAL]
+        keys = RunKeys.of(run)
         pipe = self._client.pipeline(transaction=True)
-        pipe.hsetnx(final, "report", report)
-        pipe.hset(meta, "reported", 1)
-        pipe.pexpire(final, self._settings.keep_ms)
-        pipe.pexpire(meta, self._settings.keep_ms)
+        pipe.hsetnx(keys.final, "report", report)
+        pipe.hset(keys.meta, "reported", 1)
+        pipe.pexpire(keys.final, self._settings.keep_ms)
+        pipe.pexpire(keys.meta, self._settings.keep_ms)
         new = bool(pipe.execute()[0])
         if not new and self.report(run) not in (report, None):
             raise Divergent(f"run {run} has another report in the ledger than the one that was made now")
@@ -76,11 +76,11 @@ class Reports:
 
     def report(self, run: str) -> bytes | None:
         """A run's report.json, where it was finalised."""
-        data: bytes | None = self._client.hget(keys_of(run)[_FINAL], "report")
+        data: bytes | None = self._client.hget(RunKeys.of(run).final, "report")
         return data
 
     def _set(self, run: str, name: str, value: bytes) -> None:
-        meta = keys_of(run)[0]
+        meta = RunKeys.of(run).meta
         pipe = self._client.pipeline(transaction=True)
         pipe.hset(meta, name, value)
         pipe.pexpire(meta, self._settings.keep_ms)

@@ -11,7 +11,8 @@ import msgspec
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
-from evalq.workers.ledger.runs import RunLedger, keys_of
+from evalq.workers.ledger.keys import RunKeys
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.server_errors import explained
 
 __all__ = ["REASON_CHARACTERS", "Failed", "FailureCounts", "Failures", "Kind", "server_is_away"]
@@ -76,20 +77,20 @@ class Failures:
         grace, driver = self._settings.grace_seconds, self._settings.driver_seconds
         said = reason[:REASON_CHARACTERS]
         args = (seq, epoch, worker, host, kind, said, int(grace * 1000), int(driver * 1000), _MOST)
-        return bool(self._ledger.script("fail", run, *args))
+        return bool(self._ledger.step("fail", run, *args))
 
     def unreported(self, run: str, worker: str, host: str, reason: str) -> None:
         """Count that a worker could not make a run's report."""
-        self._ledger.script("unreported", run, worker, host, reason[:REASON_CHARACTERS], _MOST)
+        self._ledger.step("unreported", run, worker, host, reason[:REASON_CHARACTERS], _MOST)
 
     def told(self, run: str) -> FailureCounts:
         """The failures of a run. Entries that evalq did not write are left out."""
         client: Any = self._ledger.client
-        keys = keys_of(run)
+        keys = RunKeys.of(run)
         workers: dict[str, Failed] = {}
         chunks: dict[int, dict[str, int]] = {}
         unread, barren = set(), (0, 0)
-        for field, value in client.hgetall(keys[12]).items():
+        for field, value in client.hgetall(keys.failures).items():
             what, _, rest = field.decode(errors="replace").partition(" ")
             if what == "unread":
                 unread.add(rest)
@@ -102,18 +103,18 @@ class Failures:
             elif what == "worker" and (failed := _failed(value)) is not None:
                 workers[rest] = failed
         seqs = sorted(chunks)
-        done = client.hmget(keys[2], seqs) if seqs else []
+        done = client.hmget(keys.digests, seqs) if seqs else []
         open_chunks = {seq: chunks[seq] for seq, digest in zip(seqs, done, strict=True) if digest is None}
         return FailureCounts(workers, open_chunks, frozenset(unread), barren)
 
     def unserved(self, run: str, so: bool) -> float:
         """Note whether no living worker can compute a run; returns for how many seconds that is so."""
-        return int(self._ledger.script("unserved", run, int(so))) / 1000
+        return int(self._ledger.step("unserved", run, int(so))) / 1000
 
     def offer(self, run: str, *, at_once: bool) -> list[int]:
         """Refused chunks of a run that nobody drives, to be published again now."""
         driver = int(self._settings.driver_seconds * 1000)
-        return [int(seq) for seq in self._ledger.script("offer", run, self._settings.window, driver, int(at_once))]
+        return [int(seq) for seq in self._ledger.step("offer", run, self._settings.window, driver, int(at_once))]
 
 
 def _failed(data: bytes) -> Failed | None:

@@ -10,17 +10,13 @@ import msgspec
 import redis
 
 from evalq.evalcore.version import code_parts, code_version
-from evalq.workers.ledger.runs import PREFIX, WORKERS
+from evalq.workers.ledger.keys import SHARED
 
 __all__ = ["LIFE_SECONDS", "CallerFacts", "Heartbeats", "TargetFacts", "sick_of"]
 
 LIFE_SECONDS = 10.0
 """How long a worker is taken for alive after a sign of life."""
 
-FLEET = PREFIX + "workers"
-CODE = PREFIX + "code:"
-CALLER = PREFIX + "caller:"
-CALLERS = PREFIX + "callers"
 _SICK = "sick "
 _REASON_CHARACTERS = 300
 _CODE_SECONDS = 7 * 86_400  # longer than its workers: runs that wait for them may be asked about
@@ -64,60 +60,60 @@ class Heartbeats:
     def beat(self, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
         """Say that a worker lives, for ``seconds``."""
         pipe = self._client.pipeline(transaction=True)
-        pipe.hset(WORKERS + worker, mapping=dict(facts))
-        pipe.pexpire(WORKERS + worker, int(seconds * 1000))
-        pipe.sadd(FLEET, worker)
+        pipe.hset(SHARED.worker + worker, mapping=dict(facts))
+        pipe.pexpire(SHARED.worker + worker, int(seconds * 1000))
+        pipe.sadd(SHARED.workers, worker)
         self._tell_parts(pipe)
         pipe.execute()
 
     def sicken(self, worker: str, evaluator: str, reason: str) -> None:
         """Say that a worker cannot load an evaluator, and why."""
         pipe = self._client.pipeline(transaction=True)
-        pipe.hset(WORKERS + worker, _SICK + evaluator, reason[:_REASON_CHARACTERS])
-        pipe.pexpire(WORKERS + worker, int(LIFE_SECONDS * 1000))
+        pipe.hset(SHARED.worker + worker, _SICK + evaluator, reason[:_REASON_CHARACTERS])
+        pipe.pexpire(SHARED.worker + worker, int(LIFE_SECONDS * 1000))
         pipe.execute()
 
     def heal(self, worker: str, evaluator: str) -> None:
         """Say that it can after all."""
-        self._client.hdel(WORKERS + worker, _SICK + evaluator)
+        self._client.hdel(SHARED.worker + worker, _SICK + evaluator)
 
     def sick(self, worker: str, evaluator: str) -> bool:
         """Whether it was said that a worker cannot load an evaluator."""
-        return bool(self._client.hexists(WORKERS + worker, _SICK + evaluator))
+        return bool(self._client.hexists(SHARED.worker + worker, _SICK + evaluator))
 
     def parts(self, codes: Collection[str]) -> dict[str, dict[str, str]]:
         """What each of these code versions is made of (see `code_parts`), where a worker or caller said so lately."""
         pipe = self._client.pipeline(transaction=False)
         for code in codes:
-            pipe.get(CODE + code)
+            pipe.get(SHARED.code + code)
         found = zip(codes, pipe.execute(), strict=True)
         return {code: msgspec.json.decode(told, type=dict[str, str]) for code, told in found if told}
 
     @staticmethod
     def _tell_parts(pipe: Any) -> None:
         """Say what this code is made of: whoever has other code can then tell what differs."""
-        pipe.set(CODE + code_version(), msgspec.json.encode(code_parts()), px=_CODE_SECONDS * 1000)
+        pipe.set(SHARED.code + code_version(), msgspec.json.encode(code_parts()), px=_CODE_SECONDS * 1000)
 
     def beat_caller(self, name: str, facts: CallerFacts, seconds: float) -> None:
         """Say that a process that calls lives, for ``seconds``."""
         pipe = self._client.pipeline(transaction=True)
-        pipe.set(CALLER + name, msgspec.json.encode(facts), px=int(seconds * 1000))
-        pipe.sadd(CALLERS, name)
+        pipe.set(SHARED.caller + name, msgspec.json.encode(facts), px=int(seconds * 1000))
+        pipe.sadd(SHARED.callers, name)
         self._tell_parts(pipe)
         pipe.execute()
 
     def leave(self, name: str) -> None:
         """Take a worker or a process that calls off the list at once."""
-        self._client.delete(WORKERS + name, CALLER + name)
+        self._client.delete(SHARED.worker + name, SHARED.caller + name)
 
     def workers(self) -> dict[str, dict[str, str]]:
         """Living workers and their facts (host, pid, code, concurrency, ...)."""
-        names = [name.decode() for name in self._client.smembers(FLEET)]
+        names = [name.decode() for name in self._client.smembers(SHARED.workers)]
         pipe = self._client.pipeline(transaction=False)
         for name in names:
-            pipe.hgetall(WORKERS + name)
+            pipe.hgetall(SHARED.worker + name)
         found = dict(zip(names, pipe.execute(), strict=True))
-        self._forget(FLEET, [name for name, facts in found.items() if not facts])
+        self._forget(SHARED.workers, [name for name, facts in found.items() if not facts])
         return {
             name: {key.decode(errors="replace"): value.decode(errors="replace") for key, value in facts.items()}
             for name, facts in found.items()
@@ -134,12 +130,12 @@ class Heartbeats:
 
     def callers(self) -> dict[str, CallerFacts]:
         """Processes that make calls now, by name."""
-        names = [name.decode() for name in self._client.smembers(CALLERS)]
+        names = [name.decode() for name in self._client.smembers(SHARED.callers)]
         pipe = self._client.pipeline(transaction=False)
         for name in names:
-            pipe.get(CALLER + name)
+            pipe.get(SHARED.caller + name)
         found = dict(zip(names, pipe.execute(), strict=True))
-        self._forget(CALLERS, [name for name, facts in found.items() if facts is None])
+        self._forget(SHARED.callers, [name for name, facts in found.items() if facts is None])
         told = {name: _facts(facts) for name, facts in found.items() if facts is not None}
         return {name: facts for name, facts in told.items() if facts is not None}
 

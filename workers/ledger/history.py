@@ -7,8 +7,6 @@ server has no entry.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -17,14 +15,11 @@ import redis
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
 from evalq.evalcore.views.metrics import samples
-from evalq.workers.ledger.runs import PREFIX
+from evalq.workers.ledger.keys import SHARED, HistoryKeys
+from evalq.workers.ledger.scripts import HISTORY, script_text
 from evalq.workers.settings import Settings
 
-__all__ = ["HISTORIES", "HISTORY", "Entry", "History", "HistoryKey", "entry_of", "read_recent", "read_text"]
-
-HISTORIES = PREFIX + "histories"
-"""A sorted set of all histories (a `HistoryKey` each), by when they were last added to."""
-HISTORY = PREFIX + "history:"
+__all__ = ["Entry", "History", "HistoryKey", "entry_of", "read_recent", "read_text"]
 
 
 class HistoryKey(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -36,7 +31,7 @@ class HistoryKey(msgspec.Struct, frozen=True, array_like=True, order=True):
 
     @property
     def member(self) -> str:
-        """Its name in the index, and behind HISTORY that of its keys."""
+        """Its name in the index, and in the names of its keys."""
         return msgspec.json.encode(self).decode()
 
 
@@ -65,7 +60,7 @@ def entry_of(
     tags: dict[str, str],
 ) -> Entry:
     """The entry of a run whose report this is."""
-    found = [(sample.metric, sample.labels, sample.value) for sample in samples(evaluator.metrics, report)]
+    found = [(sample.metric, sample.labels, sample.value) for sample in samples(evaluator.views.metrics, report)]
     return Entry(run, place, dict(report["records"]), found, seconds, tags, digest(canonical_json(report)))
 
 
@@ -82,31 +77,30 @@ class History:
         Values of the metrics named in ``recent`` are kept apart too, so that those of the last runs are read quickly.
         """
         member = entry.place.member
-        keys = [*_keys(member), HISTORIES]
         wanted = set(recent)
         kept = [sample for sample in entry.samples if sample[0] in wanted]
-        limits = (self._settings.history_runs, self._settings.histories, HISTORY)
+        limits = (self._settings.history_runs, self._settings.histories)
         text = msgspec.json.encode(entry)
-        call = self._client.register_script(_script())
-        return bool(call(keys, [member, entry.run, entry.digest, text, msgspec.json.encode(kept), *limits]))
+        args = (member, entry.run, entry.digest, text, msgspec.json.encode(kept), *limits)
+        return bool(self._client.register_script(script_text(HISTORY, "record"))(HistoryKeys.of(member), args))
 
     def places(self) -> list[HistoryKey]:
         """All histories, the one that was added to last first."""
-        members = self._client.zrange(HISTORIES, 0, -1)  # users of a role may not ask for them in reverse
+        members = self._client.zrange(SHARED.histories, 0, -1)  # users of a role may not ask for them in reverse
         return [msgspec.json.decode(member, type=HistoryKey) for member in reversed(members)]
 
     def entries(self, place: HistoryKey, most: int | None = None) -> list[Entry]:
         """Its runs, the newest first."""
-        ids, texts, _ = _keys(place.member)
-        runs = self._client.lrange(ids, 0, -1 if most is None else most - 1)
-        found: Sequence[bytes | None] = self._client.hmget(texts, runs) if runs else []
+        keys = HistoryKeys.of(place.member)
+        runs = self._client.lrange(keys.ids, 0, -1 if most is None else most - 1)
+        found: Sequence[bytes | None] = self._client.hmget(keys.texts, runs) if runs else []
         return [read_text(text) for text in found if text is not None]
 
     def forget(self, place: HistoryKey) -> None:
         """Drop a history for good, so that nothing shows or awaits its suite any more."""
         pipe = self._client.pipeline(transaction=True)
-        pipe.zrem(HISTORIES, place.member)
-        pipe.delete(*_keys(place.member))
+        pipe.zrem(SHARED.histories, place.member)
+        pipe.delete(*HistoryKeys.of(place.member))
         pipe.execute()
 
 
@@ -119,12 +113,3 @@ def read_text(text: bytes) -> Entry:
 def read_recent(text: bytes) -> list[tuple[str, tuple[str, ...], float]]:
     """The values that are kept for the last runs."""
     return msgspec.json.decode(text, type=list[tuple[str, tuple[str, ...], float]])
-
-
-def _keys(member: str) -> list[str]:
-    return [HISTORY + member, f"{HISTORY}{member}:texts", f"{HISTORY}{member}:recent"]
-
-
-@cache
-def _script() -> str:
-    return (files("evalq.workers.ledger") / "lua" / "record.lua").read_text()

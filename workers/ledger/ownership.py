@@ -16,12 +16,14 @@ from itertools import islice
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.life import RunState, leading_to
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, differences, from_wire, same_run, to_wire
-from evalq.workers.ledger.scripts import OTHER, RUNS, SUITES, Scripts
+from evalq.workers.ledger.scripts import RUNS, Scripts
 
-__all__ = ["Driving", "driver_token", "is_gone"]
+__all__ = ["OTHER", "Driving", "driver_token", "is_gone"]
 
 STEP = 1000
 """Chunks that one script is given: it keeps the server from everybody else for a few milliseconds."""
+OTHER = "other"
+"""What suites beyond ``max_suites`` are counted as."""
 
 
 def driver_token() -> str:
@@ -56,6 +58,8 @@ def is_gone(token: str) -> bool:
 class Driving(Scripts):
     """The steps of a run's driver. Without a token they are for a run that nobody drives."""
 
+    family = RUNS
+
     def create(self, header: Header, epoch: int, had: int = 0, gone: str = "", *, fresh: bool = False) -> int:
         """Write a run's header and become its driver, in an epoch of its own: at least ``epoch``, and higher than any
         before, which reopens the run. Returns the epoch in force (without a token a lower one changes nothing).
@@ -65,11 +69,10 @@ class Driving(Scripts):
         of the run, and would compute all of a finished one again. Raises ConfigError for another run under
         this id, Driven while somebody else drives it, and Finished for a ``fresh`` one where its report is there.
         """
-        wire, counted = to_wire(header), (header.evaluator, header.suite, SUITES, self._settings.max_suites, OTHER)
-        silent = int(self._settings.driver_seconds * 1000)
+        wire, counted = to_wire(header), (header.evaluator, header.suite, self.settings.max_suites, OTHER)
+        facts = (header.code_version, header.queue, int(self.settings.driver_seconds * 1000), had, gone, int(fresh))
         while True:
-            facts = (header.code_version, header.queue, header.run, RUNS, silent, had, gone, int(fresh))
-            status, found = self._step("create", header.run, wire, epoch, *counted, *facts)
+            status, found = self.step("open", header.run, header.run, wire, epoch, *counted, *facts)
             if status == b"open":
                 return int(found)
             there = from_wire(found, Header)
@@ -87,7 +90,7 @@ class Driving(Scripts):
         for start in range(0, max(1, len(chunks)), STEP):
             some = chunks[start : start + STEP]
             end = to_wire(seal) if seal and start + STEP >= len(chunks) else b""
-            found = self._step("append", run, first + start, end, *map(to_wire, some))
+            found = self.step("append", run, first + start, end, *map(to_wire, some))
             if isinstance(found, list):
                 raise _another(run, _plans_differ(int(found[1]), found[2], first + start, some, seal))
             have = int(found)
@@ -99,7 +102,7 @@ class Driving(Scripts):
         """Count chunks (seq, digest, records) held by the run folder as committed; returns how many were new."""
         added, rest = 0, iter(held)
         while some := list(islice(rest, STEP)):
-            added += max(0, int(self._step("restore", run, *(value for item in some for value in item))))
+            added += max(0, int(self.step("restore", run, *(value for item in some for value in item))))
         return added
 
     def supply(self, run: str, seq: int, blob: bytes, *, publish: bool = True) -> bool:
@@ -107,12 +110,12 @@ class Driving(Scripts):
 
         It is where ``publish`` asks for it or the chunk was refused, unless it was committed meanwhile.
         """
-        return bool(self._step("supply", run, seq, blob, int(publish)))
+        return bool(self.step("supply", run, seq, blob, int(publish)))
 
     def trim(self, run: str, seqs: Sequence[int]) -> None:
         """Forget parts that are safe in the driver's folder; their digests stay."""
         if seqs:
-            self._step("trim", run, *seqs)
+            self.step("trim", run, *seqs)
 
     def reopen(self, run: str, chunks: Iterable[tuple[int, int, int]]) -> bool:
         """Open a finished run again, without the answers of ``chunks`` (seq, records, dead ones of them).
@@ -120,7 +123,7 @@ class Driving(Scripts):
         False for a run the ledger does not know.
         """
         flat = [value for chunk in chunks for value in chunk]
-        return int(self._step("reopen", run, *flat)) == 0
+        return int(self.step("reopen", run, *flat)) == 0
 
     def close(self, run: str, state: RunState, reason: str = "") -> str:
         """Move a run on to where the table of `evalq.evalcore.model.life` lets it go; returns the state it is in then.
@@ -128,13 +131,13 @@ class Driving(Scripts):
         "gone" for a run the ledger does not know; "done" needs every chunk. Without a token it is somebody else's wish,
         which a driver notices.
         """
-        result: bytes | None = self._step("close", run, state, reason, *leading_to(state))
-        return result.decode() if result else "gone"
+        result: bytes = self.step("close", run, state, reason, *leading_to(state))
+        return result.decode()
 
     def hand_over(self, run: str) -> None:
         """Leave the run to whoever comes next; nothing where this process does not drive it."""
         if self.token:
-            self._run("handover", run, self.token)
+            self.step("hand_over", run)
 
 
 def _another(run: str, what: str) -> ConfigError:

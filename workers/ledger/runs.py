@@ -14,13 +14,13 @@ from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import Incomplete
 from evalq.evalcore.model.manifest import Chunk, Header, from_wire
 from evalq.workers.ledger.histograms import counters
+from evalq.workers.ledger.keys import SHARED, RunKeys
 from evalq.workers.ledger.lease import Headers, Lease
 from evalq.workers.ledger.ownership import Driving
 from evalq.workers.ledger.progress import Look, progress_of, unreported
-from evalq.workers.ledger.scripts import OTHER, PREFIX, RUNS, SUITES, TOTALS, WORKERS, keys_of
 from evalq.workers.settings import Settings
 
-__all__ = ["OTHER", "PREFIX", "RUNS", "SUITES", "TOTALS", "WORKERS", "Lease", "RunLedger", "keys_of"]
+__all__ = ["Lease", "RunLedger"]
 
 BACKOFF_MS = 32_000
 """No chunk waits longer to be published again."""
@@ -48,8 +48,8 @@ class RunLedger(Driving):
         taken: list[int] = []
         more = 1
         while more and len(taken) < most:
-            wanted = (self._settings.window, most - len(taken), "" if epoch is None else epoch, TAKE_LOOKS)
-            more, *seqs = self._run("take", run, *wanted)
+            room = (self.settings.window, most - len(taken), TAKE_LOOKS)
+            more, *seqs = self.step("take", run, "" if epoch is None else epoch, *room)
             taken += map(int, seqs)
         return taken
 
@@ -58,9 +58,8 @@ class RunLedger(Driving):
 
         Raises Incomplete when the ledger does not know the run, Driven where another process attends it.
         """
-        grace = int(self._settings.grace_seconds * 1000)
-        args = (grace, int(attending), BACKOFF_MS, run, RUNS)
-        now, found, suspects, refused, leases = self._step("look", run, *args)
+        grace = int(self.settings.grace_seconds * 1000)
+        now, found, suspects, refused, leases = self.step("look", run, run, int(attending), grace, BACKOFF_MS)
         if not found:
             raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
         facts = _pairs(found)
@@ -79,7 +78,7 @@ class RunLedger(Driving):
     def mark(self, header: Header, suspects: Mapping[int, str]) -> list[int]:
         """Note that suspects are published again; returns those still wanted."""
         flat = [value for item in suspects.items() for value in item]
-        return [int(s) for s in self._run("mark", header.run, WORKERS, *flat)]
+        return [int(s) for s in self.step("mark", header.run, *flat)]
 
     # -- computing --------------------------------------------------------------------------------------
 
@@ -89,9 +88,9 @@ class RunLedger(Driving):
         """Ask for a chunk. ``dead_pid``: a process of this worker that held it and is known to be gone; ``code``: the
         worker's code version, which has to be the run's.
         """
-        lease_ms = int(self._settings.lease_seconds * 1000)
-        known = (code, self._headers.id_of(run), run, RUNS)
-        status, *rest = self._run("claim", run, seq, epoch, worker, pid, lease_ms, WORKERS, dead_pid or "", *known)
+        lease_ms = int(self.settings.lease_seconds * 1000)
+        known = (code, self._headers.id_of(run))
+        status, *rest = self.step("claim", run, run, seq, epoch, worker, pid, lease_ms, dead_pid or "", *known)
         name = status.decode()
         if name == "held":
             return Lease(name, holder=rest[0].decode(), holder_pid=int(rest[1]))
@@ -112,8 +111,8 @@ class RunLedger(Driving):
 
     def renew(self, run: str, seq: int, worker: str, pid: int) -> bool:
         """Prolong a lease; False when it is lost or the run is closed."""
-        lease_ms = int(self._settings.lease_seconds * 1000)
-        return bool(self._run("renew", run, seq, worker, pid, lease_ms))
+        lease_ms = int(self.settings.lease_seconds * 1000)
+        return bool(self.step("renew", run, seq, worker, pid, lease_ms))
 
     def commit(
         self,
@@ -131,12 +130,12 @@ class RunLedger(Driving):
         counted with it where it is committed, by the name of their histogram.
         """
         args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, dead, header.code_version)
-        result: bytes = self._run("commit", header.run, *args, *counters(header.evaluator, took or {}))
+        result: bytes = self.step("commit", header.run, *args, *counters(header.evaluator, took or {}))
         return result.decode()
 
     def trying(self, run: str, seq: int, piece: str) -> None:
         """Note the piece of a chunk that is about to be evaluated by itself, in case it takes this worker down."""
-        self._run("trying", run, seq, piece)
+        self.step("trying", run, seq, piece)
 
     def fallen(self, run: str, seq: int) -> dict[str, int]:
         """{piece: how many workers died trying it} of a chunk."""
@@ -145,7 +144,7 @@ class RunLedger(Driving):
 
     def refuse(self, run: str, seq: int, epoch: int, reason: str) -> None:
         """Say that a chunk's bytes cannot be read here, or are not those planned."""
-        self._run("refuse", run, seq, epoch, reason)
+        self.step("refuse", run, seq, epoch, reason)
 
     # -- collecting -------------------------------------------------------------------------------------
 
@@ -153,10 +152,10 @@ class RunLedger(Driving):
         """The answers of ``seqs``: None for one that is not committed, without data for one that was trimmed."""
         if not seqs:
             return []
-        keys = keys_of(run)
+        keys = RunKeys.of(run)
         pipe = self.client.pipeline(transaction=True)
-        pipe.hmget(keys[2], [str(seq) for seq in seqs])
-        pipe.hmget(keys[3], [str(seq) for seq in seqs])
+        pipe.hmget(keys.digests, [str(seq) for seq in seqs])
+        pipe.hmget(keys.parts, [str(seq) for seq in seqs])
         digests, parts = pipe.execute()
         return [
             Partial(d.decode("ascii", "replace"), p or b"") if d else None for d, p in zip(digests, parts, strict=True)
@@ -164,14 +163,14 @@ class RunLedger(Driving):
 
     def forget(self, run: str) -> None:
         """Remove all that is known of a run."""
-        self.client.delete(*keys_of(run))
-        self.client.hdel(RUNS, run)
+        self.client.delete(*RunKeys.of(run))
+        self.client.hdel(SHARED.runs, run)
 
     # -- reading ----------------------------------------------------------------------------------------
 
     def header(self, run: str) -> Header | None:
         """A run's header, or None when the ledger does not know it. Raises WireError."""
-        meta = keys_of(run)[0]
+        meta = RunKeys.of(run).meta
         pipe = self.client.pipeline(transaction=False)
         pipe.hget(meta, "header_id")
         pipe.hstrlen(meta, "header")
@@ -185,14 +184,14 @@ class RunLedger(Driving):
 
     def created(self, run: str) -> float:
         """When a run was begun, in seconds by the server's clock; 0 for one that the ledger does not know."""
-        return int(self.client.hget(keys_of(run)[0], "created") or 0) / 1000
+        return int(self.client.hget(RunKeys.of(run).meta, "created") or 0) / 1000
 
     def notes(self, run: str) -> dict[str, int]:
         """Counts by chunk: "attempts <seq>" (its process died), "losses <seq>" (its worker died), "tries <seq>"
         (published again), "failed <seq>" (a worker failed at it), "dead <seq>" (records), "fell <seq> <piece>" (a
         worker died trying that piece).
         """
-        notes = self.client.hgetall(keys_of(run)[6]).items()
+        notes = self.client.hgetall(RunKeys.of(run).notes).items()
         return {key.decode(): int(value) for key, value in notes if not key.startswith(b"trying ")}
 
     def runs(self) -> dict[str, str]:
@@ -208,19 +207,19 @@ class RunLedger(Driving):
         return found
 
     def _standing(self) -> dict[str, tuple[str, list[bytes | None]]]:
-        known = {run.decode(): queue.decode() for run, queue in self.client.hgetall(RUNS).items()}
+        known = {run.decode(): queue.decode() for run, queue in self.client.hgetall(SHARED.runs).items()}
         pipe = self.client.pipeline(transaction=False)
         for run in known:
-            pipe.hmget(keys_of(run)[0], "state", "detached", "reported")
+            pipe.hmget(RunKeys.of(run).meta, "state", "detached", "reported")
         found = {run: (queue, facts) for (run, queue), facts in zip(known.items(), pipe.execute(), strict=True)}
         if gone := [run for run, (_, facts) in found.items() if facts[0] is None]:
-            self.client.hdel(RUNS, *gone)
+            self.client.hdel(SHARED.runs, *gone)
         return {run: facts for run, facts in found.items() if run not in gone}
 
     def release(self, worker: str) -> None:
         """Give back all that a worker holds which ends in good order."""
         for run in self.runs():
-            self._run("release", run, worker)
+            self.step("give_back", run, worker)
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:

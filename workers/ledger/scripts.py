@@ -1,82 +1,94 @@
-"""The scripts of a run's ledger: each is one atomic step over the keys of one run."""
+"""The scripts of the ledger: each is one atomic step over the keys of one run, sweep, history or target.
+
+A script is made of the clock, its family's prelude, its own body, and an end. It names keys as
+`evalq.workers.ledger.keys` does: ``keys.meta`` is one that it is given, ``shared.runs`` one of the whole ledger. A body
+that two families share lies in `lua/common`.
+"""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import redis
 
 from evalq.evalcore.errors import Driven, Finished
+from evalq.workers.ledger.keys import SHARED, HistoryKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.settings import Settings
 
-__all__ = ["OTHER", "PREFIX", "RUNS", "SUITES", "TOTALS", "WORKERS", "Scripts", "keys_of"]
-
-OTHER = "other"
-"""What suites beyond ``max_suites`` are counted as."""
-PREFIX = "evalq:"
-WORKERS = PREFIX + "worker:"
-TOTALS = PREFIX + "totals"
-RUNS = PREFIX + "runs"
-SUITES = PREFIX + "suites"
-_PARTS = (
-    "meta",
-    "chunks",
-    "digests",
-    "parts",
-    "flight",
-    "leases",
-    "notes",
-    "refused",
-    "blobs",
-    "aside",
-    "sent",
-    "final",
-    "failures",
-)
+__all__ = ["HISTORY", "MONITOR", "RATE_LIMIT", "RUNS", "SWEEPS", "Family", "Scripts", "script_text"]
 
 
-def keys_of(run: str) -> list[str]:
-    """All keys of a run, in the order the scripts know them by."""
-    return [f"{PREFIX}run:{{{run}}}:{part}" for part in _PARTS]
+class Family(NamedTuple):
+    """Scripts that are given the same keys, from one folder below `lua`.
+
+    Where the keys ``expire``, their lifetime in ms is the first argument of each.
+    """
+
+    folder: str
+    keys: type[RunKeys | SweepKeys | HistoryKeys | RateLimitKeys] | None = None
+    expire: bool = True
+
+
+RUNS = Family("runs", RunKeys)
+SWEEPS = Family("sweeps", SweepKeys)
+HISTORY = Family("history", HistoryKeys, expire=False)
+MONITOR = Family("monitor", expire=False)
+RATE_LIMIT = Family("ratelimit", RateLimitKeys)
 
 
 @cache
-def _script(name: str) -> str:
-    lua = files("evalq.workers.ledger") / "lua"
-    prelude, body, epilogue = (lua.joinpath(f"{n}.lua").read_text() for n in ("prelude", name, "epilogue"))
-    return f"local TOTALS = '{TOTALS}'\n{prelude}\nlocal function body()\n{body}\nend\n{epilogue}"
+def script_text(family: Family, name: str, clock: str = "") -> str:
+    """The text of a script. ``clock`` may define now_us() otherwise than by the server's clock, for simulation.
+
+    Raises KeyError for a script that names a key which there is not.
+    """
+    body = _file(family.folder, name) or _file("common", name)
+    parts = [clock or _file("common", "clock"), _file(family.folder, "prelude"), f"local function body()\n{body}end"]
+    text = "\n".join([*parts, _file("common", "expire") if family.expire else "return (body())"])
+    given = {key: f"KEYS[{number}]" for number, key in enumerate(family.keys._fields if family.keys else (), 1)}
+    shared = {key: f"'{value}'" for key, value in SHARED._asdict().items()}
+    return f"{_table('keys', given, text)}{_table('shared', shared, text)}{text}"
+
+
+def _table(name: str, values: dict[str, str], text: str) -> str:
+    """A table of those ``values`` that ``text`` names, for every call makes it anew."""
+    used = sorted(set(re.findall(rf"\b{name}\.(\w+)", text)))
+    return f"local {name} = {{{', '.join(f'{key} = {values[key]}' for key in used)}}}\n" if used else ""
+
+
+def _file(folder: str, name: str) -> str:
+    path = files("evalq.workers.ledger") / "lua" / folder / f"{name}.lua"
+    return path.read_text() if path.is_file() else ""
 
 
 class Scripts:
-    """The scripts over one client (which returns bytes), as ``token`` takes its steps ("": not as a run's driver)."""
+    """The steps of runs or of sweeps over one client (which returns bytes), as their driver ``token`` ("": as none)."""
+
+    family: ClassVar[Family]
 
     def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
         self.client: Any = client  # redis-py types each answer as bytes or text; this client gives bytes
-        self._settings = settings
+        self.settings = settings
         self.token = token
         self._loaded: dict[str, Any] = {}
 
-    @property
-    def settings(self) -> Settings:
-        """Those that the client was made with."""
-        return self._settings
+    def step(self, script: str, run: str, *args: Any) -> Any:
+        """One atomic step on a run or sweep: what the script returns.
 
-    def script(self, name: str, run: str, *args: Any) -> Any:
-        """One step of ``lua/<name>.lua`` on a run, for what keeps its own facts of runs."""
-        return self._run(name, run, *args)
-
-    def _run(self, script: str, run: str, *args: Any) -> Any:
+        Raises Driven for a step that only its driver takes, Finished where a whole report is there to be taken.
+        """
         if script not in self._loaded:
-            self._loaded[script] = self.client.register_script(_script(script))
-        return self._loaded[script](keys=keys_of(run), args=[self._settings.keep_ms, *args])
-
-    def _step(self, script: str, run: str, *args: Any) -> Any:
-        """A script that only the run's driver may run, while it has one. Raises Driven, Finished."""
-        result = self._run(script, run, self.token, *args)
-        if isinstance(result, list) and result[0] == b"driven":
-            raise Driven(run, result[1].decode() or "one that has ended since")
-        if isinstance(result, list) and result[0] == b"finished":
-            raise Finished(run)
-        return result
+            self._loaded[script] = self.client.register_script(script_text(self.family, script))
+        keys = self.family.keys.of(run) if self.family.keys else ()
+        try:
+            return self._loaded[script](keys=keys, args=[self.settings.keep_ms, self.token, *args])
+        except redis.ResponseError as error:
+            what, _, by = str(error).partition(" ")
+            if what == "DRIVEN":
+                raise Driven(run, by or "one that has ended since") from None
+            if what == "FINISHED":
+                raise Finished(run) from None
+            raise

@@ -45,7 +45,8 @@ class SweepLook(msgspec.Struct, frozen=True):
 
     ``waiting`` outputs lie in the ledger, ``busy`` calls are being made by ``holders`` processes, ``left``: more are to
     be handed out; ``halted`` cases get no more. ``lost`` calls were begun by a process that died: they may have been
-    paid. ``place`` is the folder that its driver collects in.
+    paid. ``place`` is the folder that its driver collects in. ``driver`` is who drives it, or did until it fell silent,
+    ``driver_silent`` seconds ago; empty for nobody.
     """
 
     state: str
@@ -65,6 +66,8 @@ class SweepLook(msgspec.Struct, frozen=True):
     prompts: int = 0
     lost: int = 0
     place: str = ""
+    driver: str = ""
+    driver_silent: float = 0.0
 
 
 class Collected(msgspec.Struct, frozen=True):

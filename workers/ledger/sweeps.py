@@ -29,6 +29,7 @@ __all__ = ["TOTALS", "SweepLedger", "keys_of"]
 
 PREFIX = "evalq:"
 SWEEPS = PREFIX + "sweeps"
+CLOSED = SWEEPS + ":closed"
 TOTALS = PREFIX + "calls"
 _PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost", "left", "forgotten")
 _STEP = 5000
@@ -40,7 +41,7 @@ MAX_WIRE_BYTES = 64 << 20
 def _script(name: str) -> str:
     lua = files("evalq.workers.ledger") / "lua"
     prelude, body = (lua.joinpath("calls", f"{part}.lua").read_text() for part in ("prelude", name))
-    return f"{prelude}\nlocal function body()\n{body}\nend\n{lua.joinpath('epilogue.lua').read_text()}"
+    return f"{prelude}\nlocal function body()\n{body}\nend\n{lua.joinpath('common', 'expire.lua').read_text()}"
 
 
 class SweepLedger:
@@ -123,7 +124,7 @@ class SweepLedger:
     def look(self, run: str, *, attending: bool = False) -> SweepLook | None:
         """How a sweep stands; None for one the ledger does not know. Its driver looks ``attending``, and stays that."""
         found = self._run("look", run, int(attending), SWEEPS, run)
-        meta, waiting, busy, holders, recorded, halted, left, prompts, lost = found
+        meta, waiting, busy, holders, recorded, halted, left, prompts, lost, silent = found
         if not meta:
             return None
         facts = {key.decode(): value.decode() for key, value in zip(meta[0::2], meta[1::2], strict=True)}
@@ -141,6 +142,8 @@ class SweepLedger:
             prompts=prompts,
             lost=lost,
             place=facts.get("place", ""),
+            driver=facts.get("driver", ""),
+            driver_silent=max(0, int(silent)) / 1000 if "driver" in facts else 0.0,
             **counts,
         )
 
@@ -203,6 +206,7 @@ class SweepLedger:
         """Remove all that is known of a sweep."""
         self.client.delete(*keys_of(run))
         self.client.hdel(SWEEPS, run)
+        self.client.zrem(CLOSED, run)
 
     def means(self, target: str) -> dict[str, float]:
         """Mean tokens of a target's calls so far: {calls, prompt, completion}; empty before the first."""
@@ -232,8 +236,9 @@ class SweepLedger:
         return headers
 
     def runs(self) -> list[str]:
-        """Sweeps that are open, or that nobody has claimed of since they were closed."""
-        return [name.decode() for name in self.client.hgetall(SWEEPS)]  # HKEYS is not among a producer's rights
+        """Sweeps that are open, and those that were closed and may not have expired yet."""
+        names = [*self.client.hgetall(SWEEPS), *self.client.zrange(CLOSED, 0, -1)]  # HKEYS is not a producer's right
+        return sorted({name.decode() for name in names})
 
     def claim(
         self,

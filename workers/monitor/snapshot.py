@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -15,7 +13,7 @@ import redis
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.workers.ledger.heartbeats import CallerFacts, sick_of
 from evalq.workers.ledger.history import Entry, read_recent, read_text
-from evalq.workers.ledger.runs import PREFIX
+from evalq.workers.ledger.scripts import MONITOR, script_text
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.settings import Settings
 
@@ -173,7 +171,8 @@ def read_snapshot(
     """
     known = before.version if before else ""
     pipe: Any = client.pipeline(transaction=False)
-    pipe.execute_command("EVAL_RO", _script(), 0, PREFIX, " ".join(QUEUE_CLASSES), RECENT_RUNS, known)
+    script = script_text(MONITOR, "scrape")
+    pipe.execute_command("EVAL_RO", script, 0, " ".join(QUEUE_CLASSES), RECENT_RUNS, known)
     pipe.info()
     if unacked:
         pipe.hlen("unacked")
@@ -269,9 +268,3 @@ def _counts(flat: Sequence[Any]) -> dict[str, int]:
     return {
         name.decode(errors="replace"): int(value) for name, value in pairs if isinstance(value, int) or _WHOLE(value)
     }
-
-
-@cache
-def _script() -> str:
-    lua = files("evalq.workers.ledger") / "lua"
-    return "\n".join(lua.joinpath(f"{name}.lua").read_text() for name in ("clock", "scrape"))

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params
+from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params, dead_outcome
 from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import InfrastructureError
 from evalq.workers.rlimits import bound_memory, die_with_parent
@@ -102,7 +102,7 @@ class Isolation:
         self._limits = limits
         self._fallen = fallen
         self._trying = trying
-        self._ends = batch.ends(evaluator.format)
+        self._ends = batch.ends(evaluator.records.format)
         self._dead = 0
 
     def outcome(self) -> Outcome[Any]:
@@ -128,7 +128,7 @@ class Isolation:
         self._dead += 1
         if self._dead > MAX_DEAD:
             raise InfrastructureError(f"over {MAX_DEAD} records of one chunk killed their process: {reason}")
-        return self._evaluator.dead(piece, self._params, reason)
+        return dead_outcome(self._evaluator, piece, self._params, reason)
 
     def _seconds(self, records: int) -> float:
         """A range gets its share of the chunk's time; a record alone gets all of it."""

@@ -21,7 +21,9 @@ import msgspec
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
-from evalq.workers.ratelimit.policy import LIFE_SECONDS, Ask, Grant, Limits, Policy, keys_of, script
+from evalq.workers.ledger.keys import RateLimitKeys
+from evalq.workers.ledger.scripts import RATE_LIMIT, script_text
+from evalq.workers.ratelimit.policy import LIFE_SECONDS, Ask, Grant, Limits, Policy
 
 __all__ = ["RateLimiter"]
 
@@ -55,8 +57,8 @@ class RateLimiter:
         lease_seconds: float = 10.0,
         patience_seconds: float = 30.0,
     ) -> None:
-        self._exchange: Any = client.register_script(script())
-        self._keys = keys_of(target)
+        self._exchange: Any = client.register_script(script_text(RATE_LIMIT, "pace"))
+        self._keys = RateLimitKeys.of(target)
         self._policy = policy
         self._limits = limits
         self._lease = lease_seconds

@@ -1,18 +1,14 @@
 """What a target's pool is: its limits, the policy of its rate, and the one exchange that holders have with it.
 
-`workers/ledger/lua/pace.lua` is the exchange; the pool's state lies under two keys in Redis, which expire.
+`workers/ledger/lua/ratelimit/pace.lua` is the exchange; the pool's state lies under two keys in Redis, which expire.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
-
 import msgspec
 
-__all__ = ["LIFE_SECONDS", "Ask", "Grant", "Limits", "Policy", "keys_of", "script"]
+__all__ = ["LIFE_SECONDS", "Ask", "Grant", "Limits", "Policy"]
 
-PREFIX = "evalq:pace:"
 LIFE_SECONDS = 3600.0
 """How long a pool that nobody asks is remembered, with the rate that was found."""
 
@@ -57,7 +53,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, kw_only=True):
-    """What a holder tells and asks in one exchange; `workers/ledger/lua/pace.lua` reads it."""
+    """What a holder tells and asks in one exchange; `workers/ledger/lua/ratelimit/pace.lua` reads it."""
 
     holder: str
     policy: Policy
@@ -83,15 +79,3 @@ class Grant(msgspec.Struct, frozen=True):
 
     at: int
     charged: float
-
-
-@cache
-def script(clock: str | None = None) -> str:
-    """The text of the exchange; ``clock`` may define now_us() otherwise than by the server's clock, for simulation."""
-    lua = files("evalq.workers.ledger") / "lua"
-    return (clock or lua.joinpath("clock.lua").read_text()) + "\n" + lua.joinpath("pace.lua").read_text()
-
-
-def keys_of(target: str) -> list[str]:
-    """The keys of a target's pool; they expire."""
-    return [f"{PREFIX}{{{target}}}:state", f"{PREFIX}{{{target}}}:holders"]

@@ -70,7 +70,7 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     evaluator = registry.get(header.evaluator)
     place = HistoryKey(header.evaluator, header.suite, facts.target)
     entry = entry_of(evaluator, run, place, report, took, facts.tags)
-    History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.metrics if metric.recent])
+    History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.views.metrics if metric.recent])
     reports.store(run, canonical_json(report) + b"\n")
     ledger.close(run, "done")
     return True

@@ -20,6 +20,7 @@ from evalq.evalcore.version import code_version
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.keys import SHARED
 from evalq.workers.ledger.progress import Look
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.judge import judge
@@ -27,8 +28,6 @@ from evalq.workers.recovery.judge import judge
 __all__ = ["Reconciler", "may_tend", "stop_tending"]
 
 log = logging.getLogger("evalq.worker")
-
-LOCK = "evalq:reconciler"
 
 
 def may_tend(client: Any, worker: str, seconds: float) -> bool:
@@ -38,17 +37,17 @@ def may_tend(client: Any, worker: str, seconds: float) -> bool:
     before the server's clock was set back.
     """
     keep = int(seconds * 1000)
-    mine = client.set(LOCK, worker, nx=True, px=keep) or client.get(LOCK) == worker.encode()
-    if not mine and client.pttl(LOCK) <= keep:
+    mine = client.set(SHARED.reconciler, worker, nx=True, px=keep) or client.get(SHARED.reconciler) == worker.encode()
+    if not mine and client.pttl(SHARED.reconciler) <= keep:
         return False
-    client.set(LOCK, worker, px=keep)
+    client.set(SHARED.reconciler, worker, px=keep)
     return True
 
 
 def stop_tending(client: Any, worker: str) -> None:
     """Leave it to another worker, where there is one."""
-    if client.get(LOCK) == worker.encode():
-        client.delete(LOCK)
+    if client.get(SHARED.reconciler) == worker.encode():
+        client.delete(SHARED.reconciler)
 
 
 class Reconciler:

@@ -22,17 +22,14 @@ from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.version import code_version
 from evalq.workers.inputs import pack
 from evalq.workers.ledger.detached import Detached, Reports
+from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.progress import TRIES
-from evalq.workers.ledger.runs import PREFIX, RunLedger
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepLook
-from evalq.workers.ledger.sweeps import SweepLedger, keys_of
+from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 
 __all__ = ["Left", "UnattendedSweeps"]
-
-LEFT = PREFIX + "sweeps:left"
-"""A hash of all sweeps that were left: {run: code version}."""
-_LEFT_KEY = 9
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -55,16 +52,16 @@ class UnattendedSweeps:
         pipe = self._client.pipeline(transaction=True)
         pipe.hset(_key(run), "left", msgspec.json.encode(left))
         pipe.pexpire(_key(run), self._settings.keep_ms)
-        pipe.hset(LEFT, run, left.header.code_version)
+        pipe.hset(SHARED.unattended, run, left.header.code_version)
         pipe.execute()
 
     def take_back(self, run: str) -> None:
         """A producer attends the sweep again."""
-        self._client.hdel(LEFT, run)
+        self._client.hdel(SHARED.unattended, run)
 
     def find(self, run: str) -> Left | None:
         """What was left with a sweep that is still left. Raises WireError."""
-        data = self._client.hget(_key(run), "left") if self._client.hexists(LEFT, run) else None
+        data = self._client.hget(_key(run), "left") if self._client.hexists(SHARED.unattended, run) else None
         try:
             return msgspec.json.decode(data, type=Left) if data else None
         except msgspec.DecodeError as error:
@@ -73,7 +70,7 @@ class UnattendedSweeps:
     def over(self) -> list[str]:
         """Those of this code whose calls are over, and whose outputs all lie in the ledger."""
         found = []
-        for name, code in self._client.hgetall(LEFT).items():
+        for name, code in self._client.hgetall(SHARED.unattended).items():
             run = name.decode()
             look = self._calls.look(run)
             if look is None or look.state == "cancelled":
@@ -144,7 +141,7 @@ def _over(look: SweepLook) -> bool:
 
 
 def _key(run: str) -> str:
-    return keys_of(run)[_LEFT_KEY]
+    return SweepKeys.of(run).left
 
 
 def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
@@ -156,7 +153,7 @@ def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
     ledger.create(header, 1)
     count = 0
     with outputs.open("rb") as stream:
-        cutter = Cutter(stream, evaluator.format, header.inputs[0].name, size=header.chunk_size)
+        cutter = Cutter(stream, evaluator.records.format, header.inputs[0].name, size=header.chunk_size)
         for span in cutter.spans():
             if ledger.append(header.run, [Chunk.of(count, 0, span)], count) <= count:
                 return False

@@ -12,8 +12,7 @@ import math
 from collections.abc import Sequence
 from operator import sub
 
-import msgspec
-
+from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.stats import ExactSum
 
 __all__ = ["BETRAYAL", "COOPERATIVE", "NEITHER", "AgentState"]
@@ -23,7 +22,7 @@ NEITHER, COOPERATIVE, BETRAYAL = 0, 1, 2
 Number = int | float
 
 
-class AgentState(msgspec.Struct, array_like=True, gc=False):
+class AgentState(Merging, array_like=True, gc=False):
     """One agent's rows, one or more; when not ``ordered`` only their number is kept.
 
     ``contributed`` is the exact sum of the ``drops`` positive falls of the resource within these rows, None for

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from evalq.evalcore.contract.evaluator import InputResult
+from evalq.evalcore.contract.evaluator import Export, InputResult, Request
+from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
+from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.stats import ExactSum, gini, shannon_bits
 
-__all__ = ["MetricsResult", "measure", "pretty_json"]
+__all__ = ["MetricsResult", "exports", "measure", "pretty_json"]
 
 
 @dataclass
@@ -76,3 +80,14 @@ def pretty_json(value: Any) -> str:
     """JSON for people to read, one form for one value; what UTF-8 cannot carry stays escaped."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def exports(report: Mapping[str, Json], request: Request) -> list[Export]:
+    """metrics.json, where ``--out`` or a configuration asks for it. Raises UsageError where there are several logs."""
+    out = request.options.get("out")
+    if not out:
+        return []
+    logs = list(report["results"]["logs"].values())
+    if len(logs) != 1:
+        raise UsageError(f"{out} takes the metrics of one log, but there are {len(logs)}")
+    return [Export(Path(out), pretty_json(logs[0]))]

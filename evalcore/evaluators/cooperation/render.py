@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evalq.evalcore.views.markdown import table
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.markdown import escape, table
 
-__all__ = ["log_tables", "share"]
+__all__ = ["log_tables", "markdown", "share"]
+
+
+def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+    """The report for people: two tables a log."""
+    parts = [f"## {escape(name)}\n\n{log_tables(entry)}" for name, entry in report["results"]["logs"].items()]
+    return "\n".join(["# Cooperation metrics\n", *parts])
 
 
 def log_tables(entry: Mapping[str, Any]) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["write_events"]
+from evalq.evalcore.contract.evaluator import Request
+
+__all__ = ["write_events", "write_sample"]
 
 _DECISIONS = ("cooperate", "contribute", "wait", "Support", "defect", "trade", "join", "steal", "explore", "assist")
 _PLACES = ("the quarry", "the mill", "the north gate", "the well", "the granary", "the old bridge", "the ford")
@@ -22,6 +25,15 @@ _SAYINGS = (
 
 _POOL = 1024
 _BLOCK = 1 << 15
+
+
+def write_sample(folder: Path, records: int, seed: int) -> Request:
+    """Two logs of one made-up village: one in turn order, and a shorter one out of order."""
+    paths = [folder / "events.jsonl", folder / "shuffled.jsonl"]
+    for path, events, shuffled in zip(paths, (records - records // 4, records // 4), (False, True), strict=True):
+        with path.open("wb") as stream:
+            write_events(stream, events, seed, shuffled=shuffled)
+    return Request([str(path) for path in paths], {}, {})
 
 
 def write_events(stream: BinaryIO, events: int, seed: int, agents: int = 12, shuffled: bool = False) -> None:

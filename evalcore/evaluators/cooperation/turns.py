@@ -7,13 +7,15 @@ from typing import Self
 
 import msgspec
 
+from evalq.evalcore.model.merging import Merging
+
 __all__ = ["TurnSet"]
 
 _BLOCK_BITS = 8
 MOST_BLOCKS = 8192
 
 
-class TurnSet(msgspec.Struct):
+class TurnSet(Merging):
     """Distinct turns as bitmaps of 256 neighbours each (hexadecimal), by block number.
 
     Up to MOST_BLOCKS blocks: two million turns in a row, some MB. A set that would need more is ``full`` and
@@ -21,7 +23,7 @@ class TurnSet(msgspec.Struct):
     of, so whether a merged set is full does not depend on how it was merged.
     """
 
-    blocks: dict[str, str] = {}
+    blocks: dict[str, str] = msgspec.field(default_factory=dict)
     full: bool = False
 
     @classmethod

@@ -9,6 +9,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.planagent.params import TOP_SCORE
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.stats import ExactSum
 
 __all__ = ["Agreement", "LlmScore", "read_llm_score", "weighted_kappa"]
@@ -29,7 +30,7 @@ class LlmScore(msgspec.Struct, frozen=True):
     comment: str
 
 
-class Agreement(msgspec.Struct, array_like=True):
+class Agreement(Merging, array_like=True):
     """Pairs of our score and the LLM's: counts that add up, and the whole-numbered pairs as a square, ours first.
 
     ``unreadable`` counts LLM scores that are no number from 0 to 5; they are in no pair.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from evalq.evalcore.evaluators.planagent.notes import escaped, notes
 from evalq.evalcore.evaluators.planagent.section import round_order
 from evalq.evalcore.evaluators.planagent.texts import LANGUAGES, TEXTS, Texts
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["LANGUAGES", "render"]
+__all__ = ["LANGUAGES", "markdown"]
 
 
-def render(report: Mapping[str, Json], lang: str) -> str:
-    """The template once for every input of ``report``, in ``lang`` ("ko" or "en"). Raises KeyError for another."""
+def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+    """The seed's template once for every input, in Korean unless ``options["lang"]`` is "en"."""
+    lang = str(options.get("lang") or LANGUAGES[0])
     results = report["results"]
     files = results.get("files") or {report["inputs"][0]["name"]: results}
     pages = []

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from evalq.evalcore.model.merging import Merging
+
 __all__ = ["MAX_BYTES", "UNSCORED", "Queries", "QueryReview", "Repeat", "pack_row", "unpack_rows"]
 
 UNSCORED = 255
@@ -48,11 +50,11 @@ class QueryReview(msgspec.Struct):
     incomplete: list[str] = []
 
 
-class Queries(msgspec.Struct, array_like=True):
+class Queries(Merging, array_like=True):
     """Rows by Query ID, in input order, as `pack_row` packs them; ``dropped`` counts rows beyond MAX_BYTES."""
 
-    rows: dict[str, bytes] = {}
-    dropped: dict[str, int] = {}
+    rows: dict[str, bytes] = msgspec.field(default_factory=dict)
+    dropped: dict[str, int] = msgspec.field(default_factory=dict)
 
     def add(self, query: str, row: bytes) -> None:
         """Add one packed row behind those of the same Query ID."""

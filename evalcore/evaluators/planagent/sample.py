@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TextIO
 
+from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent.sample_parts import all_cases, quoted
 
-__all__ = ["write_rows"]
+__all__ = ["write_rows", "write_sample"]
 
 BOM = "\ufeff"
 HEADER = (
@@ -18,6 +20,15 @@ HEADER = (
 BLOCK_ROWS = 16
 _MASK = (1 << 64) - 1
 _SPREAD = 0x9E3779B97F4A7C15
+
+
+def write_sample(folder: Path, records: int, seed: int) -> Request:
+    """One file of made-up rows: ten rounds of each Query ID in a large one, two in a small one."""
+    path = folder / "plan_agent_sample.csv"
+    rounds = [f"{number}/1" for number in range(1, 11 if records >= 100_000 else 3)]
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        write_rows(stream, records, seed, rounds=rounds)
+    return Request([str(path)], {}, {})
 
 
 def write_rows(

@@ -11,6 +11,7 @@ from evalq.evalcore.evaluators.planagent.llm import Agreement
 from evalq.evalcore.evaluators.planagent.params import TOP_SCORE
 from evalq.evalcore.evaluators.planagent.queries import Queries
 from evalq.evalcore.evaluators.planagent.tables import Table
+from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.stats import ExactSum
 
 __all__ = ["GroupCount", "PlanState", "RoundStats"]
@@ -26,7 +27,7 @@ class GroupCount:
     ROWS, LOW, SLOW, JUDGED, FAILED = range(5)
 
 
-class RoundStats(msgspec.Struct, array_like=True):
+class RoundStats(Merging, array_like=True):
     """One round's rows. All but ``unscored`` is of scored rows alone.
 
     ``scores`` and ``points`` count rows by score and by speed points, ``seconds`` sums the timed rows, ``forced``

@@ -6,21 +6,23 @@ import zlib
 
 import msgspec
 
+from evalq.evalcore.model.merging import Merging
+
 __all__ = ["KEPT", "Table"]
 
 KEPT = 2000
 """How many texts a table keeps; the counts of any further ones are known only as a sum."""
 
 
-class Table(msgspec.Struct, array_like=True):
+class Table(Merging, array_like=True):
     """A vector of counts for each of many texts, and the sum over all texts.
 
     When there are more than KEPT texts, those of the lowest checksums are kept, wherever they stood: such a text is
     among the lowest in every part of the input that has it, so it was never dropped and its counts are complete.
     """
 
-    counts: dict[str, list[int]] = {}
-    total: list[int] = []
+    counts: dict[str, list[int]] = msgspec.field(default_factory=dict)
+    total: list[int] = msgspec.field(default_factory=list)
 
     def add(self, text: str, counts: list[int]) -> None:
         """Add ``counts`` (of the same length in all calls) to those of ``text``."""

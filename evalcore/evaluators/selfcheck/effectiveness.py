@@ -9,6 +9,7 @@ from pydantic import Field
 
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.stats import wilson
 
 __all__ = ["Confusion", "Targets", "effectiveness", "met"]
@@ -22,7 +23,7 @@ class Targets(Params):
     confidence: float = Field(default=0.95, gt=0, lt=1)
 
 
-class Confusion(msgspec.Struct):
+class Confusion(Merging):
     """Labelled records by label and call; positive means hallucinated."""
 
     true_positives: int = 0

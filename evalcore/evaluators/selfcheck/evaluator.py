@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Batch, Command, Evaluator, InputResult, Option, Outcome, Request, Tally
+from evalq.evalcore.contract.evaluator import (
+    Batch,
+    Command,
+    CommandLine,
+    Evaluator,
+    InputResult,
+    Option,
+    Outcome,
+    Sample,
+    Tally,
+    Views,
+)
 from evalq.evalcore.evaluators.selfcheck.effectiveness import effectiveness
 from evalq.evalcore.evaluators.selfcheck.evidence import Record, read_record
 from evalq.evalcore.evaluators.selfcheck.gauges import METRICS
 from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE, resolve_command
-from evalq.evalcore.evaluators.selfcheck.markdown import markdown, unresolved_notice
+from evalq.evalcore.evaluators.selfcheck.markdown import markdown, notices
 from evalq.evalcore.evaluators.selfcheck.panels import PANELS
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
 from evalq.evalcore.evaluators.selfcheck.protocol import SelfCheckResult
-from evalq.evalcore.evaluators.selfcheck.sample import write_records
+from evalq.evalcore.evaluators.selfcheck.sample import write_sample
 from evalq.evalcore.evaluators.selfcheck.signals import SIGNAL_LISTS
 from evalq.evalcore.evaluators.selfcheck.state import SelfCheckState
 from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS, suspicions
@@ -40,32 +50,32 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
     name = "selfcheck"
     version = "4"
     summary = "Check agents' completion reports: four questions of evidence, and signals of doubtful claims."
-    format = "jsonl"
-    unit = "records"
-    options = (
-        Option(("--signals",), "List of danger signals.", param="signals", choices=tuple(SIGNAL_LISTS)),
-        Option(
-            ("--labels",),
-            "Every record must say whether it is hallucinated (labels are reported on wherever there are any).",
-            kind="bool",
-            param="require_labels",
-        ),
-    )
-    commands = (
-        Command(
-            "selfcheck-resolve",
-            "Look up the expectedPaths of records, and print the records with what was found.",
-            (
-                Option(("--evidence",), "JSONL file of records.", kind="path"),
-                Option(("--root",), "Folder that expected paths are relative to, and may not leave."),
-            ),
-            resolve_command,
-        ),
-    )
-    metrics = METRICS
-    panels = PANELS
     Params = SelfCheckParams
     State = SelfCheckState
+    command = CommandLine(
+        options=(
+            Option(("--signals",), "List of danger signals.", param="signals", choices=tuple(SIGNAL_LISTS)),
+            Option(
+                ("--labels",),
+                "Every record must say whether it is hallucinated (labels are reported on wherever there are any).",
+                kind="bool",
+                param="require_labels",
+            ),
+        ),
+        commands=(
+            Command(
+                "selfcheck-resolve",
+                "Look up the expectedPaths of records, and print the records with what was found.",
+                (
+                    Option(("--evidence",), "JSONL file of records.", kind="path"),
+                    Option(("--root",), "Folder that expected paths are relative to, and may not leave."),
+                ),
+                resolve_command,
+            ),
+        ),
+    )
+    views = Views(METRICS, PANELS, markdown, notices)
+    sample = Sample(write_sample)
 
     def evaluate(self, batch: Batch, params: SelfCheckParams) -> Outcome[SelfCheckState]:
         """Check each line; a broken one is a fault with the path of what is wrong in it."""
@@ -112,22 +122,6 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
             by_verdict = effectiveness(state.by_verdict, params.targets)
             section["labels"] = {**by_verdict, "any_signal": any_signal, "suspected": suspected}
         return section
-
-    def sample(self, folder: Path, records: int, seed: int) -> Request:
-        """Write made-up records into ``folder``."""
-        path = folder / "completion-reports.jsonl"
-        with path.open("wb") as stream:
-            write_records(stream, records, seed)
-        return Request([str(path)], {}, {})
-
-    def notices(self, report: Mapping[str, Json]) -> list[str]:
-        """That records could not be checked since their expected paths were not looked up, and what to do."""
-        notice = unresolved_notice(report)
-        return [notice] if notice else []
-
-    def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
-        """The report as a person reads it."""
-        return markdown(report)
 
 
 def _scorable(params: SelfCheckParams, given: Mapping[str, Any]) -> Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE
@@ -12,7 +13,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.failed import failed_table
 from evalq.evalcore.views.markdown import escape, table
 
-__all__ = ["effectiveness_table", "markdown", "unresolved_notice"]
+__all__ = ["effectiveness_table", "markdown", "notices"]
 
 _MEASURES = (
     ("tpr", "true positive rate", "at least"),
@@ -22,7 +23,7 @@ _MEASURES = (
 )
 
 
-def markdown(report: Mapping[str, Json]) -> str:
+def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     """Verdicts; questions and signals in the order they are asked in; effectiveness where records are labelled; failed
     records with their reasons; faults.
     """
@@ -31,8 +32,7 @@ def markdown(report: Mapping[str, Json]) -> str:
     names = ", ".join(escape(given["name"]) for given in report["inputs"])
     broken = records["errors"] - results.get("unresolved", 0)
     parts = ["# Self check\n", f"{names}: {passed}; {broken} broken records.\n"]
-    notice = unresolved_notice(report)
-    parts += [f"**{escape(notice)}**\n"] if notice else []
+    parts += [f"**{escape(notice)}**\n" for notice in notices(report)]
     params = validate(SelfCheckParams, report["params"], "params")
     asked = dict.fromkeys(question.id for question in params.questions)
     sought = dict.fromkeys(signal.message for signal in params.signals)
@@ -63,20 +63,18 @@ def markdown(report: Mapping[str, Json]) -> str:
     parts += failed_table(results["failed"])
     if report["faults"]:
         faults: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]
-        title = "Broken records, and those not looked up" if notice else "Broken records"
+        title = "Broken records, and those not looked up" if results.get("unresolved") else "Broken records"
         parts += [f"## {title}\n", table(("where", "reason"), faults)]
     return "\n".join(parts)
 
 
-def unresolved_notice(report: Mapping[str, Json]) -> str:
+def notices(report: Mapping[str, Json]) -> list[str]:
     """How many records were left out since nobody looked up their expected paths, and how to do it; or nothing."""
     count, total = report["results"].get("unresolved", 0), report["records"]["total"]
     if not count:
-        return ""
-    return (
-        f"{count} of {total} records were not checked: their expectedPaths were not looked up. "
-        f"Where the files are, run: {HOW_TO_RESOLVE} (then evaluate resolved.jsonl)"
-    )
+        return []
+    told = f"{count} of {total} records were not checked: their expectedPaths were not looked up."
+    return [f"{told} Where the files are, run: {HOW_TO_RESOLVE} (then evaluate resolved.jsonl)"]
 
 
 def effectiveness_table(measured: Mapping[str, Json]) -> str:

@@ -8,7 +8,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-__all__ = ["conformance_files", "write_records"]
+from evalq.evalcore.contract.evaluator import Request
+
+__all__ = ["conformance_files", "write_records", "write_sample"]
 
 _TASKS = (
     "login form",
@@ -40,6 +42,14 @@ _GUESSES = (
     "저장소 권한이 있다",
     "inputs are sorted already",
 )
+
+
+def write_sample(folder: Path, records: int, seed: int) -> Request:
+    """Write made-up records into ``folder``."""
+    path = folder / "completion-reports.jsonl"
+    with path.open("wb") as stream:
+        write_records(stream, records, seed)
+    return Request([str(path)], {}, {})
 
 
 def write_records(stream: BinaryIO, records: int, seed: int) -> None:

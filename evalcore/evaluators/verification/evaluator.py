@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request, Tally
+from evalq.evalcore.contract.evaluator import (
+    Batch,
+    CommandLine,
+    Evaluator,
+    InputResult,
+    Option,
+    Outcome,
+    Sample,
+    Tally,
+    Views,
+)
 from evalq.evalcore.evaluators.verification.gauges import METRICS
 from evalq.evalcore.evaluators.verification.markdown import markdown
 from evalq.evalcore.evaluators.verification.panels import PANELS
 from evalq.evalcore.evaluators.verification.params import VerificationParams
 from evalq.evalcore.evaluators.verification.patterns import PATTERN_SETS
-from evalq.evalcore.evaluators.verification.sample import write_records
+from evalq.evalcore.evaluators.verification.sample import write_sample
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore, scorer
 from evalq.evalcore.evaluators.verification.state import Agreement, VerificationState
 from evalq.evalcore.model.canonical import Json
@@ -40,17 +49,19 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
     name = "verification"
     version = "2"
     summary = "Score agents' transcripts for verification: read-backs, evidence, tests, quality gates."
-    format = "jsonl"
-    unit = "records"
-    options = (
-        Option(("--strict",), "Any unsubstantiated claim scores 0; the threshold is 1.", kind="bool", param="strict"),
-        Option(("--threshold",), "Score from which a record passes (0.9).", kind="float", param="threshold"),
-        Option(("--patterns",), "Pattern set.", param="patterns", choices=tuple(PATTERN_SETS)),
-    )
-    metrics = METRICS
-    panels = PANELS
     Params = VerificationParams
     State = VerificationState
+    command = CommandLine(
+        (
+            Option(
+                ("--strict",), "Any unsubstantiated claim scores 0; the threshold is 1.", kind="bool", param="strict"
+            ),
+            Option(("--threshold",), "Score from which a record passes (0.9).", kind="float", param="threshold"),
+            Option(("--patterns",), "Pattern set.", param="patterns", choices=tuple(PATTERN_SETS)),
+        )
+    )
+    views = Views(METRICS, PANELS, markdown)
+    sample = Sample(write_sample)
 
     def evaluate(self, batch: Batch, params: VerificationParams) -> Outcome[VerificationState]:
         """Score each line; a broken one is a fault with the path of what is wrong in it."""
@@ -95,17 +106,6 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
             same = {"same": state.agreement.same, "share": state.agreement.same / labelled}
             section["labels"] = {"records": labelled, "patterns": right, "agreement": same}
         return section
-
-    def sample(self, folder: Path, records: int, seed: int) -> Request:
-        """Write made-up records into ``folder``."""
-        path = folder / "transcripts.jsonl"
-        with path.open("wb") as stream:
-            write_records(stream, records, seed)
-        return Request([str(path)], {}, {})
-
-    def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
-        """The report as a person reads it."""
-        return markdown(report)
 
 
 def _read(given: dict[str, Any]) -> _Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS
 from evalq.evalcore.model.canonical import Json
@@ -12,7 +13,7 @@ from evalq.evalcore.views.markdown import escape, table
 __all__ = ["markdown"]
 
 
-def markdown(report: Mapping[str, Json]) -> str:
+def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     """Score, pass rate, components and bands, as the specification orders them; agreement with labels where there are
     any; failed records with their reasons; faults.
     """

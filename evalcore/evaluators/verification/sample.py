@@ -8,7 +8,9 @@ from typing import BinaryIO
 
 import msgspec
 
-__all__ = ["conformance_files", "write_records"]
+from evalq.evalcore.contract.evaluator import Request
+
+__all__ = ["conformance_files", "write_records", "write_sample"]
 
 _PIECES = (
     "I used Edit on src/limits.py and then Read it again: line 88 now holds the new bound.",
@@ -28,6 +30,14 @@ _PIECES = (
 )
 _WHOLE = (_PIECES[0], _PIECES[4], _PIECES[5], _PIECES[6], _PIECES[7], _PIECES[11])
 """Pieces that together leave nothing to wish for."""
+
+
+def write_sample(folder: Path, records: int, seed: int) -> Request:
+    """Write made-up records into ``folder``."""
+    path = folder / "transcripts.jsonl"
+    with path.open("wb") as stream:
+        write_records(stream, records, seed)
+    return Request([str(path)], {}, {})
 
 
 def write_records(stream: BinaryIO, records: int, seed: int) -> None:

@@ -6,13 +6,14 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import State
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore
+from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.stats import ExactSum
 
 __all__ = ["Agreement", "VerificationState"]
 
 
-class Agreement(msgspec.Struct):
+class Agreement(Merging):
     """Labelled records: how many, how often each pattern set's verdict is the label, how often all say the same."""
 
     records: int = 0

@@ -2,30 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from evalq.evalcore.contract.evaluator import Batch, Evaluator, InputResult, Option, Outcome, Request
+from evalq.evalcore.contract.evaluator import (
+    Batch,
+    Calls,
+    CommandLine,
+    Evaluator,
+    Gathering,
+    InputResult,
+    Option,
+    Outcome,
+    Records,
+    Sample,
+    Views,
+    WholeInput,
+)
 from evalq.evalcore.evaluators.vs.document import results_document
 from evalq.evalcore.evaluators.vs.gauges import METRICS
-from evalq.evalcore.evaluators.vs.inputs import complete, output_line, prompts, stopping
+from evalq.evalcore.evaluators.vs.inputs import answered, complete, output_line, prompts, stopping
 from evalq.evalcore.evaluators.vs.judge import judge_for
-from evalq.evalcore.evaluators.vs.markdown import dashboard
+from evalq.evalcore.evaluators.vs.markdown import markdown
 from evalq.evalcore.evaluators.vs.naming import shorten
 from evalq.evalcore.evaluators.vs.panels import PANELS
 from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalq.evalcore.evaluators.vs.record import record_line
-from evalq.evalcore.evaluators.vs.sample import sample_request
+from evalq.evalcore.evaluators.vs.sample import write_sample
 from evalq.evalcore.evaluators.vs.section import vs_section
 from evalq.evalcore.evaluators.vs.state import Gatherer, VsState
-from evalq.evalcore.evaluators.vs.stopping import Stopping
-from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.span import BOM
 from evalq.evalcore.model.tally import LISTED, Faults, Tally
 
 __all__ = ["VsEvaluator", "evaluator"]
+
+
+def settle(state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scratch: Path) -> VsState:
+    """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
+    if not state.overlap:
+        return state
+    judge, gatherer = judge_for(params), Gatherer()
+    left_out: list[tuple[int, str]] = []
+    with reopen() as stream:
+        for number, data in _lines(stream, state.last):
+            test = judge.test(data)
+            if gatherer.has(test) and test.plan is not None:
+                left_out.append((number, f"{shorten(test.plan.case.id)} repeat {test.repeat} came before; left out"))
+            else:
+                gatherer.add(number, test)
+    settled = gatherer.finish()
+    settled.repeated = Faults(len(left_out), left_out[:LISTED])
+    return settled
+
+
+def finish_input(result: InputResult[VsState], params: VsParams) -> list[bytes]:
+    """Repeated outputs were tested as any other; here they leave the tally of those scored."""
+    repeated = result.state.repeated
+    result.tally.scored -= repeated.total
+    result.tally.unscored += repeated.total
+    result.tally.listed.merge(repeated)
+    return []
+
+
+def _lines(stream: BinaryIO, last: int) -> Iterator[tuple[int, bytes]]:
+    """Lines of an input as chunks give them, up to line ``last``: numbered from 1, blank ones left out."""
+    for number, line in enumerate(stream, start=1):
+        if number > last:
+            return
+        data = line.removeprefix(BOM) if number == 1 else line
+        data = data.removesuffix(b"\n")
+        if data and not data.isspace():
+            yield number, data
 
 
 class VsEvaluator(Evaluator[VsParams, VsState]):
@@ -34,49 +83,30 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     name = "vs"
     version = "3"
     summary = "Test agents' outputs against a golden set of verbalized-sampling cases, and find mode collapse."
-    gathers = (".json",)
-    unit = "outputs"
-    positional = "golden"
-    asks = "target"
-    answers_suffice = True
-    repeats = True
-    demo_records = 1_500
-    options = (
-        Option(
-            ("--outputs",),
-            "Recorded outputs: JSONL of {case, repeat, output}, or a folder of JSON files; may be repeated.",
-            "path",
-            many=True,
-        ),
-        Option(("--registry",), "Agents and their levels, in place of the registry that comes along.", "path"),
-        Option(("--all",), "Every case of the golden set (the default).", "bool"),
-        Option(("--agent",), "Only the cases of this agent (its id or the number that it begins with)."),
-        Option(("--level",), "Only the cases of this level.", choices=tuple(level.name for level in LEVELS)),
-    )
-    metrics = METRICS
-    panels = PANELS
+    records = Records(unit="outputs")
     Params = VsParams
     State = VsState
-
-    def request(self, asked: Request) -> Request:
-        """Read the golden set and the registry into params; the recorded outputs become the inputs."""
-        return complete(asked)
-
-    def prompts(self, asked: Request) -> Iterator[Prompt]:
-        """The input of each selected case."""
-        return prompts(asked)
-
-    def answered(self, asked: Request, outputs: Path, folder: Path) -> Request:
-        """As with --outputs."""
-        return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
-
-    def stopping(self, asked: Request) -> Stopping:
-        """A case is decided when the confidence sequence of its mode share has a verdict."""
-        return stopping(asked)
-
-    def gather(self, name: str, data: bytes) -> bytes:
-        """One recorded output from a file of its own."""
-        return output_line(name, data)
+    command = CommandLine(
+        positional="golden",
+        request=complete,
+        options=(
+            Option(
+                ("--outputs",),
+                "Recorded outputs: JSONL of {case, repeat, output}, or a folder of JSON files; may be repeated.",
+                "path",
+                many=True,
+            ),
+            Option(("--registry",), "Agents and their levels, in place of the registry that comes along.", "path"),
+            Option(("--all",), "Every case of the golden set (the default).", "bool"),
+            Option(("--agent",), "Only the cases of this agent (its id or the number that it begins with)."),
+            Option(("--level",), "Only the cases of this level.", choices=tuple(level.name for level in LEVELS)),
+        ),
+    )
+    views = Views(METRICS, PANELS, markdown, document=results_document)
+    sample = Sample(write_sample, records=1_500)
+    gathering = Gathering((".json",), output_line)
+    calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True, stopping=stopping)
+    whole = WholeInput(settle, finish_input)
 
     def evaluate(self, batch: Batch, params: VsParams) -> Outcome[VsState]:
         """Test every line of a chunk."""
@@ -97,59 +127,9 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
         tally.listed = Faults(len(faults), faults[:LISTED])
         return Outcome(gatherer.finish(), tally, lines)
 
-    def settle(self, state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scratch: Path) -> VsState:
-        """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
-        if not state.overlap:
-            return state
-        judge, gatherer = judge_for(params), Gatherer()
-        left_out: list[tuple[int, str]] = []
-        with reopen() as stream:
-            for number, data in _lines(stream, state.last):
-                test = judge.test(data)
-                if gatherer.has(test) and test.plan is not None:
-                    left_out.append(
-                        (number, f"{shorten(test.plan.case.id)} repeat {test.repeat} came before; left out")
-                    )
-                else:
-                    gatherer.add(number, test)
-        settled = gatherer.finish()
-        settled.repeated = Faults(len(left_out), left_out[:LISTED])
-        return settled
-
-    def close(self, result: InputResult[VsState], params: VsParams) -> list[bytes]:
-        """Repeated outputs were tested as any other; here they leave the tally of those scored."""
-        repeated = result.state.repeated
-        result.tally.scored -= repeated.total
-        result.tally.unscored += repeated.total
-        result.tally.listed.merge(repeated)
-        return []
-
     def section(self, results: Sequence[InputResult[VsState]], params: VsParams) -> dict[str, Json]:
         """The specification's result format, and mode collapse by case."""
         return vs_section(results, params)
-
-    def sample(self, folder: Path, records: int, seed: int) -> Request:
-        """Outputs for the bundled golden set: as many repeats of its cases as make about ``records`` lines."""
-        return sample_request(folder, records, seed)
-
-    def document(self, report: Mapping[str, Json], timestamp: str) -> Json:
-        """The specification's result format, with its timestamp and in its order; the other results beside it."""
-        return results_document(report, timestamp)
-
-    def markdown(self, report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
-        """The dashboard, as text, and a table of cases."""
-        return dashboard(report)
-
-
-def _lines(stream: BinaryIO, last: int) -> Iterator[tuple[int, bytes]]:
-    """Lines of an input as chunks give them, up to line ``last``: numbered from 1, blank ones left out."""
-    for number, line in enumerate(stream, start=1):
-        if number > last:
-            return
-        data = line.removeprefix(BOM) if number == 1 else line
-        data = data.removesuffix(b"\n")
-        if data and not data.isspace():
-            yield number, data
 
 
 evaluator = VsEvaluator()

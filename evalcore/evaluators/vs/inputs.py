@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from evalq.evalcore.evaluators.vs.params import VsParams
 from evalq.evalcore.evaluators.vs.stopping import Stopping
 from evalq.evalcore.model.calls import Prompt
 
-__all__ = ["complete", "output_line", "prompts", "stopping"]
+__all__ = ["answered", "complete", "output_line", "prompts", "stopping"]
 
 _USE = "evalq vs GOLDEN --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 _NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.json")
@@ -44,6 +45,11 @@ def prompts(asked: Request) -> Iterator[Prompt]:
     texts = load_inputs(asked.inputs[0], {case.id for case in cases})
     for case in cases:
         yield Prompt(case.id, case.agent, texts[case.id])
+
+
+def answered(asked: Request, outputs: Path, folder: Path) -> Request:
+    """The request that ``--outputs`` would make of the recorded answers; nothing is written into ``folder``."""
+    return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
 
 
 def stopping(asked: Request) -> Stopping:

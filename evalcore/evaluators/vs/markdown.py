@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from evalq.evalcore.evaluators.vs.naming import shorten
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import escape, table
 
-__all__ = ["dashboard"]
+__all__ = ["markdown"]
 
 _BAR = 10
 _ISSUES = 10
@@ -36,7 +37,7 @@ _NOTES = (
 )
 
 
-def dashboard(report: Mapping[str, Json]) -> str:
+def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     """Overall health, level tiles, issues, mode collapse by case, and faults of the input."""
     results = report["results"]
     parts = [

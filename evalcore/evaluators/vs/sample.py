@@ -19,7 +19,7 @@ from evalq.evalcore.evaluators.vs.golden import load_golden
 from evalq.evalcore.evaluators.vs.params import LEVELS, Case, Expectation, Level, VsParams
 from evalq.evalcore.model.calls import WHEN_DECIDED
 
-__all__ = ["GOLDEN", "conformance_files", "conformance_params", "sample_cases", "sample_request", "write_outputs"]
+__all__ = ["GOLDEN", "conformance_files", "conformance_params", "sample_cases", "write_outputs", "write_sample"]
 
 GOLDEN = Path(__file__).with_name("examples") / "golden.yaml"
 
@@ -53,7 +53,7 @@ def sample_cases() -> tuple[Case, ...]:
     return validate(VsParams, conformance_params(), str(GOLDEN)).cases
 
 
-def sample_request(folder: Path, records: int, seed: int) -> Request:
+def write_sample(folder: Path, records: int, seed: int) -> Request:
     """Write outputs for the bundled golden set into ``folder``, and ask for their evaluation."""
     cases = sample_cases()
     path = folder / "outputs.jsonl"

@@ -8,6 +8,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import State
 from evalq.evalcore.evaluators.vs.judge import Judgement, Scores
+from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.stats import ExactSum
 
@@ -16,7 +17,7 @@ __all__ = ["CaseState", "VsState"]
 _BITS = 64
 
 
-class CaseState(msgspec.Struct):
+class CaseState(Merging):
     """One case: tests by status, sums of its metrics, its options and issues as counted, and the repeats seen.
 
     Hits are counts of checks that held; only spreads need a sum of floats. Dicts stay in the order of first sight.
@@ -32,9 +33,9 @@ class CaseState(msgspec.Struct):
     provenance_hits: int = 0
     spreads: int = 0
     spread: ExactSum = msgspec.field(default_factory=ExactSum)
-    options: dict[str, int] = {}
-    issues: dict[str, dict[str, int]] = {}
-    seen: dict[int, int] = {}
+    options: dict[str, int] = msgspec.field(default_factory=dict)
+    issues: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    seen: dict[int, int] = msgspec.field(default_factory=dict)
     planned: int = 0
 
     @property
@@ -47,8 +48,12 @@ class CaseState(msgspec.Struct):
         """Runs of any kind, those without a result included."""
         return self.passed + self.failed + self.errors
 
-    def merge(self, later: CaseState) -> bool:
-        """Take in ``later``; true when a repeat is in both."""
+    def overlaps(self, later: CaseState) -> bool:
+        """Whether a repeat is in both."""
+        return any(self.seen.get(block, 0) & bits for block, bits in later.seen.items())
+
+    def merge(self, later: CaseState) -> None:
+        """Take in the tests of later lines."""
         self.passed += later.passed
         self.failed += later.failed
         self.errors += later.errors
@@ -62,11 +67,8 @@ class CaseState(msgspec.Struct):
         _add_counts(self.options, later.options)
         for check, kinds in later.issues.items():
             _add_counts(self.issues.setdefault(check, {}), kinds)
-        overlap = False
         for block, bits in later.seen.items():
-            overlap = overlap or bool(self.seen.get(block, 0) & bits)
             self.seen[block] = self.seen.get(block, 0) | bits
-        return overlap
 
     def see(self, repeat: int) -> bool:
         """Mark a repeat as seen; true when it was already."""
@@ -101,8 +103,9 @@ class VsState(State):
         self.last = max(self.last, later.last)
         self.repeated.merge(later.repeated)
         for name, case in later.cases.items():
-            if self.cases.setdefault(name, CaseState()).merge(case):
-                self.overlap = True
+            mine = self.cases.setdefault(name, CaseState())
+            self.overlap = self.overlap or mine.overlaps(case)
+            mine.merge(case)
 
     def to_wire(self) -> bytes:
         """JSON of the fields. Dicts keep the order of first sight, which breaks ties, and which no cut can change."""

@@ -19,7 +19,7 @@ def main() -> None:
     path, size = Path(sys.argv[1]), int(sys.argv[2])
     with path.open("rb") as stream:
         cutter = Cutter(stream, "csv", path.name, size=size)
-        columns = list(read_columns(cutter.header(), path.name, registry.get("planagent").columns))
+        columns = list(read_columns(cutter.header(), path.name, registry.get("planagent").records.columns))
         spans = list(cutter.spans())
     if "wait" not in sys.argv:
         for span in spans:

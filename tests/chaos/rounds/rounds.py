@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract import registry
 from evalq.evalcore.model.canonical import canonical_json, digest
 from tests.chaos.rounds.crowd import Ended, Going, let_go
 from tests.integration.harness import evalq, info
+from tests.samples import sampled
 
 __all__ = ["KINDS", "WAYS", "Arena", "Asked", "Round", "play"]
 
@@ -45,7 +45,7 @@ class Arena:
         self.data = folder / "data"
         self.witness = folder / "witness"
         self.data.mkdir(parents=True)
-        registry.get("planagent").sample(self.data, RECORDS, _SEED)
+        sampled("planagent", self.data, RECORDS, _SEED)
         (self.data / "other.json").write_text('{"rules": {"speed": "mean_of_points"}}')
         self.given = ("planagent", str(next(self.data.glob("*.csv"))))
         self._calm: dict[str, bytes] = {}

@@ -109,7 +109,9 @@ def test_a_summary_has_a_row_for_each_value_of_a_metric(rows: Path) -> None:
 
 def test_the_word_of_a_state_stands_beside_its_number(tmp_path: Path) -> None:
     """vs has a verdict: its number in `value`, its word in `state`."""
-    (tmp_path / "golden.json").write_text(json.dumps({"test_cases": {"a": [{"id": "C", "agent": "x", "input": "?"}]}}))
+    (tmp_path / "golden.json").write_text(
+        json.dumps({"test_cases": {"light_vs_tests": [{"id": "C", "agent": "17-journal-matcher", "input": "?"}]}})
+    )
     output = {"vs_metadata": {"final_selection": {"option": "b", "t_score": 0.3}}, "content": {"summary": "s"}}
     lines = [json.dumps({"case": "C", "repeat": n, "output": output}) for n in range(3)]
     (tmp_path / "outputs.jsonl").write_text("\n".join(lines))

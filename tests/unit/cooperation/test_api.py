@@ -20,7 +20,7 @@ def test_the_public_names_are_there() -> None:
     assert all(hasattr(cooperation, name) for name in cooperation.__all__)
     assert Evaluator is CooperationEvaluator
     assert registry.get("cooperation") is cooperation.evaluator
-    assert (cooperation.evaluator.format, cooperation.evaluator.unit) == ("jsonl", "events")
+    assert (cooperation.evaluator.records.format, cooperation.evaluator.records.unit) == ("jsonl", "events")
     assert cooperation.evaluator.version == "2"
 
 

@@ -41,7 +41,7 @@ def config(tmp_path: Path) -> Path:
 
 def asked(*inputs: str, params: dict[str, Any] | None = None, **options: Any) -> Request:
     """What the command makes of a command line, completed."""
-    return evaluator.request(Request(list(inputs), params or {}, options))
+    return evaluator.command.request(Request(list(inputs), params or {}, options))
 
 
 def test_a_configuration_names_the_log_the_rules_and_the_metrics_file(config: Path) -> None:
@@ -109,7 +109,7 @@ def test_without_a_configuration_there_is_no_metrics_file_unless_asked(tmp_path:
 def test_the_request_given_is_left_as_it_was(config: Path) -> None:
     """Completing a request makes a new one."""
     request = Request([], {"rules": {"resource_key": "iron"}}, {"config": str(config)})
-    evaluator.request(request)
+    evaluator.command.request(request)
     assert request == Request([], {"rules": {"resource_key": "iron"}}, {"config": str(config)})
 
 
@@ -187,7 +187,7 @@ def test_a_log_that_is_not_there_yet_can_be_asked_for(config: Path, tmp_path: Pa
 
 def test_every_option_is_declared_once() -> None:
     """The names that a request is read by are those of the declared options."""
-    names = [option.name for option in evaluator.options]
+    names = [option.name for option in evaluator.command.options]
     assert names == ["config", "log", "out", "rules", "log_dry_run", "skip_bad_lines"]
     assert json.loads(CooperationParams(skip_bad_lines=True).model_dump_json())["skip_bad_lines"] is True
 

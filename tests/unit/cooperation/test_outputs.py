@@ -16,7 +16,7 @@ from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, run
 from tests.unit.cooperation.test_metrics import SAMPLE
 
-(COMMAND,) = evaluator.commands
+(COMMAND,) = evaluator.command.commands
 
 
 def report(*paths: Path) -> dict[str, Any]:
@@ -28,7 +28,9 @@ def report(*paths: Path) -> dict[str, Any]:
 def experiment(tmp_path: Path) -> Path:
     """An experiment's folder: configuration and metrics.json."""
     (tmp_path / "config.yaml").write_text("experiment: {name: vow, seed: 7, metrics_path: out/metrics.json}\n")
-    (export,) = evaluator.exports(report(SAMPLE), Request([], {}, {"out": str(tmp_path / "out" / "metrics.json")}))
+    (export,) = evaluator.views.exports(
+        report(SAMPLE), Request([], {}, {"out": str(tmp_path / "out" / "metrics.json")})
+    )
     export.path.parent.mkdir()
     export.path.write_text(export.text, encoding="utf-8")
     return tmp_path
@@ -39,7 +41,7 @@ def test_metrics_json_is_the_logs_entry(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     log.write_bytes(as_jsonl([{"turn": 1, "agent": "다나"}]))
     found = report(log)
-    (export,) = evaluator.exports(found, Request([str(log)], {}, {"out": "m.json"}))
+    (export,) = evaluator.views.exports(found, Request([str(log)], {}, {"out": "m.json"}))
     assert export.path == Path("m.json")
     assert json.loads(export.text) == found["results"]["logs"]["events.jsonl"]
     assert '  "agents": [\n      "다나"' in export.text
@@ -51,7 +53,7 @@ def test_the_markdown_tells_a_dry_run(tmp_path: Path, dry_run: bool | None, told
     """Where the log says whether it was one."""
     log = tmp_path / "events.jsonl"
     log.write_bytes(as_jsonl([{"turn": 1, "agent": "a", "dry_run": dry_run}]))
-    assert f"| Dry run | {told} |" in evaluator.markdown(report(log), {})
+    assert f"| Dry run | {told} |" in evaluator.views.markdown(report(log), {})
 
 
 def test_nothing_is_exported_unasked_and_many_logs_never(tmp_path: Path) -> None:
@@ -59,10 +61,10 @@ def test_nothing_is_exported_unasked_and_many_logs_never(tmp_path: Path) -> None
     other = tmp_path / "other.jsonl"
     other.write_bytes(SAMPLE.read_bytes())
     both = report(SAMPLE, other)
-    assert evaluator.exports(both, Request([], {}, {"out": None})) == []
-    assert evaluator.exports(both, Request([], {}, {})) == []
+    assert evaluator.views.exports(both, Request([], {}, {"out": None})) == []
+    assert evaluator.views.exports(both, Request([], {}, {})) == []
     with pytest.raises(UsageError, match="2"):
-        evaluator.exports(both, Request([], {}, {"out": "m.json"}))
+        evaluator.views.exports(both, Request([], {}, {"out": "m.json"}))
 
 
 def test_cooperation_report_writes_both_files_beside_the_metrics(experiment: Path) -> None:
@@ -121,7 +123,7 @@ def test_the_markdown_report_has_a_section_a_log(tmp_path: Path) -> None:
     """Tables by log, readable when names hold bars, and words where there is no number."""
     other = tmp_path / "other.jsonl"
     other.write_bytes(as_jsonl([{"turn": 2, "agent": "a|b\n<c"}, {"turn": 1, "agent": "d"}]))
-    text = evaluator.markdown(report(SAMPLE, other), {})
+    text = evaluator.views.markdown(report(SAMPLE, other), {})
     assert text.startswith("# Cooperation metrics\n\n## events.sample.jsonl\n")
     assert "## other.jsonl\n" in text
     assert "| Average recovery time (turns) | no recovery |" in text

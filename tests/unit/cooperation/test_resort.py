@@ -131,7 +131,7 @@ def test_a_log_in_order_within_each_agent_is_not_read_again(tmp_path: Path) -> N
     def never() -> io.BytesIO:
         raise AssertionError("read again")
 
-    assert evaluator.settle(state, evaluator.Params(), never, tmp_path) is state
+    assert evaluator.whole.settle(state, evaluator.Params(), never, tmp_path) is state
     agrees(entry(run(as_jsonl(log))), log)
 
 

@@ -51,7 +51,7 @@ def test_a_generated_log_has_what_real_logs_have() -> None:
 
 def test_the_demo_evaluates_a_log_in_order_and_one_out_of_order(tmp_path: Path) -> None:
     """The evaluator's own sample: two logs, as many events as asked for, and no fault."""
-    request = evaluator.sample(tmp_path, 400, seed=1)
+    request = evaluator.sample.write(tmp_path, 400, 1)
     logs = evaluate_files(evaluator, request.inputs, request.params).report["results"]["logs"]
     about = [log["metadata"] for log in logs.values()]
     assert [(log["total_events"], log["out_of_order"]) for log in about] == [(300, False), (100, True)]

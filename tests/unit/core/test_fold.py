@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Outcome, Tally
+from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Outcome, Tally, WholeInput
 from evalq.evalcore.errors import InputError, NothingEvaluated
 from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json
@@ -104,24 +104,28 @@ def test_a_record_without_a_score_is_a_record(kind: str) -> None:
     assert report["inputs"][1]["records"] == 0
 
 
+def _length(state: Any, params: SumParams, reopen: Callable[[], BinaryIO], scratch: Path) -> Any:
+    """The count becomes the length of the input."""
+    with reopen() as stream:
+        return SumState(len(stream.read()), state.total)
+
+
+def _one_line(result: InputResult[Any], params: SumParams) -> list[bytes]:
+    """One record, one line."""
+    result.tally.scored += 1
+    if result.name == "twice":
+        result.tally.fatal.add(2, "said twice")
+    return [result.given.encode()]
+
+
 class Whole(Summing):
-    """Its record is a whole input: settled from the input's bytes, counted and given a line when it is closed."""
+    """Its record is a whole input: settled from the input's bytes, counted and given a line when it is finished."""
 
-    def settle(self, state: Any, params: SumParams, reopen: Callable[[], BinaryIO], scratch: Path) -> Any:
-        """The count becomes the length of the input."""
-        with reopen() as stream:
-            return SumState(len(stream.read()), state.total)
-
-    def close(self, result: InputResult[Any], params: SumParams) -> list[bytes]:
-        """One record, one line."""
-        result.tally.scored += 1
-        if result.name == "twice":
-            result.tally.fatal.add(2, "said twice")
-        return [result.given.encode()]
+    whole = WholeInput(_length, _one_line)
 
 
-def test_an_input_is_settled_from_its_own_bytes_and_then_closed() -> None:
-    """In input order; what closing counts is in the report, and its lines come after the chunks'."""
+def test_an_input_is_settled_from_its_own_bytes_and_then_finished() -> None:
+    """In input order; what finishing counts is in the report, and its lines come after the chunks'."""
     report, lines = folded([(1, outcome(0)), (0, outcome(0))], ["aa", "bbb"], Whole())
     assert lines == [b"given/aa", b"given/bbb"]
     assert report["results"] == {"aa": {"count": 2, "sum": 0.0}, "bbb": {"count": 3, "sum": 0.0}}
@@ -129,7 +133,7 @@ def test_an_input_is_settled_from_its_own_bytes_and_then_closed() -> None:
     assert [entry["records"] for entry in report["inputs"]] == [1, 1]
 
 
-def test_a_fatal_fault_found_when_an_input_is_closed_ends_the_run_too() -> None:
+def test_a_fatal_fault_found_when_an_input_is_finished_ends_the_run_too() -> None:
     """What only the whole input shows (say, an id given twice) is no less wrong."""
     with pytest.raises(InputError, match="1 fault in the input\n  twice:2: said twice"):
         folded([], ["once", "twice"], Whole())

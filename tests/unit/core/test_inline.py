@@ -17,6 +17,7 @@ from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.records.cut import Cutter
 from tests.contract.specimens import Summing
 from tests.contract.test_suite_catches import SummingCsv
+from tests.samples import sampled
 
 ROWS = [json.dumps({"id": f"r{n}", "value": n / 7}) for n in range(50)]
 TEXT = ("\n".join([*ROWS[:20], "", "no row", *ROWS[20:]]) + "\n").encode()
@@ -129,11 +130,10 @@ def test_one_path_needs_no_list(path: Path) -> None:
 def test_options_are_what_the_command_takes(tmp_path: Path) -> None:
     """A golden set and its outputs, as with `evalq vs GOLDEN --outputs FILE`; without outputs it says so."""
     vs = registry.get("vs")
-    asked = vs.sample(tmp_path, 80, 1)
-    assert asked is not None
+    asked = sampled(vs, tmp_path, 80)
     (outputs,) = asked.options["outputs"]
     done = evaluate_files("vs", asked.inputs[0], options={"outputs": Path(outputs)})
-    by_params = evaluate_files("vs", [outputs], vs.request(asked).params)
+    by_params = evaluate_files("vs", [outputs], vs.command.request(asked).params)
     assert done == by_params
     assert done.report["records"]["scored"] > done.report["records"]["errors"]
     chosen = evaluate_files("vs", asked.inputs, options={"outputs": [outputs], "level": "Full"})

@@ -12,6 +12,7 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.views.metrics import LABELS, Metric, Sample, samples
 from evalq.evalcore.views.panels import Panel, Plot, Threshold, panel_faults
+from tests.samples import sampled
 
 REPORT: dict[str, Any] = {
     "results": {
@@ -124,29 +125,26 @@ def test_names_are_of_the_evaluator_and_unique() -> None:
 def test_every_declared_metric_has_values_in_a_sample_report(name: str, tmp_path: Any) -> None:
     """No path of evalq's own evaluators leads nowhere, and each metric is drawn by a panel."""
     evaluator: Evaluator[Any, Any] = registry.get(name)
-    asked = evaluator.sample(tmp_path, 300, 1)
-    assert asked is not None
-    request = evaluator.request(asked)
+    request = evaluator.command.request(sampled(evaluator, tmp_path, 300))
     report = evaluate_files(evaluator, request.inputs, request.params).report
-    shown = {sample.metric for sample in samples(evaluator.metrics, report)}
-    assert shown == {metric.name for metric in evaluator.metrics}
-    drawn = {plot.metric for panel in evaluator.panels for plot in panel.plots}
+    shown = {sample.metric for sample in samples(evaluator.views.metrics, report)}
+    assert shown == {metric.name for metric in evaluator.views.metrics}
+    drawn = {plot.metric for panel in evaluator.views.panels for plot in panel.plots}
     assert drawn == shown
-    recent = {metric.name for metric in evaluator.metrics if metric.recent}
-    assert recent == {plot.metric for panel in evaluator.panels for plot in panel.plots if plot.recent}
-    assert any(panel.overview for panel in evaluator.panels)
-    for metric in evaluator.metrics:
+    recent = {metric.name for metric in evaluator.views.metrics if metric.recent}
+    assert recent == {plot.metric for panel in evaluator.views.panels for plot in panel.plots if plot.recent}
+    assert any(panel.overview for panel in evaluator.views.panels)
+    for metric in evaluator.views.metrics:
         assert set(metric.labels) <= set(LABELS)
 
 
 def test_plan_agent_files_are_told_apart_by_input(tmp_path: Any) -> None:
     """One file and several give the same metrics, labelled with the file's name."""
     evaluator: Evaluator[Any, Any] = registry.get("planagent")
-    asked = evaluator.sample(tmp_path, 40, 1)
-    assert asked is not None
+    sampled(evaluator, tmp_path, 40)
     first, second = (tmp_path / "plan_agent_sample.csv").rename(tmp_path / "a.csv"), tmp_path / "b.csv"
     second.write_bytes(first.read_bytes())
-    metric = evaluator.metrics[0]
+    metric = evaluator.views.metrics[0]
     one = metric.samples(evaluate_files(evaluator, [str(first)]).report)
     both = metric.samples(evaluate_files(evaluator, [str(first), str(second)]).report)
     assert [sample.labels for sample in both] == [("a.csv",), ("b.csv",)]

@@ -51,7 +51,7 @@ def test_a_copy_is_the_same_version(copy: Path) -> None:
     [
         "evalcore/stats.py",
         "evalcore/evaluators/vs/agents.yaml",
-        "workers/ledger/lua/commit.lua",
+        "workers/ledger/lua/runs/commit.lua",
         "workers/pool/chunk_runner.py",
     ],
 )

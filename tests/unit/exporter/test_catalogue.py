@@ -10,7 +10,10 @@ from evalq.evalcore.contract import registry
 from evalq.workers.exporter.catalogue import FAMILIES, SECONDS, Family, family, quality
 
 FORBIDDEN = {"run", "run_id", "worker", "host", "pid", "error", "message", "record"}
-EVERY = [*FAMILIES, *(f for name in registry.names() for metric in registry.get(name).metrics for f in quality(metric))]
+EVERY = [
+    *FAMILIES,
+    *(f for name in registry.names() for metric in registry.get(name).views.metrics for f in quality(metric)),
+]
 
 
 @pytest.mark.parametrize("each", EVERY, ids=lambda each: each.name)

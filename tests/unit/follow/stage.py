@@ -117,8 +117,10 @@ class Stage:
         report = expected.report
         assert (self.out / "report.json").read_bytes() == canonical_json(report) + b"\n"
         assert (self.out / "records.jsonl").read_bytes() == b"".join(line + b"\n" for line in expected.lines)
-        assert (self.out / "results.yaml").read_text() == render("yaml", evaluator, evaluator.document(report, ""), {})
-        assert (self.out / "report.md").read_text() == visible(evaluator.markdown(report, {}))
+        assert (self.out / "results.yaml").read_text() == render(
+            "yaml", evaluator, evaluator.views.document(report, ""), {}
+        )
+        assert (self.out / "report.md").read_text() == visible(evaluator.views.markdown(report, {}))
         assert RunFolder(self.out).info().progress["bytes"] == self.whole.rfind(b"\n") + 1
 
     def _shift(self) -> None:

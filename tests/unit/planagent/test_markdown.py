@@ -26,7 +26,7 @@ def _rows() -> list[Row]:
 
 
 def _page(folder: Path, lang: str | None = None) -> str:
-    return evaluator.markdown(evaluation(folder, _rows()).report, {} if lang is None else {"lang": lang})
+    return evaluator.views.markdown(evaluation(folder, _rows()).report, {} if lang is None else {"lang": lang})
 
 
 def test_headings_and_lines_are_the_templates(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_many_patterns_are_cut_and_suspect_checks_are_told(tmp_path: Path) -> No
     nested = answer(items=[{"value": {"in": {"dataKey": "K"}}}])
     rows = [row(f"e{name}", error=f"failed at {name}") for name in "abcdefghijkl"]
     rows += [row(f"q{number}", expected=expected, raw=nested) for number in range(20)]
-    page = evaluator.markdown(evaluation(tmp_path, rows).report, {"lang": "en"})
+    page = evaluator.views.markdown(evaluation(tmp_path, rows).report, {"lang": "en"})
     assert "| error: failed at j | 1 |\n| error: other | 2 |\n" in page
     suspect = "Of 20 dataKey checks only 0 passed. The wanted values stand at value.in.dataKey"
     assert f"\n  - {suspect}; counted there, 20 would pass.\n" in page
@@ -90,8 +90,10 @@ def test_several_files_are_several_pages(tmp_path: Path) -> None:
     """Each as if it were alone, with an empty line between them."""
     for name, rows in (("a.csv", _rows()), ("b.csv", [row()])):
         (tmp_path / name).write_text(to_csv(rows), encoding="utf-8")
-    both = evaluator.markdown(evaluate_files(evaluator, [tmp_path / "a.csv", tmp_path / "b.csv"]).report, {})
-    alone = [evaluator.markdown(evaluate_files(evaluator, [tmp_path / f"{name}.csv"]).report, {}) for name in "ab"]
+    both = evaluator.views.markdown(evaluate_files(evaluator, [tmp_path / "a.csv", tmp_path / "b.csv"]).report, {})
+    alone = [
+        evaluator.views.markdown(evaluate_files(evaluator, [tmp_path / f"{name}.csv"]).report, {}) for name in "ab"
+    ]
     assert both == "\n".join(alone)
 
 
@@ -113,7 +115,7 @@ def test_escaped_text_is_one_line_without_bare_marks(text: str) -> None:
 
 def test_numbers_that_do_not_exist_are_dashes(tmp_path: Path) -> None:
     """A round of unscored rows and a file of one round have no score to print."""
-    page = evaluator.markdown(evaluation(tmp_path, [row("d", expected="없음")]).report, {})
+    page = evaluator.views.markdown(evaluation(tmp_path, [row("d", expected="없음")]).report, {})
     assert "1) 의도 충족 — 1/1: -, 세트: -\n" in page
     assert "3) 일관성 — - (두 회차의 점수가 있는 Query ID가 없음, 제외된 Query ID: 1)\n" in page
     assert "4) 응답 속도 (단일) — 1/1: -, 세트: -\n" in page
@@ -121,7 +123,9 @@ def test_numbers_that_do_not_exist_are_dashes(tmp_path: Path) -> None:
 
 def test_the_llm_reading_is_said(tmp_path: Path) -> None:
     """Under that rule the basis says where accuracy comes from, and the agreement is printed."""
-    page = evaluator.markdown(evaluation(tmp_path, _rows(), {"rules": {"accuracy": "llm_when_present"}}).report, {})
+    page = evaluator.views.markdown(
+        evaluation(tmp_path, _rows(), {"rules": {"accuracy": "llm_when_present"}}).report, {}
+    )
     assert "- 정확성: LLM 점수가 있는 행은 LLM 점수\n" in page
     assert "- LLM 점수와의 일치: 2행" in page
 
@@ -130,12 +134,12 @@ def test_the_diagnostic_is_a_sentence(tmp_path: Path) -> None:
     """It names the kind of check, the numbers and the place."""
     check = '1) 해당 항목의 value 내 dataKey 값이 "K"인가'
     raw = answer(items=[{"value": {"in": {"dataKey": "K"}}}])
-    page = evaluator.markdown(
+    page = evaluator.views.markdown(
         evaluation(tmp_path, [row(f"q{i}", expected=check, raw=raw) for i in range(20)]).report, {}
     )
     assert "dataKey 체크는 20건 중 0건만 통과했다. 기대한 값은 value.in.dataKey 에 있으며" in page
     lost = [row(f"q{i}", expected=check) for i in range(20)]
-    page = evaluator.markdown(evaluation(tmp_path, lost).report, {"lang": "en"})
+    page = evaluator.views.markdown(evaluation(tmp_path, lost).report, {"lang": "en"})
     assert "Of 20 dataKey checks only 0 passed. The wanted values stand nowhere else" in page
 
 

@@ -67,12 +67,18 @@ def test_a_mask_is_replaced_as_written() -> None:
 
 def test_every_reading_has_a_flag_that_its_parameter_knows() -> None:
     """The options' key paths and choices are those of the params."""
-    for option in evaluator.options:
+    for option in evaluator.command.options:
         for choice in option.choices if option.param else ():
             section, key = option.param.split(".")
             params = validate(PlanParams, {section: {key: choice}}, "params")
             assert getattr(getattr(params, section), key) == choice
-    assert {option.param for option in evaluator.options} == {"", "rules.speed", "rules.stability", "rules.accuracy"}
+    named = {option.param for option in evaluator.command.options}
+    assert named == {
+        "",
+        "rules.speed",
+        "rules.stability",
+        "rules.accuracy",
+    }
 
 
 def test_params_can_be_cached_on() -> None:

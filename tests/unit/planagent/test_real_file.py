@@ -78,7 +78,7 @@ def test_check_sets_are_those_of_the_file(real: Evaluation) -> None:
 def test_the_published_table_is_printed_under_the_published_readings(real: Evaluation) -> None:
     """The Korean table shows the numbers that a person had published."""
     report: dict[str, Any] = evaluate_files(evaluator, [DATA], {"rules": PUBLISHED}).report
-    page = evaluator.markdown(report, {})
+    page = evaluator.views.markdown(report, {})
     assert "1) 의도 충족 — 1/1: 2.31, 2/1: 2.53, 세트: 2.42\n" in page
     assert "2) 정확성 — 1/1: 2.31, 2/1: 2.53, 세트: 2.42\n" in page
     assert "3) 일관성 — 3.63\n" in page
@@ -89,7 +89,7 @@ def test_the_published_table_is_printed_under_the_published_readings(real: Evalu
 
 def test_the_default_readings_print_bands_and_zero_scores(real: Evaluation) -> None:
     """As specified, speed is the band of the mean and stability counts zero scores."""
-    page = evaluator.markdown(real.report, {"lang": "ko"})
+    page = evaluator.views.markdown(real.report, {"lang": "ko"})
     assert "4) 응답 속도 (단일) — 1/1: 9.69초 / 3, 2/1: 9.42초 / 3, 세트: 9.56초 / 3\n" in page
     assert "5) 안정성 — 3.85\n" in page
 

@@ -40,7 +40,7 @@ def test_rows_are_a_csv_of_the_size_asked_for() -> None:
     assert text.startswith("\ufeff")
     rows = list(csv.DictReader(io.StringIO(text[1:], newline=""), strict=True))
     assert len(rows) == 500
-    assert set(evaluator.columns) <= set(rows[0])
+    assert set(evaluator.records.columns) <= set(rows[0])
     assert any("\n" in row["기대결과"] for row in rows)
     assert 2_000 < len(text.encode()) / 500 < 4_500
     raws = [len(row["Raw JSON"].encode()) for row in rows]

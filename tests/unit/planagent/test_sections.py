@@ -66,7 +66,7 @@ def test_one_round_only_has_no_consistency(tmp_path: Path) -> None:
     assert got["consistency"]["reason"] == "no Query ID has scored rows in two rounds"
     mapping = got["checklist"][0]
     assert (mapping["status"], mapping["incomplete"]) == ("failed", {"count": 2, "ids": ["a", "b"]})
-    page = evaluator.markdown(evaluation(tmp_path, [row("a"), row("b")]).report, {"lang": "en"})
+    page = evaluator.views.markdown(evaluation(tmp_path, [row("a"), row("b")]).report, {"lang": "en"})
     assert "Consistency — - (no Query ID has scored rows in two rounds; left out: 2)\n" in page
     assert "[ ] Query IDs to rounds: 2 Query IDs, 1 rounds, 2 Query IDs lack a round" in page
     assert got["consistency"]["queries"] == 0
@@ -125,7 +125,7 @@ def test_several_files_are_one_result_each(tmp_path: Path) -> None:
     files = report["results"]["files"]
     assert {name: part["set"]["intent"] for name, part in files.items()} == {"one.csv": 5.0, "two.csv": 0.0}
     assert set(files["one.csv"]) == set(evaluate_files(evaluator, [tmp_path / "one.csv"]).report["results"])
-    page = evaluator.markdown(report, {})
+    page = evaluator.views.markdown(report, {})
     assert page.count("# 실행 에이전트 스코어링 리포트\n") == 2
     assert page.index("- 데이터: one.csv") < page.index("- 데이터: two.csv")
 
@@ -137,7 +137,7 @@ def test_an_empty_file_among_others_has_no_numbers(tmp_path: Path) -> None:
     report = evaluate_files(evaluator, [tmp_path]).report
     part = report["results"]["files"]["two.csv"]
     assert (part["rounds"], part["set"]["records"], part["set"]["intent"]) == ({}, 0, None)
-    assert "3) 일관성 — - (두 회차의 점수가 있는 Query ID가 없음, 제외된 Query ID: 0)\n" in evaluator.markdown(
+    assert "3) 일관성 — - (두 회차의 점수가 있는 Query ID가 없음, 제외된 Query ID: 0)\n" in evaluator.views.markdown(
         report, {}
     )
 
@@ -191,7 +191,7 @@ def test_patterns_among_low_and_slow_rows_are_counted(tmp_path: Path) -> None:
     ]
     got = _results(tmp_path, rows)
     low, slow = got["low_scores"], got["slow"]
-    assert "  - 0~2점: 2행 (66.7%)\n" in evaluator.markdown(evaluation(tmp_path, rows).report, {})
+    assert "  - 0~2점: 2행 (66.7%)\n" in evaluator.views.markdown(evaluation(tmp_path, rows).report, {})
     assert (low["up_to"], low["rows"], low["share"]) == (2, 2, 2 / 3)
     assert low["missed"] == {"top": [{"name": "formType = SELECT", "rows": 2}], "other": 0}
     assert low["forms"]["top"] == [{"name": "SELECT -> OTHER", "rows": 2}]
@@ -232,10 +232,10 @@ def test_failures_are_never_none_above_a_checklist_that_counts_some(tmp_path: Pa
     assert done.report["results"]["failures"]["rows"] == 0
     assert done.report["results"]["failures"]["no_check_passed"] == 2
     assert done.report["results"]["checklist"][4]["failures"] == 2
-    page = evaluator.markdown(done.report, {"lang": "en"})
+    page = evaluator.views.markdown(done.report, {"lang": "en"})
     assert (
         "- Stability failures (errors)\n\n| pattern | count |\n| --- | ---: |\n| no check passed (0 points) | 2 |\n"
         in page
     )
     other = evaluation(tmp_path, [row("b", raw=BAD)], {"rules": {"stability": "error_or_empty"}})
-    assert "- Stability failures (errors)\n  - none\n" in evaluator.markdown(other.report, {"lang": "en"})
+    assert "- Stability failures (errors)\n  - none\n" in evaluator.views.markdown(other.report, {"lang": "en"})

@@ -164,3 +164,20 @@ def test_an_empty_folder_of_the_users_is_taken() -> None:
     assert main(["planagent", "rows.csv", "--inline", "--out", "mine", "--format", "none"]) == 0
     assert Path("mine").stat().st_ino == before
     assert (Path("mine") / "report.json").is_file()
+
+
+@pytest.mark.parametrize("state", ["open", "calling", "retrying"])
+def test_a_run_that_says_it_goes_and_that_nobody_drives_is_told_as_that(
+    half: RunFolder, state: RunState, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was killed could not note its end: list and status say so, not of a driven one."""
+    _left(half, state)
+    for command in ("list", "status"):
+        assert main([command]) == 0
+        assert "no process drives it here; resume it with: evalq resume evalq-runs/run" in capsys.readouterr().out
+        with half.driving():
+            assert main([command]) == 0
+            assert "no process drives it" not in capsys.readouterr().out
+    _left(half, "interrupted")
+    assert main(["list"]) == 0
+    assert "no process drives it" not in capsys.readouterr().out

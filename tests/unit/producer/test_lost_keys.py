@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.version import code_version
+from evalq.workers.ledger.keys import SHARED
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.recovery.reconciler import LOCK, may_tend
+from evalq.workers.recovery.reconciler import may_tend
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
 from tests.unit.producer.stage import Stage
@@ -162,7 +163,7 @@ def test_the_lock_of_the_workers_reconciler_ends(stage: Stage) -> None:
     assert may_tend(client, "w1", 4.0)
     assert not may_tend(client, "w2", 4.0)
     assert may_tend(client, "w1", 4.0)
-    client.pexpire(LOCK, HOUR_MS)
+    client.pexpire(SHARED.reconciler, HOUR_MS)
     assert may_tend(client, "w2", 4.0)
     assert not may_tend(client, "w1", 4.0)
-    assert client.pttl(LOCK) <= 4000
+    assert client.pttl(SHARED.reconciler) <= 4000

@@ -25,7 +25,8 @@ from evalq.producer.sweeps.retry import begin_retry
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.callers import main as calling
 from evalq.workers.connections import connect
-from evalq.workers.ledger.sweeps import SWEEPS, SweepLedger, keys_of
+from evalq.workers.ledger.keys import SHARED, SweepKeys
+from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
@@ -235,13 +236,13 @@ def test_a_killed_driver_is_followed_at_once_in_its_folder(stage: Stage) -> None
 
 
 @pytest.mark.parametrize(
-    "part", ["meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost", SWEEPS]
+    "part", ["meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost", SHARED.sweeps]
 )
 def test_a_sweep_ends_whatever_key_its_server_loses(stage: Stage, part: str) -> None:
     """Lost in the middle, all the same every call is recorded, and only what was lost or under way is made again."""
     sweep = stage.sweep("a", 30)
     stage.agent.latency = 0.02
-    key = part if part == SWEEPS else f"evalq:sweep:{{{sweep.run}}}:{part}"
+    key = part if part == SHARED.sweeps else f"evalq:sweep:{{{sweep.run}}}:{part}"
     with stage.calling():
         one = Drive(stage.driver(sweep, "host 1 a"))
         wait_until(lambda: sweep.recorded.count > 40, "a third is recorded")
@@ -266,7 +267,7 @@ def test_a_server_that_comes_back_older_is_told_what_it_lost(stage: Stage) -> No
         one = Drive(stage.driver(sweep, "host 1 a"))
         for least in (30, 70, 110):
             _until(sweep, least)
-            keys = [key.encode() for key in keys_of(sweep.run)]
+            keys = [key.encode() for key in SweepKeys.of(sweep.run)]
             pipe = client.pipeline()
             for key in keys:
                 pipe.dump(key)

@@ -158,24 +158,24 @@ def test_the_report_reads_as_markdown(tmp_path: Path) -> None:
     """Every part has its place, and a cell cannot break its table."""
     goal = {**GOOD, "goalVerification": {"passed": False, "paths": []}}
     report = _run(tmp_path, GOOD, BAD, goal, [1])
-    text = evaluator.markdown(report, {})
+    text = evaluator.views.markdown(report, {})
     assert "1 of 3 checks passed (33.3 %); 1 broken records" in text
     assert "| tests\\_pass | 66.7 % |" in text
     assert "Goal reached in 0 of 1 records" in text
     assert "| true positive rate | 100.0 % | 20.7 % to 100.0 % | at least 70.0 % | undecided |" in text
     assert "| records.jsonl:4 | $: expected an object, got an array |" in text
-    plain = evaluator.markdown(_run(tmp_path, {}), {})
+    plain = evaluator.views.markdown(_run(tmp_path, {}), {})
     assert "Effectiveness" not in plain
     assert "Broken records" not in plain
-    empty = evaluator.markdown(_run(tmp_path, [], {"hallucinated": 1}), {})
+    empty = evaluator.views.markdown(_run(tmp_path, [], {"hallucinated": 1}), {})
     assert "0 of 0 checks passed (-)" in empty
     only = _run(tmp_path, {**BAD, "id": "only"})
-    assert "| false positive rate | - | - | at most 20.0 % | undecided |" in evaluator.markdown(only, {})
+    assert "| false positive rate | - | - | at most 20.0 % | undecided |" in evaluator.views.markdown(only, {})
 
 
 def test_options_name_real_params() -> None:
     """Each option's key path leads to a parameter that takes its choices."""
-    for option in evaluator.options:
+    for option in evaluator.command.options:
         for value in option.choices or (True,):
             validate(SelfCheckParams, {option.param: value}, "params")
 
@@ -192,7 +192,7 @@ def test_samples_are_the_same_for_the_same_seed(tmp_path: Path) -> None:
     for stream, seed in zip(made, (1, 1, 2), strict=True):
         write_records(stream, 300, seed)
     assert made[0].getvalue() == made[1].getvalue() != made[2].getvalue()
-    request = evaluator.sample(tmp_path, 300, 1)
+    request = evaluator.sample.write(tmp_path, 300, 1)
     assert Path(request.inputs[0]).read_bytes() == made[0].getvalue()
     outcome = evaluator.evaluate(Batch("f", 1, made[0].getvalue()), SelfCheckParams())
     assert outcome.tally.scored == 300
@@ -219,7 +219,7 @@ def test_the_page_names_failed_records_and_keeps_the_specified_order(tmp_path: P
     assert first["record"].endswith(":1")
     assert first["reason"].startswith("not passed: tests_pass, requirements_met")
     assert second["reason"].endswith("goal not reached")
-    page = evaluator.markdown(report, {})
+    page = evaluator.views.markdown(report, {})
     assert f"| {first['record']} | not passed: tests\\_pass, requirements\\_met" in page
     ids = [question.id.replace("_", "\\_") for question in SELF_CHECK_QUESTIONS]
     places = [page.index(f"| {name} |") for name in ids]

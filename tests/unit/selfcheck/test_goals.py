@@ -146,7 +146,7 @@ def test_the_command_resolves_a_file_of_records(root: Path, tmp_path: Path) -> N
     """Record by record; a broken line stays for the evaluation to report."""
     given = tmp_path / "evidence.jsonl"
     given.write_bytes(b'{"expectedPaths":["src"]}\n\n{"testOutput":"x"}\n{"a":1,"a":2}\n{"expectedPaths":[3]}\n')
-    (command,) = evaluator.commands
+    (command,) = evaluator.command.commands
     printed = command.call({"evidence": str(given), "root": str(root)}).split("\n")
     assert json.loads(printed[0])["goalVerification"]["passed"] is True
     assert printed[1:] == ['{"testOutput":"x"}', '{"a":1,"a":2}', '{"expectedPaths":[3]}']
@@ -154,7 +154,7 @@ def test_the_command_resolves_a_file_of_records(root: Path, tmp_path: Path) -> N
 
 def test_the_command_says_what_it_lacks() -> None:
     """Both options are needed."""
-    (command,) = evaluator.commands
+    (command,) = evaluator.command.commands
     with pytest.raises(UsageError, match=r"^selfcheck-resolve needs --evidence and --root$"):
         command.call({"evidence": None, "root": ""})
 
@@ -178,7 +178,7 @@ def test_evaluating_reads_only_what_is_stored(root: Path) -> None:
 def test_evidence_that_is_no_file_is_an_input_error(tmp_path: Path) -> None:
     """Not there, a folder, or a pipe that nobody writes to: named at once."""
     os.mkfifo(tmp_path / "pipe")
-    (command,) = evaluator.commands
+    (command,) = evaluator.command.commands
     for path in (tmp_path / "no", tmp_path, tmp_path / "pipe"):
         with pytest.raises(InputError, match="no evidence to resolve"):
             command.call({"evidence": str(path), "root": str(tmp_path)})

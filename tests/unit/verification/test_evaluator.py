@@ -137,14 +137,14 @@ def test_several_inputs_are_one_result() -> None:
 
 def test_the_report_reads_as_markdown(tmp_path: Path) -> None:
     """Every part has its place."""
-    text = evaluator.markdown(_run(tmp_path, {"actual_output": "I think", "compliant": False}, []), {})
+    text = evaluator.views.markdown(_run(tmp_path, {"actual_output": "I think", "compliant": False}, []), {})
     assert "0 of 1 passed (0.0 %); 1 broken records" in text
     assert "| tool verification | 0.700 |" in text
     assert "Records with an unsubstantiated claim: 1." in text
     assert "## Labelled records (1)" in text
     assert "| verdict of 'hardened' is the label | 1 | 100.0 % |" in text
     assert "| records.jsonl:2 | $: expected an object, got an array |" in text
-    empty = evaluator.markdown(_run(tmp_path, {}), {})
+    empty = evaluator.views.markdown(_run(tmp_path, {}), {})
     assert "0 of 0 passed (-)" in empty
     assert "| score | - |" in empty
     assert "Labelled" not in empty
@@ -190,7 +190,7 @@ def test_params_survive_being_shown() -> None:
 def test_options_name_real_params() -> None:
     """Each option's key path leads to a parameter that takes its choices."""
     values: dict[str, tuple[Any, ...]] = {"strict": (True,), "threshold": (0.5,)}
-    for option in evaluator.options:
+    for option in evaluator.command.options:
         for value in option.choices or values[option.param]:
             validate(VerificationParams, {option.param: value}, "params")
 
@@ -206,7 +206,7 @@ def test_samples_are_the_same_for_the_same_seed(tmp_path: Path) -> None:
     for stream, seed in zip(made, (1, 1, 2), strict=True):
         write_records(stream, 300, seed)
     assert made[0].getvalue() == made[1].getvalue() != made[2].getvalue()
-    request = evaluator.sample(tmp_path, 300, 1)
+    request = evaluator.sample.write(tmp_path, 300, 1)
     assert Path(request.inputs[0]).read_bytes() == made[0].getvalue()
     outcome = evaluator.evaluate(Batch("f", 1, made[0].getvalue()), VerificationParams())
     assert outcome.tally.scored == 300
@@ -224,9 +224,9 @@ def test_the_page_names_failed_records_and_keeps_the_specified_order(tmp_path: P
     assert (failed["total"], len(failed["listed"])) == (121, 100)
     reason = next(score_verification(text).reason for text in ["Edit a"])
     assert failed["listed"][0] == {"record": "records.jsonl:2", "reason": reason}
-    page = evaluator.markdown(report, {})
+    page = evaluator.views.markdown(report, {})
     assert "| records.jsonl:2 | " in page
     assert "and 101 more in records.jsonl" in page
     assert page.index("| tool verification |") < page.index("| assertion evidence |") < page.index("| test execution |")
     assert page.index("| perfect |") < page.index("| good |") < page.index("| moderate |") < page.index("| poor |")
-    assert "Failed records" not in evaluator.markdown(_run(tmp_path, {"actual_output": good}, threshold=0.1), {})
+    assert "Failed records" not in evaluator.views.markdown(_run(tmp_path, {"actual_output": good}, threshold=0.1), {})

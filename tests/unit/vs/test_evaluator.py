@@ -128,7 +128,7 @@ def test_counting_again_stops_where_the_run_stopped(tmp_path: Path) -> None:
     path.write_bytes(b"\n".join(lines))
     params = make_params()
     state = evaluator.evaluate(Batch("o", 1, b"\n".join(lines[:2])), params).state
-    settled = evaluator.settle(state, params, lambda: path.open("rb"), tmp_path)
+    settled = evaluator.whole.settle(state, params, lambda: path.open("rb"), tmp_path)
     assert settled.cases["F"].options == {"a": 1}
     assert settled.repeated.total == 1
 

@@ -22,7 +22,7 @@ from tests.unit.vs.helpers import PARAMS, good_output, of_case
 
 def asked(*inputs: Any, params: dict[str, Any] | None = None, **options: Any) -> Request:
     """What `request` makes of a command line."""
-    return evaluator.request(Request([str(path) for path in inputs], params or {}, options))
+    return evaluator.command.request(Request([str(path) for path in inputs], params or {}, options))
 
 
 def test_the_golden_set_becomes_params_and_the_outputs_inputs(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_another_registry_takes_the_place_of_the_bundled_one(tmp_path: Path) -> 
 def test_params_with_a_golden_set_need_no_other() -> None:
     """The inputs are then recorded outputs, as when a finished run's params are used again."""
     request = Request(["out.jsonl"], dict(PARAMS), {})
-    assert evaluator.request(request) is request
+    assert evaluator.command.request(request) is request
 
 
 @pytest.mark.parametrize(

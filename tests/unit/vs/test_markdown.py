@@ -11,7 +11,7 @@ NO_PHASE_3 = with_value(good_output(), "vs_metadata.phase_executed", [0, 1, 2, 4
 
 
 def markdown(folder: Path, lines: list[bytes]) -> str:
-    return evaluator.markdown(evaluated(folder, lines).report, {})
+    return evaluator.views.markdown(evaluated(folder, lines).report, {})
 
 
 def test_the_dashboard_shows_the_facts(tmp_path: Path) -> None:

@@ -52,10 +52,10 @@ def test_fifty_repeats_have_something_of_everything(tmp_path: Path) -> None:
 
 def test_the_evaluators_sample_is_a_request_of_its_own(tmp_path: Path) -> None:
     """The demo's request completes to the bundled golden set and as many records as were asked for, about."""
-    request = evaluator.request(evaluator.sample(tmp_path, 100, 4))
+    request = evaluator.command.request(evaluator.sample.write(tmp_path, 100, 4))
     found = evaluate_files(evaluator, request.inputs, request.params)
     assert found.report["records"]["total"] == 90
-    assert evaluator.request(evaluator.sample(tmp_path, 1, 4)).inputs == request.inputs
+    assert evaluator.command.request(evaluator.sample.write(tmp_path, 1, 4)).inputs == request.inputs
 
 
 def test_conformance_files_hold_what_is_hard(tmp_path: Path) -> None:

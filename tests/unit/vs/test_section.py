@@ -288,21 +288,21 @@ def test_one_output_a_case_has_no_repeats_in_either_reading(tmp_path: Path) -> N
     assert found.report["results"]["collapse_specified"] == {"status": "no_repeats", "cases": 0, "detected": []}
     assert found.report["results"]["collapse_nowhere"]["verdict"] == "no_repeats"
     assert found.report["results"]["diversity"] is None
-    page = evaluator.markdown(found.report, {})
+    page = evaluator.views.markdown(found.report, {})
     assert "Mode collapse status: no repeats as specified" in page
     assert "Collapse nowhere: no repeats," in page
     assert f"| F | {FULL} | 1 of 1 | no repeats | no repeats |" in page
-    gauges = {sample.metric for sample in samples(evaluator.metrics, found.report)}
+    gauges = {sample.metric for sample in samples(evaluator.views.metrics, found.report)}
     assert not gauges & {"evalq_vs_collapse", "evalq_vs_collapse_detected"}
 
 
 def test_the_specified_flag_and_the_verdict_are_gauges_side_by_side(tmp_path: Path) -> None:
     """47 of one and 3 of another are not detected as specified, and yet collapsed."""
     found = evaluated(tmp_path, runs_of("F", ["a"] * 47 + ["b"] * 3))
-    values = {sample.metric: sample.value for sample in samples(evaluator.metrics, found.report)}
+    values = {sample.metric: sample.value for sample in samples(evaluator.views.metrics, found.report)}
     assert (values["evalq_vs_collapse_detected"], values["evalq_vs_collapse"]) == (0.0, 1.0)
     assert (values["evalq_vs_cases"], values["evalq_vs_cases_answered"]) == (3.0, 1.0)
-    assert f"| F | {FULL} | 50 of 50 | not detected | collapsed |" in evaluator.markdown(found.report, {})
+    assert f"| F | {FULL} | 50 of 50 | not detected | collapsed |" in evaluator.views.markdown(found.report, {})
 
 
 @pytest.mark.parametrize(("high", "low", "narrow"), [(0.7, 0.4, False), (0.9, 0.6, False), (0.7, 0.41, True)])

@@ -120,7 +120,7 @@ def test_nothing_changes_where_no_line_has_a_stop(tmp_path: Path) -> None:
     """Neither section, entry nor Markdown has a word of it."""
     found = evaluated(tmp_path, runs_of("F", ["a"] * 20))
     assert b"stop" not in canonical_json(found.report)
-    assert "topping" not in evaluator.markdown(found.report, {})
+    assert "topping" not in evaluator.views.markdown(found.report, {})
 
 
 def test_the_statement_over_all_cases_allows_for_looking(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_the_statement_over_all_cases_allows_for_looking(tmp_path: Path) -> None
 def test_the_dashboard_shows_stopping(tmp_path: Path) -> None:
     """One line: the rule, the cases decided, the calls, and where the verdicts come from."""
     lines = [marked(data, stop_mark(4000)) for data in runs_of("F", ["a"] * 20)]
-    text = evaluator.markdown(evaluated(tmp_path, lines).report, {})
+    text = evaluator.views.markdown(evaluated(tmp_path, lines).report, {})
     assert (
         "Stopping when-decided: 1 of 1 cases decided, 0 undecided; 20 of 4,000 calls made, 3,980 saved. Verdicts "
         "of these cases spend their error, at most 2.5% on either side, over the calls planned; shares are a "

@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 
-from evalq.workers.ratelimit.policy import Ask, Limits, Policy, keys_of, script
+from evalq.workers.ledger.keys import RateLimitKeys
+from evalq.workers.ledger.scripts import RATE_LIMIT, script_text
+from evalq.workers.ratelimit.policy import Ask, Limits, Policy
 
 CLOCK = "local function now_us() return tonumber(redis.call('GET', 'simulated')) end"
 LEASE = 10.0
@@ -60,7 +62,7 @@ class World:
     ) -> None:
         client.flushall()
         self._client = client
-        self._script = client.register_script(script(CLOCK))
+        self._script = client.register_script(script_text(RATE_LIMIT, "pace", CLOCK))
         self._limits, self._limit, self._latency, self._burst = limits, limit, latency, burst
         self._refusal, self._late = refusal, late
         self._tokens, self._retry_after, self._warns = tokens, retry_after, warns
@@ -106,7 +108,7 @@ class World:
 
     def state(self) -> dict[str, float]:
         """What the pool remembers."""
-        found: dict[bytes, bytes] = self._client.hgetall(keys_of("sim")[0])
+        found: dict[bytes, bytes] = self._client.hgetall(RateLimitKeys.of("sim").state)
         return {name.decode(): float(value) for name, value in found.items()}
 
     def _at(self, when: float, event: Callable[[], None]) -> None:
@@ -140,7 +142,9 @@ class World:
         holder.served = holder.served_at = holder.told = holder.tokens = 0
         holder.uncharged, holder.refusals = 0.0, []
         self._client.set("simulated", self.clock())
-        granted, expected, again, _, *starts = self._script(keys_of("sim"), [3_600_000, msgspec.json.encode(ask)])
+        granted, expected, again, _, *starts = self._script(
+            RateLimitKeys.of("sim"), [3_600_000, msgspec.json.encode(ask)]
+        )
         holder.in_flight += len(starts)
         for start in starts:
             late = self._late * self._random.random()

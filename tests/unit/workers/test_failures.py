@@ -17,8 +17,8 @@ from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import ConfigError, UnknownEvaluator
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, server_is_away
 from evalq.workers.ledger.heartbeats import sick_of
+from evalq.workers.ledger.keys import SHARED, RunKeys
 from evalq.workers.ledger.progress import Look
-from evalq.workers.ledger.runs import TOTALS, keys_of
 from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.pool.chunk_runner import REST_SECONDS
 from evalq.workers.recovery.finaliser import Finalisers
@@ -141,7 +141,7 @@ def test_when_all_fail_the_run_does_not_wait_for_each_chunk_to_fail_often(hosts:
     hosts.act("b", 1)
     assert hosts.turn().progress.state == "open", "it may be a moment's trouble"
     now = int(server.client.time()[0]) * 1000
-    server.client.hset(keys_of("r")[12], "barren", f"0 {now - 6000}")
+    server.client.hset(RunKeys.of("r").failures, "barren", f"0 {now - 6000}")
     hosts.ledger.claim("r", 2, 1, "c", 1)
     assert hosts.reconciler.tend(HEADER).progress.state == "open", "somebody is at work"
     hosts.ledger.release("c")
@@ -218,7 +218,7 @@ def test_without_a_healthy_worker_a_run_ends_in_a_stated_time(hosts: Hosts, serv
     assert [run.run for run in snapshot.unserved] == ["r"]
     assert [(worker.host, name) for worker, name, _ in snapshot.sick] == [("host-sick", "summing")]
     assert snapshot.total("failures") == look.progress.failures
-    meta = keys_of("r")[0]
+    meta = RunKeys.of("r").meta
     since, committed = server.client.hget(meta, "unserved").split()
     server.client.hset(meta, "unserved", b"%d %s" % (int(since) - 3_599_000, committed))
     assert hosts.turn().progress.state == "open"
@@ -236,7 +236,7 @@ def test_a_worker_that_comes_ends_the_wait(hosts: Hosts, server: Server) -> None
     hosts.until(lambda look: look.unserved, "nobody can compute it")
     hosts.leave("sick")
     assert not hosts.turn().unserved, "no worker is nobody's failure"
-    assert server.client.hget(keys_of("r")[0], "unserved") is None
+    assert server.client.hget(RunKeys.of("r").meta, "unserved") is None
     hosts.add("healthy")
     assert hosts.until(_complete, "it is computed").progress.state == "open"
 
@@ -248,8 +248,8 @@ def test_an_import_that_kills_is_tried_in_a_process_of_its_own(hosts: Hosts, ser
     hosts.begin()
     for pid in range(3):
         hosts.ledger.claim("r", 0, 1, "a", 900 + pid, dead_pid=899 + pid if pid else None)
-    server.client.hdel(keys_of("r")[5], "0")
-    server.client.hset(keys_of("r")[6], "attempts 0", 3)
+    server.client.hdel(RunKeys.of("r").leases, "0")
+    server.client.hset(RunKeys.of("r").notes, "attempts 0", 3)
     assert hosts.act("a", 0) == "failed"
     assert "killed its process by SIGKILL" in sick_of(hosts.register.workers()["a"])["summing"]
     assert hosts.act("a", 1) == "failed", "and with the next chunk it is careful from the start"
@@ -259,7 +259,7 @@ def test_a_step_that_the_ledger_refuses_is_counted(hosts: Hosts, server: Server)
     """A claim that raises is a failure with host and reason, too, and ends the run like any other."""
     hosts.add("a")
     hosts.begin()
-    server.client.rpush(keys_of("r")[8], "no hash")  # every claim of this run answers WRONGTYPE
+    server.client.rpush(RunKeys.of("r").blobs, "no hash")  # every claim of this run answers WRONGTYPE
     hosts.ledger.take("r")
     for _ in range(TRIES):
         assert hosts.act("a", 0) == "failed"
@@ -285,10 +285,10 @@ def test_failures_take_bounded_space_and_are_counted_by_kind(hosts: Hosts, serve
     failures = Failures(hosts.ledger)
     for number in range(1100):
         failures.count("r", 0, 1, f"w{number}", "h", "evaluator", "x" * 5000)
-    assert server.client.hlen(keys_of("r")[12]) <= 1001
-    assert max(map(len, server.client.hvals(keys_of("r")[12]))) < REASON_CHARACTERS + 200
-    assert server.client.hget(TOTALS, "failures summing default evaluator") == b"1100"
-    assert server.client.pttl(keys_of("r")[12]) > 0
+    assert server.client.hlen(RunKeys.of("r").failures) <= 1001
+    assert max(map(len, server.client.hvals(RunKeys.of("r").failures))) < REASON_CHARACTERS + 200
+    assert server.client.hget(SHARED.totals, "failures summing default evaluator") == b"1100"
+    assert server.client.pttl(RunKeys.of("r").failures) > 0
     assert not failures.count("r", 0, 7, "w", "h", "evaluator", "of another epoch")
 
 
@@ -342,7 +342,7 @@ def test_a_run_that_all_refuse_ends_with_the_reason(hosts: Hosts, server: Server
     hosts.add("blind", tmp_path / "blind")
     hosts.begin(left=True)
     hosts.until(lambda look: look.unserved, "nobody can read it")
-    meta = keys_of("r")[0]
+    meta = RunKeys.of("r").meta
     since, committed = server.client.hget(meta, "unserved").split()
     server.client.hset(meta, "unserved", b"%d %s" % (int(since) - 3_700_000, committed))
     look = hosts.until(_failed, "it ends")

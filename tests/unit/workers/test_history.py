@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from evalq.evalcore.contract import registry
-from evalq.workers.ledger.history import HISTORIES, Entry, History, HistoryKey, entry_of
+from evalq.workers.ledger.history import Entry, History, HistoryKey, entry_of
+from evalq.workers.ledger.keys import SHARED
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 
@@ -85,7 +86,7 @@ def test_the_oldest_history_makes_room(history: History, server: Server) -> None
     assert {place.suite for place in history.places()} == {"one", "three", "four"}
     assert history.places()[0] == HistoryKey("vs", "four", "t")
     assert not server.client.keys('evalq:history:*"two"*')
-    assert server.client.zcard(HISTORIES) == 3
+    assert server.client.zcard(SHARED.histories) == 3
 
 
 def test_a_history_outlives_its_runs(history: History, server: Server) -> None:

@@ -25,6 +25,7 @@ from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import read_columns
 from evalq.workers.pool.isolation import DEATHS, LOSSES, MAX_DEAD, Isolation, Limits
 from tests.contract.specimens import Summing, SumParams
+from tests.samples import sampled
 
 LIMITS = Limits(20.0, 1 << 30)
 
@@ -126,17 +127,15 @@ def test_a_bug_is_raised_and_not_taken_for_a_death() -> None:
 def test_pieces_of_real_evaluators_fold_to_the_chunk_s_own_bytes(name: str, tmp_path: Path) -> None:
     """Halved all the way down, a chunk of sample records has the digest of its plain evaluation."""
     evaluator = registry.get(name)
-    sample = evaluator.sample(tmp_path, 60, seed=4)
-    assert sample is not None
-    request = evaluator.request(sample)
+    request = evaluator.command.request(sampled(evaluator, tmp_path, 60, seed=4))
     params = validate(evaluator.Params, request.params, name)
     path = Path(request.inputs[0])
     with path.open("rb") as stream:
-        cutter = Cutter(stream, evaluator.format, path.name, size=50)
-        columns = read_columns(cutter.header(), path.name, ()) if evaluator.format == "csv" else ()
+        cutter = Cutter(stream, evaluator.records.format, path.name, size=50)
+        columns = read_columns(cutter.header(), path.name, ()) if evaluator.records.format == "csv" else ()
         span = next(iter(cutter.spans()))
     batch = Batch(path.name, span.first_line, read_span(path, span), columns)
-    ends = batch.ends(evaluator.format)
+    ends = batch.ends(evaluator.records.format)
     assert len(ends) == span.records
     everywhere = {f"{a}-{b}": 1 for a in range(len(ends)) for b in range(a + 2, len(ends) + 1)}
     outcome = Isolation(evaluator, params, batch, LIMITS, everywhere, _ignored).outcome()

@@ -13,7 +13,8 @@ from evalq.evalcore.errors import Incomplete, WireError
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.runs import TOTALS, RunLedger
+from evalq.workers.ledger.keys import SHARED
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
@@ -172,7 +173,7 @@ def test_marking_backs_off_and_counts(ledger: RunLedger, brief: RunLedger, serve
     for _ in range(5):
         ledger.mark(_header(), {0: "lost"})
     assert brief.look("r").suspect == {}, "the sixth time waits thirty seconds"
-    assert server.client.hget(TOTALS, "reconciled planagent default lost") == b"6"
+    assert server.client.hget(SHARED.totals, "reconciled planagent default lost") == b"6"
 
 
 def test_a_refused_chunk_waits_for_its_bytes(ledger: RunLedger) -> None:
@@ -390,7 +391,7 @@ def test_a_reopened_run_lacks_the_named_answers_and_counts_no_record_twice(ledge
     assert (progress.state, progress.committed, progress.dead) == ("open", 1, 0)
     ledger.create(_header(), 2)
     assert ledger.commit(_header(), chunks[1], 2, OTHER) == "committed"
-    totals = server.client.hgetall(TOTALS)
+    totals = server.client.hgetall(SHARED.totals)
     assert totals[b"records planagent default"] == b"2"
     assert totals[b"dead planagent default"] == b"1"
     assert not ledger.reopen("unknown", [])

@@ -10,8 +10,7 @@ import pytest
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.life import LEDGER_STATES, MEANING, MOVES, NEXT, RunState, leading_to, may_follow
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
-from evalq.workers.ledger import runs as ledger
-from evalq.workers.ledger import sweeps as calls
+from evalq.workers.ledger.keys import RunKeys, SweepKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
@@ -39,7 +38,7 @@ def _state(server: Server, key: str) -> str:
 def test_a_run_in_the_ledger_moves_by_the_table(server: Server, before: RunState, after: RunState) -> None:
     """A computed run in any state: closing, creating and retrying it ends in the new state or leaves the old one."""
     server.client.flushall()
-    runs, meta = RunLedger(server.client, Settings()), ledger.keys_of("r")[0]
+    runs, meta = RunLedger(server.client, Settings()), RunKeys.of("r").meta
     runs.create(HEADER, 1)
     chunk = Chunk(0, 0, 0, 10, 1, 1, "0" * 64)
     runs.append("r", [chunk], 0, Seal(1, ("s",)))
@@ -59,7 +58,7 @@ def test_a_run_in_the_ledger_moves_by_the_table(server: Server, before: RunState
 def test_a_sweep_in_the_ledger_moves_by_the_table(server: Server, before: RunState, after: RunState) -> None:
     """Closing and opening a sweep in any state ends in the new state or leaves the old one."""
     server.client.flushall()
-    sweeps, meta = SweepLedger(server.client, Settings()), calls.keys_of("r")[0]
+    sweeps, meta = SweepLedger(server.client, Settings()), SweepKeys.of("r").meta
     sweeps.open(SWEEP)
     server.client.hset(meta, "state", before)
     if after != "open":
@@ -73,7 +72,7 @@ def test_two_answers_of_a_chunk_do_not_wake_a_cancelled_run(server: Server) -> N
     """They are counted and kept aside, and an open run fails by them; one that was ended for good stays so."""
     for before, after in (("open", "failed"), ("cancelled", "cancelled"), ("done", "done")):
         server.client.flushall()
-        runs, meta = RunLedger(server.client, Settings()), ledger.keys_of("r")[0]
+        runs, meta = RunLedger(server.client, Settings()), RunKeys.of("r").meta
         runs.create(HEADER, 1)
         chunk = Chunk(0, 0, 0, 10, 1, 1, "0" * 64)
         runs.append("r", [chunk], 0, Seal(1, ("s",)))

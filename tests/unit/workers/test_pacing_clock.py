@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from evalq.workers.ratelimit.policy import Limits, Policy, keys_of
+from evalq.workers.ledger.keys import RateLimitKeys
+from evalq.workers.ratelimit.policy import Limits, Policy
 from tests.integration.harness import Server, running_server
 from tests.unit.workers.simulated import LEASE, World
 
@@ -50,7 +51,7 @@ def test_a_stored_time_far_ahead_is_cut_back(server: Server, name: str) -> None:
     limit = [1e9]
     world = World(server.client, Limits(requests_per_minute=600), lambda _: limit[0], latency=0.05)
     world.run(3)
-    server.client.hset(keys_of("sim")[0], name, str(world.clock() + HOUR * 1e6))
+    server.client.hset(RateLimitKeys.of("sim").state, name, str(world.clock() + HOUR * 1e6))
     world.run(5)
     assert world.rate(3.5, 5) >= 8
     assert _ahead(world) == {}
@@ -62,7 +63,7 @@ def test_a_stored_time_far_ahead_is_cut_back(server: Server, name: str) -> None:
 def test_a_holder_far_ahead_is_cut_back(server: Server) -> None:
     """A lease that ends in an hour was written by another clock: its calls are given back after a lease."""
     world = World(server.client, Limits(max_concurrency=10), lambda _: 1e9, holders=1, most=10, latency=0.5)
-    server.client.hset(keys_of("sim")[1], "gone", f"10 {world.clock() + int(HOUR * 1e6)}")
+    server.client.hset(RateLimitKeys.of("sim").holders, "gone", f"10 {world.clock() + int(HOUR * 1e6)}")
     world.run(5)
     assert world.sent == []
     world.run(LEASE + 2)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalq.workers.ratelimit.policy import Limits, Policy, keys_of
+from evalq.workers.ledger.keys import RateLimitKeys
+from evalq.workers.ratelimit.policy import Limits, Policy
 from tests.integration.harness import Server, running_server
 from tests.unit.workers.simulated import LEASE, World
 
@@ -182,4 +183,4 @@ def test_tokens_are_a_limit_of_their_own(server: Server) -> None:
 def test_every_key_expires(server: Server) -> None:
     """A pool that nobody asks any more leaves nothing behind."""
     World(server.client, Limits(max_concurrency=3), _always(1e9)).run(1)
-    assert all(0 < server.client.pttl(key) <= 3_600_000 for key in keys_of("sim"))
+    assert all(0 < server.client.pttl(key) <= 3_600_000 for key in RateLimitKeys.of("sim"))

@@ -94,7 +94,7 @@ def test_a_misspelt_variable_is_refused(monkeypatch: pytest.MonkeyPatch, name: s
 
 def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Options of commands and evaluators, and what Kubernetes names after a service."""
-    options = [option.name for name in registry.names() for option in registry.get(name).options]
+    options = [option.name for name in registry.names() for option in registry.get(name).command.options]
     others = ["TARGET", "ROOT", "WORKERS", "SETTINGS", "PORT", "BIND", "LOGLEVEL", "REDIS_SERVICE_HOST", "REDIS_PORT"]
     monkeypatch.delenv("EVALQ_SETTINGS", raising=False)
     for name in [*options, *others, "EXPORTER_PORT_9808_TCP", "IMAGE", "DATA", "REPLICAS", "SECRETS"]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 
 from evalq.evalcore.errors import Driven, UsageError
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
+from evalq.producer.cli import main
+from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader
-from evalq.workers.ledger.sweeps import SWEEPS, SweepLedger, keys_of
-from evalq.workers.recovery.unattended import LEFT, UnattendedSweeps
+from evalq.workers.ledger.sweeps import CLOSED, SweepLedger
+from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 
@@ -50,12 +53,12 @@ def _result(call: int, text: str = "", cost: float = 0.0, *, retold: bool = Fals
 
 
 def _meta(run: str) -> str:
-    return keys_of(run)[0]
+    return SweepKeys.of(run).meta
 
 
 def _older(server: Server, run: str, moment: dict[bytes, bytes]) -> None:
     """The server has the sweep as it was at a ``moment``."""
-    server.client.delete(*keys_of(run))
+    server.client.delete(*SweepKeys.of(run))
     for key, dump in moment.items():
         server.client.restore(key, 0, dump)
 
@@ -194,7 +197,10 @@ def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
     assert look is not None
     assert (look.busy, look.known, look.left, look.repaid) == (0, TOTAL, False, 0)
     calls.record("named", "p", "t", [_result(call, retold=True) for call in untold])
-    assert calls.look("named") == look, "told once too often counts for nothing"
+    again = calls.look("named")
+    assert again is not None
+    then = msgspec.structs.replace(again, driver_silent=look.driver_silent)
+    assert then == look, "told once too often counts for nothing"
 
 
 def test_an_output_that_is_told_again_for_another_folder_costs_nothing_more(server: Server) -> None:
@@ -234,7 +240,7 @@ def test_what_the_folder_has_is_held_by_nobody(server: Server) -> None:
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_a_dead_holder_outlives_no_step_of_the_clock(server: Server, hours: int) -> None:
     """Its calls go back when the lease after the step has ended, never an hour later; living ones keep theirs."""
-    calls, holders = _begun(server, "clock"), keys_of("clock")[3]
+    calls, holders = _begun(server, "clock"), SweepKeys.of("clock").holders
     lease = 0.2
     for holder in ("dead", "alive"):
         calls.claim("clock", holder, 3, lease, [])
@@ -243,7 +249,7 @@ def test_a_dead_holder_outlives_no_step_of_the_clock(server: Server, hours: int)
         server.client.zadd(holders, {holder: at + step})
     for name in ("touched", "attended", "driver_at"):
         server.client.hincrby(_meta("clock"), name, step)
-    mine = [call for call, name in server.client.hgetall(keys_of("clock")[4]).items() if name == b"alive"]
+    mine = [call for call, name in server.client.hgetall(SweepKeys.of("clock").held).items() if name == b"alive"]
     got: list[int] = []
     deadline = server.client.time()[0] + 5
     while len(got) < TOTAL - 3:
@@ -267,7 +273,7 @@ def test_calls_of_the_dead_count_against_the_budgets(server: Server) -> None:
     _, first, _ = calls.claim("dead", "p", 4, LEASE, [])
     calls.record("dead", "p", "t", [_result(call, cost=0.1) for call in first])
     _, gone, _ = calls.claim("dead", "q", 4, LEASE, [])
-    server.client.zadd(keys_of("dead")[3], {"q": 1})
+    server.client.zadd(SweepKeys.of("dead").holders, {"q": 1})
     _, rest, _ = calls.claim("dead", "p", 100, LEASE, [])
     assert len(rest) == 2, "4 paid and 4 lost of 10"
     look = calls.look("dead")
@@ -296,7 +302,7 @@ def test_a_folder_tells_a_new_server_of_lost_calls(server: Server) -> None:
 def _detached(server: Server, run: str) -> tuple[SweepLedger, UnattendedSweeps]:
     calls = _begun(server, run)
     calls.release(run)
-    server.client.hset(LEFT, run, code_version())
+    server.client.hset(SHARED.unattended, run, code_version())
     return _calls(server), UnattendedSweeps(_calls(server), Settings(broker=server.url))
 
 
@@ -323,7 +329,7 @@ def test_a_detached_sweep_is_evaluated_whole_whatever_key_is_lost(server: Server
         assert sorted({output.call for output in calls.waiting("left")}) == list(range(TOTAL))
         assert paid <= TOTAL - (0 if part == "outbox" else 4) + (4 if part == "recorded" else 0)
     finally:
-        server.client.hdel(LEFT, "left")
+        server.client.hdel(SHARED.unattended, "left")
 
 
 def test_a_detached_sweep_with_a_forged_output_does_not_wait_for_ever(server: Server) -> None:
@@ -332,20 +338,49 @@ def test_a_detached_sweep_with_a_forged_output_does_not_wait_for_ever(server: Se
     try:
         _, made, _ = calls.claim("forged", "p", TOTAL, LEASE, [])
         calls.record("forged", "p", "t", [_result(call) for call in made])
-        server.client.lpush(keys_of("forged")[6], b"forged")
+        server.client.lpush(SweepKeys.of("forged").outbox, b"forged")
         assert left.over() == ["forged"]
         assert calls.claim("forged", "p", TOTAL, LEASE, [])[1] == []
     finally:
-        server.client.hdel(LEFT, "forged")
+        server.client.hdel(SHARED.unattended, "forged")
 
 
 def test_a_sweep_is_put_back_on_the_list_of_those_to_call(server: Server) -> None:
     """The list is lost while it is open: whoever looks at it, its producer first, has it called again."""
     calls = _begun(server, "listed")
-    server.client.delete(SWEEPS)
+    server.client.delete(SHARED.sweeps)
     calls.look("listed", attending=True)
     assert calls.sweeps() == [_header("listed")]
-    server.client.delete(SWEEPS)
+    server.client.delete(SHARED.sweeps)
     calls.close("listed", "paused")
     calls.look("listed", attending=True)
     assert calls.sweeps() == []
+
+
+def test_a_closed_sweep_is_listed_until_it_expires(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also when a process has claimed of it since, and no longer calls it; those that expired make room."""
+    mine = _begun(server, "closed")
+    server.client.zadd(CLOSED, {"expired": 1})
+    mine.close("closed", "paused", "by evalq pause")
+    assert _calls(server).claim("closed", "h", 1, 5.0)[0] == "paused"
+    assert not server.client.hexists(SHARED.sweeps, "closed")
+    assert "closed" in mine.runs()
+    assert "expired" not in mine.runs()
+    assert server.client.ttl(CLOSED) > 0
+    assert main(["list", "--broker", server.url]) == 0
+    assert f"paused       in the ledger only, 0/{CASES * REPEATS} calls of t\n" in capsys.readouterr().out
+    mine.erase("closed")
+    assert "closed" not in mine.runs()
+
+
+def test_a_silent_driver_is_told(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its sweep is still open in the ledger: the list says for how long, once another may take over."""
+    mine = _begun(server, "quiet", "host 7 x")
+    look = mine.look("quiet")
+    assert look is not None
+    assert (look.driver, look.driver_silent < 5) == ("host 7 x", True)
+    assert main(["list", "--broker", server.url]) == 0
+    assert "silent" not in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("quiet "))
+    server.client.hset(_meta("quiet"), "driver_at", (server.client.time()[0] - 60) * 1000)
+    assert main(["list", "--broker", server.url]) == 0
+    assert "; its driver (host 7) has been silent for 6" in capsys.readouterr().out

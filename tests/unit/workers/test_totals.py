@@ -9,7 +9,8 @@ import pytest
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.runs import TOTALS, RunLedger
+from evalq.workers.ledger.keys import SHARED
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
@@ -49,7 +50,7 @@ def _begin(ledger: RunLedger, count: int = 5, run: str = "r") -> list[Chunk]:
 
 
 def _total(server: Server, name: str) -> int:
-    return int(server.client.hget(TOTALS, f"{name} vs my suite") or 0)
+    return int(server.client.hget(SHARED.totals, f"{name} vs my suite") or 0)
 
 
 def _look(server: Server, settings: Settings = SETTINGS) -> Snapshot:
@@ -73,12 +74,12 @@ def test_a_run_ends_once(ledger: RunLedger, server: Server) -> None:
     ledger.commit(_header(), chunks[0], 1, ANSWER)
     assert [ledger.close("r", "done") for _ in range(2)] == ["done", "done"]
     assert _total(server, "ended") == 0
-    assert server.client.hget(TOTALS, "ended vs my suite done") == b"1"
+    assert server.client.hget(SHARED.totals, "ended vs my suite done") == b"1"
     other = _begin(ledger, 1, "other")
     ledger.commit(_header("other"), other[0], 1, ANSWER)
     for digest in ("b", "c"):
         ledger.commit(_header("other"), other[0], 1, Partial(digest * 64, b"part"))
-    assert server.client.hget(TOTALS, "ended vs my suite failed") == b"1"
+    assert server.client.hget(SHARED.totals, "ended vs my suite failed") == b"1"
     assert _total(server, "divergent") == 2
 
 
@@ -87,7 +88,7 @@ def test_times_are_counted_only_with_a_commit(ledger: RunLedger, server: Server)
     chunk = _begin(ledger)[0]
     for epoch, answer in ((0, ANSWER), (1, ANSWER), (1, ANSWER), (1, Partial("b" * 64, b"part"))):
         ledger.commit(_header(), chunk, epoch, answer, took={"queue_wait": 0.2})
-    totals = server.client.hgetall(TOTALS)
+    totals = server.client.hgetall(SHARED.totals)
     assert totals[b"queue_wait vs 0.25"] == b"1"
     assert totals[b"queue_wait vs sum"] == b"200000"
 

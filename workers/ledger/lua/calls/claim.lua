@@ -1,9 +1,15 @@
 -- Calls for a process to make, and a sign of its life. Returns {state, calls to tell of again, call...}; 'gone' for an
--- unknown sweep. One that is not open leaves the list of those that are.
+-- unknown sweep. One that is not open leaves the list of those that are for that of those that are closed, which forgets
+-- them when they expire.
 -- ARGV: ttl, token, holder, lease ms, most, key of that list, run, how many calls it names as its own (-1: it names
 -- none), those, and those that it recorded lately
 local state = redis.call('HGET', KEYS[1], 'state')
-if state ~= 'open' then redis.call('HDEL', ARGV[6], ARGV[7]) end
+local closed = ARGV[6] .. ':closed'
+if state ~= 'open' and redis.call('HDEL', ARGV[6], ARGV[7]) == 1 and state then
+  for _, run in ipairs(redis.call('ZRANGEBYSCORE', closed, 0, now_ms())) do redis.call('ZREM', closed, run) end
+  redis.call('ZADD', closed, now_ms() + tonumber(ARGV[1]), ARGV[7])
+  redis.call('PEXPIRE', closed, ARGV[1])
+end
 if not state then return {'gone', {}} end
 local now, lease, me = now_ms(), tonumber(ARGV[4]), ARGV[3]
 if now - number('touched') > lease / 2 then

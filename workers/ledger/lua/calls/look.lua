@@ -1,8 +1,8 @@
 -- How a sweep stands: {meta (flat; empty for an unknown one), outputs to collect, calls in flight, processes, recorded
--- calls, cases halted, 1 while calls are left to hand out, prompts, lost calls}. One that is open is put back on the list
+-- calls, cases halted, 1 while calls are left to hand out, prompts, lost calls, ms since its driver was heard of}. One that is open is put back on the list
 -- of those that are. ARGV: ttl, token, 1 when it is the producer who looks, which keeps the sweep, key of that list, run
 local header = redis.call('HGET', KEYS[1], 'sweep')
-if not header then return {{}, 0, 0, 0, 0, 0, 0, 0, 0} end
+if not header then return {{}, 0, 0, 0, 0, 0, 0, 0, 0, 0} end
 if ARGV[3] == '1' then
   local other = driven()
   if other then return other, true end
@@ -19,4 +19,5 @@ end
 return {
   meta, redis.call('LLEN', KEYS[7]), redis.call('HLEN', KEYS[5]), redis.call('ZCARD', KEYS[4]),
   redis.call('SCARD', KEYS[6]), redis.call('SCARD', KEYS[8]), left, redis.call('HLEN', KEYS[2]), lost(),
+  now_ms() - heard('driver_at'),
 }, ARGV[3] ~= '1'

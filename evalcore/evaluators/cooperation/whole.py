@@ -1,0 +1,45 @@
+"""What only a whole log can tell: it is the record, and its lines are events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import Batch, InputResult, Outcome, Tally
+from evalq.evalcore.evaluators.cooperation.metrics import measure
+from evalq.evalcore.evaluators.cooperation.params import CooperationParams
+from evalq.evalcore.evaluators.cooperation.resort import Limits, resorted
+from evalq.evalcore.evaluators.cooperation.state import CooperationState
+
+__all__ = ["dead_line", "finish_log", "settle"]
+
+
+def settle(
+    limits: Limits,
+    state: CooperationState,
+    params: CooperationParams,
+    reopen: Callable[[], BinaryIO],
+    scratch: Path,
+) -> CooperationState:
+    """Sort the log where its numbers need it. Raises InputChanged when it is not the log it was."""
+    return resorted(state, params.rules, reopen, scratch, limits) if state.needs_sort else state
+
+
+def finish_log(result: InputResult[CooperationState], params: CooperationParams) -> list[bytes]:
+    """The log's own line: an empty log is one of no events, a log without a single good line is an error."""
+    line = {"record": f"{result.name}:1", "id": result.name}
+    if result.tally.listed.total and not result.state.rows:
+        result.tally.errors += 1
+        return [msgspec.json.encode({**line, "status": "error", "reason": "no line of the log is an event"})]
+    result.tally.scored += 1
+    return [msgspec.json.encode({**line, "status": "scored", **measure(result, params).to_dict()})]
+
+
+def dead_line(record: Batch, params: CooperationParams, reason: str) -> Outcome[CooperationState]:
+    """A line whose event cannot be had is a bad line: the record is the log."""
+    tally = Tally()
+    (tally.listed if params.skip_bad_lines else tally.fatal).add(record.first_line, f"dead: {reason}")
+    return Outcome(CooperationState(missing=[record.first_line]), tally)

@@ -1,0 +1,69 @@
+"""Keys have one name, in Python, in scripts and in the rights of the server's users; every script compiles."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from evalq.workers.ledger.keys import PREFIX, SHARED, HistoryKeys, RateLimitKeys, RunKeys, SweepKeys
+from evalq.workers.ledger.scripts import HISTORY, MONITOR, RATE_LIMIT, RUNS, SWEEPS, Family, script_text
+from tests.integration.harness import running_server
+
+FAMILIES = (RUNS, HISTORY, MONITOR, RATE_LIMIT)
+LUA = Path(str(files("evalq.workers.ledger") / "lua"))
+SHARED_BODIES: tuple[str, ...] = ()
+PARTS_OF_SCRIPTS = {"prelude", "clock", "expire"}
+USERS = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
+
+
+def _bodies(family: Family) -> list[str]:
+    own = [path.stem for path in (LUA / family.folder).glob("*.lua")]
+    return sorted({*own, *(SHARED_BODIES if family in (RUNS, SWEEPS) else ())} - PARTS_OF_SCRIPTS)
+
+
+def test_every_script_names_keys_that_there_are_and_compiles(tmp_path: Path) -> None:
+    """On a real server, each of every family; and no file belongs to none."""
+    seen = {path.parent.name for path in LUA.rglob("*.lua")}
+    assert seen == {family.folder for family in FAMILIES} | {"common", "calls"}
+    with running_server(tmp_path) as server:
+        for family in FAMILIES:
+            for name in _bodies(family):
+                text = script_text(family, name)
+                assert not re.search(r"KEYS\[\d", text.partition("\n")[2].partition("\n")[2]), name
+                server.client.script_load(text)
+
+
+def test_a_script_that_names_no_key_is_refused() -> None:
+    """At once, when it is put together, and not where it runs."""
+    with pytest.raises(KeyError, match="flight"):
+        script_text(HISTORY, "record", "local now_us = keys.flight")
+    with pytest.raises(KeyError, match="nothing"):
+        script_text(HISTORY, "record", "local now_us = shared.nothing")
+
+
+def test_no_two_things_have_one_key() -> None:
+    """Names of runs, sweeps, histories and targets may be alike: their keys are not."""
+    keys = [*SHARED, *RunKeys.of("x"), *SweepKeys.of("x"), *HistoryKeys.of("x"), *RateLimitKeys.of("x")]
+    assert len(keys) == len(set(keys))
+    assert all(key.startswith(PREFIX) for key in keys)
+
+
+def test_the_exporters_user_may_read_what_its_script_reads_and_nothing_else() -> None:
+    """The rights in deploy/redis/users.acl are those that the script names, by the names of keys."""
+    (line,) = (line for line in USERS.read_text().splitlines() if line.startswith("user evalq-exporter "))
+    granted = {word.removeprefix("%R~") for word in line.split() if "~" in word}
+    text = (LUA / "monitor" / "scrape.lua").read_text()
+    run_parts, sweep_parts = (set(re.findall(rf"{kind}_key\('(\w+)'\)", text)) for kind in ("run", "sweep"))
+    assert run_parts < set(RunKeys._fields)
+    assert sweep_parts < set(SweepKeys._fields)
+    of_one = {"run", "sweep", "worker", "caller", "history"}
+    named = set(re.findall(r"shared\.(\w+)", text))
+    assert of_one < named
+    wanted = {getattr(SHARED, name) for name in named - of_one}
+    wanted |= {getattr(SHARED, name) + "*" for name in of_one - {"run", "sweep"}}
+    wanted |= {f"{SHARED.run}*:{part}" for part in run_parts} | {f"{SHARED.sweep}*:{part}" for part in sweep_parts}
+    queues = {"evalq.*", "unacked", "unacked_index"}  # kombu's
+    assert granted == wanted | queues

@@ -1,0 +1,110 @@
+"""The names of all keys that evalq keeps in Redis or Valkey, once.
+
+Scripts know them by the same names: ``keys.meta`` is the first of those that a script is given, ``shared.runs`` one
+that belongs to no single run. The users of `deploy/redis` are held against them by a test.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+__all__ = ["PREFIX", "SHARED", "HistoryKeys", "RateLimitKeys", "RunKeys", "SharedKeys", "SweepKeys"]
+
+PREFIX = "evalq:"
+
+
+class SharedKeys(NamedTuple):
+    """Keys of the whole ledger, and what the keys of one worker, run or history begin with. None of them expires but
+    those of one worker, caller or code.
+    """
+
+    runs: str = PREFIX + "runs"  # {run: queue} of runs that have not expired, as far as anybody looked
+    run: str = PREFIX + "run:"
+    suites: str = PREFIX + "suites"  # those that are counted by name
+    totals: str = PREFIX + "totals"  # counters over all runs
+    sweeps: str = PREFIX + "sweeps"  # {sweep: its header} of open ones, and of others until somebody claims of them
+    sweep: str = PREFIX + "sweep:"
+    unattended: str = PREFIX + "sweeps:left"  # {sweep: code version} of those left to the fleet
+    calls: str = PREFIX + "calls"  # counters over all sweeps, by target
+    workers: str = PREFIX + "workers"  # names; one whose own key expired is dead
+    worker: str = PREFIX + "worker:"
+    callers: str = PREFIX + "callers"
+    caller: str = PREFIX + "caller:"
+    code: str = PREFIX + "code:"  # what a code version is made of
+    histories: str = PREFIX + "histories"  # all of them, by when they were last added to
+    history: str = PREFIX + "history:"
+    rate_limit: str = PREFIX + "pace:"
+    reconciler: str = PREFIX + "reconciler"  # which worker tends the runs
+
+
+SHARED = SharedKeys()
+
+
+class RunKeys(NamedTuple):
+    """The keys of one run, as `of` makes them. By chunk number where nothing else is said."""
+
+    meta: str  # header, epoch, state, driver and counters
+    chunks: str  # the plan: a list of entries
+    digests: str  # of committed chunks: the authority on their answers
+    parts: str  # answers that their driver has not collected
+    flight: str  # published chunks that are not committed, by when they were published last
+    leases: str  # "<deadline> <ms> <pid> <worker>"
+    notes: str  # "<what> <chunk>": how often
+    refused: str  # why no worker could read the chunk's bytes
+    blobs: str  # bytes for workers that cannot read them
+    aside: str  # answers that differ from the one that was committed, and what was counted before a retry
+    sent: str  # published chunks that are not committed, by when they were published first
+    final: str  # the report, where the fleet made it
+    failures: str  # of workers, by chunk and by worker
+
+    @classmethod
+    def of(cls, run: str) -> Self:
+        """The keys of ``run``."""
+        return cls._make(f"{SHARED.run}{{{run}}}:{part}" for part in cls._fields)
+
+
+class SweepKeys(NamedTuple):
+    """The keys of one sweep, as `of` makes them."""
+
+    meta: str  # header, state, budgets, driver and counters
+    prompts: str  # by case
+    again: str  # calls that were given back
+    holders: str  # processes that call, by when their lease ends
+    held: str  # {call: process}
+    recorded: str  # calls that have an output
+    outbox: str  # outputs that their driver has not collected
+    halted: str  # cases that get no more calls
+    lost: str  # "<process> <call>": begun, and never heard of again
+    left: str  # what a producer left with it
+    forgotten: str  # calls that are to be made again, though what they cost is counted
+
+    @classmethod
+    def of(cls, run: str) -> Self:
+        """The keys of the sweep ``run``."""
+        return cls._make(f"{SHARED.sweep}{{{run}}}:{part}" for part in cls._fields)
+
+
+class HistoryKeys(NamedTuple):
+    """The keys of one history, as `of` makes them."""
+
+    ids: str  # of its runs, the newest first
+    texts: str  # their entries
+    recent: str  # those of their values that are shown side by side
+
+    @classmethod
+    def of(cls, member: str) -> Self:
+        """The keys of the history that the index has as ``member``."""
+        key = SHARED.history + member
+        return cls(key, key + ":texts", key + ":recent")
+
+
+class RateLimitKeys(NamedTuple):
+    """The keys of one target's rate limit, as `of` makes them; they expire."""
+
+    state: str
+    holders: str  # processes with calls in flight
+
+    @classmethod
+    def of(cls, target: str) -> Self:
+        """The keys of ``target``."""
+        return cls._make(f"{SHARED.rate_limit}{{{target}}}:{part}" for part in cls._fields)

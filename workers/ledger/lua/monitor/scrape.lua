@@ -1,0 +1,93 @@
+-- All that is shown of a ledger, in one look that changes nothing. Returns
+-- {now in ms, states, chunks, first publication of the oldest, totals, calls, workers, queues, version of the
+-- histories, histories (none when the version is the known one), open sweeps with calls to make, processes that call
+-- (both as they were written), {open run that no living worker can compute, since when in ms}}; what is by name is flat: name, value, name, value.
+-- ARGV: queue classes separated by blanks, most recent runs of a history, known version of the histories
+local classes, recent, known_version = ARGV[1], tonumber(ARGV[2]) - 1, ARGV[3]
+local now = now_ms()
+local function flat(map)
+  local list = {}
+  for name, value in pairs(map) do
+    table.insert(list, name)
+    table.insert(list, value)
+  end
+  return list
+end
+local function add(map, name, by) map[name] = (map[name] or 0) + by end
+
+local states, chunks, holders, queues = {}, {planned = 0, published = 0, leased = 0, committed = 0}, {}, {}
+local oldest, unserved = false, {}
+local runs = redis.call('HGETALL', shared.runs)
+for i = 1, #runs, 2 do
+  local function run_key(part) return shared.run .. '{' .. runs[i] .. '}:' .. part end
+  local meta = redis.call('HMGET', run_key('meta'), 'state', 'chunks', 'committed', 'unserved')
+  if meta[1] then add(states, meta[1], 1) end
+  if meta[1] == 'open' then
+    local flight, live = redis.call('ZCARD', run_key('flight')), 0
+    for _, lease in ipairs(redis.call('HVALS', run_key('leases'))) do
+      local deadline, length, worker = string.match(lease, '^(%d+) (%d+) %d+ (.+)$')
+      local left = tonumber(deadline or '0') - now
+      if left > 0 and left <= 2 * tonumber(length) then
+        live = live + 1
+        add(holders, worker, 1)
+      end
+    end
+    local committed = tonumber(meta[3] or '0')
+    local since, at = string.match(meta[4] or '', '^(%d+) (%d+)$')
+    if since and tonumber(at) == committed then table.insert(unserved, {runs[i], tonumber(since)}) end
+    add(chunks, 'committed', committed)
+    add(chunks, 'leased', live)
+    add(chunks, 'published', math.max(0, flight - live))
+    add(chunks, 'planned', math.max(0, tonumber(meta[2] or '0') - committed - flight))
+    local first = redis.call('ZRANGE', run_key('sent'), 0, 0, 'WITHSCORES')
+    if first[2] and (not oldest or tonumber(first[2]) < oldest) then oldest = tonumber(first[2]) end
+    queues[runs[i + 1]] = 0
+  end
+end
+
+local workers = {}
+for _, name in ipairs(redis.call('SMEMBERS', shared.workers)) do
+  local facts = redis.call('HGETALL', shared.worker .. name)
+  if #facts > 0 then
+    table.insert(workers, {name, facts, holders[name] or 0})
+    for j = 1, #facts, 2 do
+      if facts[j] == 'code' then
+        for class in string.gmatch(classes, '%S+') do queues['evalq.' .. class .. '.' .. facts[j + 1]] = 0 end
+      end
+    end
+  end
+end
+for queue in pairs(queues) do queues[queue] = redis.call('LLEN', queue) end
+
+local sweeps, callers = {}, {}
+local known = redis.call('HGETALL', shared.sweeps)
+for i = 1, #known, 2 do
+  local function sweep_key(part) return shared.sweep .. '{' .. known[i] .. '}:' .. part end
+  local meta = redis.call('HMGET', sweep_key('meta'), 'state', 'cursor', 'total')
+  if meta[1] == 'open' then
+    local left = tonumber(meta[2] or '0') < tonumber(meta[3] or '0')
+    if left or redis.call('HLEN', sweep_key('held')) > 0 or redis.call('LLEN', sweep_key('again')) > 0 then
+      table.insert(sweeps, known[i + 1])
+    end
+  end
+end
+for _, name in ipairs(redis.call('SMEMBERS', shared.callers)) do
+  local facts = redis.call('GET', shared.caller .. name)
+  if facts then table.insert(callers, facts) end
+end
+
+local index, histories = redis.call('ZRANGE', shared.histories, 0, -1, 'REV'), {}
+local last = redis.call('ZRANGE', shared.histories, -1, -1, 'WITHSCORES')
+local version = #index .. ' ' .. (last[2] or '')
+for _, member in ipairs(version == known_version and {} or index) do
+  local key = shared.history .. member
+  local ids = redis.call('LRANGE', key, 0, recent)
+  if #ids > 0 then
+    local newest = redis.call('HGET', key .. ':texts', ids[1])
+    table.insert(histories, {member, newest, redis.call('HMGET', key .. ':recent', unpack(ids))})
+  end
+end
+return {
+  now, flat(states), flat(chunks), oldest, redis.call('HGETALL', shared.totals), redis.call('HGETALL', shared.calls),
+  workers, flat(queues), version, histories, sweeps, callers, unserved,
+}

@@ -1,0 +1,74 @@
+-- Shared by the scripts of a run. ARGV[1] is the lifetime of its keys in ms, prolonged by every step that moves the run on,
+-- ARGV[2] the token of the driver that takes the step ('' for whoever drives nothing).
+local function lease_of(seq)
+  local text = redis.call('HGET', keys.leases, seq)
+  if not text then return nil end
+  local deadline, length, pid, worker = string.match(text, '^(%d+) (%d+) (%d+) (.+)$')
+  if not deadline then return nil end
+  local left = tonumber(deadline) - now_ms()
+  -- One that ends later than it could have been written to end was written before the clock was set back: it is over.
+  return {live = left > 0 and left <= 2 * tonumber(length), pid = pid, worker = worker}
+end
+local function set_lease(seq, ms, pid, worker)
+  redis.call('HSET', keys.leases, seq, (now_ms() + tonumber(ms)) .. ' ' .. ms .. ' ' .. pid .. ' ' .. worker)
+end
+-- The refusal of a driver's step by anybody else, nil for the driver itself (whose step is a sign of its life) and for
+-- nobody where nobody drives.
+local function driven()
+  local driver = redis.call('HGET', keys.meta, 'driver') or ''
+  if driver ~= ARGV[2] then return redis.error_reply('DRIVEN ' .. driver) end
+  if driver ~= '' then redis.call('HSET', keys.meta, 'driver_at', now_ms()) end
+end
+local function hand_over() redis.call('HDEL', keys.meta, 'driver', 'driver_at') end
+-- How many chunks the run was sealed with, nil while its plan is open.
+local function sealed()
+  return tonumber(string.match(redis.call('HGET', keys.meta, 'seal') or '', '"chunks":(%d+)'))
+end
+-- What is committed is counted by its digests: where that key was lost, its records are counted from none again.
+local function recount() redis.call('HSET', keys.meta, 'committed', redis.call('HLEN', keys.digests)) end
+local function count_records(by)
+  if redis.call('EXISTS', keys.digests) == 0 then redis.call('HSET', keys.meta, 'records', 0) end
+  redis.call('HINCRBY', keys.meta, 'records', by)
+end
+local function note(name, seq)
+  return tonumber(redis.call('HGET', keys.notes, name .. ' ' .. seq) or '0')
+end
+-- A lease that died uncommitted: with its process alone, or with the whole worker. Where the chunk was being
+-- taken apart, the range under trial bears it too.
+local function count_death(seq, lease)
+  local alone = redis.call('EXISTS', shared.worker .. lease.worker) == 1
+  redis.call('HINCRBY', keys.notes, (alone and 'attempts ' or 'losses ') .. seq, 1)
+  local range = redis.call('HGET', keys.notes, 'trying ' .. seq)
+  if range then
+    redis.call('HINCRBY', keys.notes, 'fell ' .. seq .. ' ' .. range, 1)
+    redis.call('HDEL', keys.notes, 'trying ' .. seq)
+  end
+end
+-- A counter over all runs, by evaluator and suite: "<name> <evaluator> <suite>[ <tail>]".
+local function count(name, by, tail)
+  local label = redis.call('HGET', keys.meta, 'label') or ' unknown unknown'
+  redis.call('HINCRBY', shared.totals, name .. label .. (tail and ' ' .. tail or ''), by)
+end
+local function end_run(state, reason)
+  redis.call('HSET', keys.meta, 'state', state, 'reason', reason)
+  count('ended', 1, state)
+end
+-- Whether no producer attends the run: it was left to the workers, or its driver has been silent for so long.
+local function left_alone(now, driver_ms)
+  if redis.call('HEXISTS', keys.meta, 'detached') == 1 then return true end
+  local at = tonumber(redis.call('HGET', keys.meta, 'driver_at') or '')
+  return at ~= nil and now - at > driver_ms
+end
+-- A worker's last failure, and how many it had; workers beyond the most that are listed share one entry.
+local function tell_failure(worker, host, kind, reason, most)
+  redis.call('HINCRBY', keys.meta, 'failures', 1)
+  count('failures', 1, kind)
+  local field = 'worker ' .. worker
+  if redis.call('HLEN', keys.failures) >= most and redis.call('HEXISTS', keys.failures, field) == 0 then field = 'worker other' end
+  local known, told = pcall(cjson.decode, redis.call('HGET', keys.failures, field) or '')
+  local before = known and type(told) == 'table' and tonumber(told.count) or 0
+  redis.call('HSET', keys.failures, field, cjson.encode({
+    worker = worker, host = host, kind = kind, reason = reason, count = before + 1, at = now_ms(),
+    committed = tonumber(redis.call('HGET', keys.meta, 'committed') or '0'),
+  }))
+end
