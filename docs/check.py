@@ -1,4 +1,4 @@
-"""Docs name only what exists: commands, their flags, make targets, links, and files in the tree; folders say what they hold.
+"""Docs name only what exists (commands, flags, make targets, links, files), and folders say what is in them.
 
 Run by `make check`; exits 1 with a line for each thing that is named and is not there.
 """
@@ -41,7 +41,7 @@ def _silent() -> Iterator[Path]:
     for name in PACKAGES:
         for path in sorted((TOP / name).rglob("__init__.py")):
             first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
-            if not first.endswith("."):
+            if not first.endswith((".", "?")):
                 yield path
 
 
