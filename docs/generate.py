@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from evaluator_pages import FOLDER, NAMES, evaluator_page
+from evaluator_pages import FOLDER, evaluator_page
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Params
@@ -84,7 +84,9 @@ def life_page() -> str:
         "The states that `run.json`, `evalq list` and `evalq status` show, for evaluations and live sweeps alike. The\n"
         "ledger knows some of them; the others are the business of whoever drives the run, and stand in its folder.\n"
         "Both refuse a move that is not in this table. `RUN` is a run's folder, or its id under `./evalq-runs`; a run\n"
-        "on a server takes `--broker URL` (or `EVALQ_BROKER`), an inline one `--inline`.\n\n"
+        "on a server takes `--broker URL` (or `EVALQ_BROKER`), an inline one `--inline`. `run.json` names the server\n"
+        "that a run was driven on last (`server`), and so does every hint; `pause`, `cancel`, and the `resume` of a\n"
+        "live sweep whose calls are not all collected are refused without it.\n\n"
         f"{table(heads, rows)}\n"
         "One process drives a run: the one that holds the lock on `run.lock` in its folder. A second command is told\n"
         "who that is (exit 3), or waits: `evalq watch RUN`, and a command whose `--once` key has a run already. They\n"
@@ -153,7 +155,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "life.md": life_page(),
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
-        **{FOLDER / f"{name}.md": evaluator_page(name) for name in NAMES},
+        **{FOLDER / f"{name}.md": evaluator_page(name) for name in registry.own()},
         chaos.PAGE: chaos.page(),
         observers.PAGE: observers.page(),
     }

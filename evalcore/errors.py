@@ -149,8 +149,10 @@ class Divergent(InfrastructureError):
 class Driven(InfrastructureError):
     """Another process drives the run; ``by`` says which ("host pid ..."). Whoever is told this only watches."""
 
-    def __init__(self, run: str, by: str) -> None:
-        super().__init__(f"run {run} is driven by another process ({by}); see it with: evalq watch {run}")
+    def __init__(self, run: str, by: str, server: str = "") -> None:
+        """``server``: the options that name it for a command, where its folder is not enough."""
+        watch = f"evalq watch {run} {server}".rstrip()
+        super().__init__(f"run {run} is driven by another process ({by}); see it with: {watch}")
         self.run = run
         self.by = by
 
@@ -158,8 +160,9 @@ class Driven(InfrastructureError):
 class Finished(Driven):
     """Another process has driven the run to its end: there is nothing left to compute, only a report to fetch."""
 
-    def __init__(self, run: str) -> None:
-        InfrastructureError.__init__(self, f"run {run} was finished by another command; see it: evalq report {run}")
+    def __init__(self, run: str, server: str = "") -> None:
+        report = f"evalq report {run} {server}".rstrip()
+        InfrastructureError.__init__(self, f"run {run} was finished by another command; see it: {report}")
         self.run = run
         self.by = ""
 

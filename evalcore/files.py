@@ -36,9 +36,14 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename == str(partial):
+        if isinstance(error, OSError) and (error.filename == str(partial) or _of_the_disk(error)):
             error.filename = str(path)  # the name that its user knows
         raise
+
+
+def _of_the_disk(error: OSError) -> bool:
+    """Whether a write said so, which names no file."""
+    return error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def write_atomic(path: Path, data: bytes) -> None:

@@ -17,7 +17,7 @@ from evalq.workers.settings import Settings
 
 _SECRET = re.compile(r"([?&]\w*password=)[^&#]*", re.IGNORECASE)
 
-__all__ = ["KEEPALIVE", "SCHEME", "broker_option", "celery_url", "connect", "is_redis", "probe", "redacted"]
+__all__ = ["KEEPALIVE", "SCHEME", "celery_url", "connect", "is_redis", "probe", "redacted", "server_options"]
 
 # A peer that is cut off (packets dropped, not refused) is noticed within about 15 s, on idle connections too.
 _PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
@@ -119,9 +119,14 @@ def redacted(url: str) -> str:
     return f"{scheme}{sep}{name}:***@{place}" if at and colon else f"{scheme}{sep}{rest}"
 
 
-def broker_option(url: str) -> str:
-    """``--broker`` for a command that a person is to run: ``url``, or URL in place of one with a password."""
-    return f"--broker {shlex.quote(url) if redacted(url) == url else 'URL'}"
+def server_options(settings: Settings) -> str:
+    """``--broker`` (and ``--ledger``) for a command that a person is to run, URL in place of one with a password.
+
+    Empty where no server is named.
+    """
+    urls = {"broker": settings.broker, "ledger": settings.ledger if settings.ledger_apart else ""}
+    shown = {name: shlex.quote(url) if redacted(url) == url else "URL" for name, url in urls.items() if url}
+    return " ".join(f"--{name} {url}" for name, url in shown.items())
 
 
 def _respelled(url: str, schemes: dict[str, str]) -> str:

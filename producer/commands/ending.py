@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from evalq.evalcore.errors import Driven, UsageError
-from evalq.evalcore.model.life import RunState, next_step
+from evalq.evalcore.model.life import RunState
 from evalq.producer.commands import options as shared
 from evalq.producer.commands.find import (
     RUNS,
@@ -21,6 +21,7 @@ from evalq.producer.commands.find import (
     server_options,
     warn,
 )
+from evalq.producer.folder.info import RunInfo
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["COMMANDS"]
@@ -58,12 +59,30 @@ def _pause(run: str | None, **given: Any) -> None:
     folder = find(run)
     info = folder.info()
     state = _close(given, info.run, "paused", "by evalq pause")
+    _refuse_unnamed(folder, info, given, state, "pause")
     if state is None:
         raise UsageError("pausing needs --broker; a run on an embedded server is paused by Ctrl-C")
     if state != "paused":
         raise UsageError(f"{info.run} cannot be paused: it is {info.state if state == 'gone' else state}")
     _note(folder, "paused")
-    click.echo(f"{info.run}: paused; resume it with: evalq resume {folder.path} --broker URL", err=True)
+    click.echo(f"{info.run}: paused; resume it with: evalq resume {folder.path} {_server(given)}", err=True)
+
+
+def _server(given: dict[str, Any]) -> str:
+    from evalq.workers.connections import server_options
+
+    return server_options(shared.settings_from(given))
+
+
+def _refuse_unnamed(folder: RunFolder, info: RunInfo, given: dict[str, Any], state: str | None, what: str) -> None:
+    """Raise UsageError where the server that a run is on is not the one that was asked: a note in its folder stops
+    nobody who computes or calls for it.
+    """
+    if state in (None, "gone") and info.server not in ("", _server(given)):
+        raise UsageError(
+            f"{folder.path}: this run is on another server than was asked: evalq {what} {folder.path} {info.server} "
+            "(where that is gone for good, remove the folder)"
+        )
 
 
 def _note(folder: RunFolder, state: RunState) -> bool:
@@ -80,10 +99,12 @@ def _cancel(run: str, **given: Any) -> None:
     folder = find(run)
     info = folder.info()
     if info.state == "done":
-        raise UsageError(f"{folder.path}: this run is done; {next_step('done', folder.path)}")
+        raise UsageError(f"{folder.path}: this run is done; {folder.next_step('done')}")
     state = _close(given, info.run, "cancelled", "by evalq cancel")
+    if info.state != "cancelled":
+        _refuse_unnamed(folder, info, given, state, "cancel")
     if state not in ("cancelled", "gone", None):
-        raise UsageError(f"{info.run} cannot be cancelled: it is {state}; {next_step('done', folder.path)}")
+        raise UsageError(f"{info.run} cannot be cancelled: it is {state}; {folder.next_step('done')}")
     if not _note(folder, "cancelled"):
         if state != "cancelled":
             raise Driven(info.run, f"{folder.driver()}: end that one with Ctrl-C, or name its server with --broker URL")

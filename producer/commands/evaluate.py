@@ -213,11 +213,10 @@ def refuse_dead(folder: Any, report: dict[str, Json], given: dict[str, Any]) -> 
 
 def _retry(folder: RunFolder, given: dict[str, Any]) -> str:
     """The command that tries again, at the place that this one named."""
-    from evalq.workers.connections import broker_option
-
-    broker = f" {broker_option(given['broker'])}" if given.get("broker") else ""
-    files = [f" --{name} {shlex.quote(str(given[name]))}" for name in ("targets", "settings") if given.get(name)]
-    return f"evalq retry {folder.path} --errors{broker}{''.join(files)}" + (" --inline" if given.get("inline") else "")
+    server = folder.info().server
+    files = [f"--{name} {shlex.quote(str(given[name]))}" for name in ("targets", "settings") if given.get(name)]
+    words = [f"evalq retry {folder.path} --errors", server, *files, "--inline" if given.get("inline") else ""]
+    return " ".join(filter(None, words))
 
 
 def refuse_unscored(folder: Any, report: dict[str, Json]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.errors import EvalqError, UsageError
+from evalq.evalcore.errors import Driven, EvalqError, Finished, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.producer.commands import options as shared
 from evalq.producer.commands.evaluate import conclude, reporter_for, show
@@ -168,7 +169,8 @@ def _resume(run: str | None, **given: Any) -> None:
         with driving(folder, place):
             folder.note(state="retrying")  # under a larger budget
     refuse_over(folder)
-    resume_any(folder, place, reporter, budgets)
+    with _driven_at(place):
+        resume_any(folder, place, reporter, budgets)
     conclude(folder, given, reporter)
 
 
@@ -176,6 +178,17 @@ def _place(given: dict[str, Any]) -> Backend:
     from evalq.producer.runs.execute import Backend
 
     return Backend(shared.settings_from(given), inline=given["inline"], workers=given["workers"])
+
+
+@contextlib.contextmanager
+def _driven_at(place: Backend) -> Iterator[None]:
+    """Who is told that another process drives the run is told at which server to watch it."""
+    try:
+        yield
+    except Finished as finished:
+        raise Finished(finished.run, place.server) from None
+    except Driven as driven:
+        raise Driven(driven.run, driven.by, place.server) from None
 
 
 def _retry(run: str | None, errors: bool, **given: Any) -> None:
@@ -189,7 +202,8 @@ def _retry(run: str | None, errors: bool, **given: Any) -> None:
     with driving(folder, place):
         begin_retry(folder)
     reporter = reporter_for(registry.get(folder.info().evaluator).records.unit, given)
-    resume_any(folder, place, reporter, (given.get("max_calls"), given.get("max_cost")))
+    with _driven_at(place):
+        resume_any(folder, place, reporter, (given.get("max_calls"), given.get("max_cost")))
     conclude(folder, given, reporter)
 
 

@@ -25,7 +25,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     ``epoch`` is how often the run was told to a ledger, ``sources`` the inputs as they are read and ``roots`` the
     folders a worker must be allowed to read for them. ``retry`` holds {chunk: dead records} while dead records are
     tried again, ``progress`` the ledger's counters at the last look, ``follows`` the log of a run that follows one,
-    ``driver`` the token of whoever drove it from this folder last.
+    ``driver`` the token of whoever drove it from this folder last, ``server`` the options that name the server it was
+    driven on then (empty: none that outlives a command).
     """
 
     run: str
@@ -41,6 +42,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     roots: list[str] = []
     target: str = ""
     driver: str = ""
+    server: str = ""
     follows: str = ""
     retry: dict[str, int] | None = None
     progress: dict[str, Json] = {}

@@ -20,7 +20,6 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError, EvalqError, InputError, StorageError, UsageError, WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import canonical_json, digest
-from evalq.evalcore.model.life import next_step
 from evalq.evalcore.model.manifest import Header, PlannedInput
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes
@@ -165,7 +164,7 @@ class Job:
         """
         info = folder.info()
         if info.follows:
-            raise UsageError(f"{folder.path}: this run follows a log; {next_step('following', folder.path)}")
+            raise UsageError(f"{folder.path}: this run follows a log; {folder.next_step('following')}")
         manifest = Manifest(folder)
         header = manifest.load()
         if header.code_version != code_version():

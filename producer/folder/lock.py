@@ -49,8 +49,10 @@ class RunLock:
                 if tries == _TRIES:
                     return None
                 time.sleep(_PAUSE)
-            except BaseException:
+            except BaseException as error:
                 file.close()
+                if isinstance(error, OSError):
+                    error.filename = error.filename or str(path)
                 raise
 
     def moved(self, path: Path) -> None:

@@ -214,12 +214,17 @@ class RunFolder:
         """Whether the run has had a report."""
         return (self.path / "report.json").is_file()
 
+    def next_step(self, state: RunState) -> str:
+        """What its user can do next, where nobody drives the run: at the server that it is on."""
+        server = "" if state == "done" else self.info().server
+        return next_step(state, f"{self.path} {server}".rstrip())
+
     def report(self) -> dict[str, Json]:
         """report.json. Raises UsageError when the run has none (yet)."""
         path = self.path / "report.json"
         if not self.reported:
             state = self.info().state
-            then = "somebody removed it: run the evaluation again" if state == "done" else next_step(state, self.path)
+            then = "somebody removed it: run the evaluation again" if state == "done" else self.next_step(state)
             raise UsageError(f"{self.path}: this run has no report (it is {state}); {then}")
         try:
             report: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)

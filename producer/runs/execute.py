@@ -29,7 +29,7 @@ from evalq.evalcore.errors import (
     WorkersLost,
 )
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.life import RunState, may_follow, next_step
+from evalq.evalcore.model.life import RunState, may_follow
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
@@ -40,7 +40,7 @@ from evalq.producer.outputs import write_final
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.record_history import remember
 from evalq.producer.runs.share import share
-from evalq.workers.connections import broker_option
+from evalq.workers.connections import server_options
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -92,10 +92,15 @@ class Backend(msgspec.Struct, frozen=True):
     def resume(self, folder: RunFolder) -> str:
         """The command that resumes the run in ``folder`` at the place that a user would name."""
         named = self.named or self.settings
-        broker = f" {broker_option(named.broker)}" if named.broker else ""
         here = named.targets and (named.calls or not named.broker)
         targets = f" --targets {shlex.quote(named.targets)}" if here else ""
-        return f"evalq resume {folder.path}{broker}{targets}" + (" --inline" if self.inline else "")
+        words = ["evalq resume", str(folder.path), self.server + targets, "--inline" if self.inline else ""]
+        return " ".join(filter(None, words))
+
+    @property
+    def server(self) -> str:
+        """The options that name its server, for commands of other processes; empty for an embedded one."""
+        return server_options(self.named or self.settings)
 
 
 def carry_out(job: Job, place: Backend, reporter: Reporter) -> dict[str, Json]:
@@ -137,16 +142,16 @@ def refuse_over(folder: RunFolder) -> None:
     """Raise for a run that nothing can follow: UsageError for one with its report, Cancelled."""
     state = folder.info().state
     if state == "done":
-        raise UsageError(f"{folder.path}: this run is done; {next_step(state, folder.path)}")
+        raise UsageError(f"{folder.path}: this run is done; {folder.next_step(state)}")
     if state == "cancelled":
-        raise Cancelled(f"{folder.path}: this run was cancelled for good; {next_step(state, folder.path)}")
+        raise Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
 
 
 def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
     """`carry_out` for whoever holds the folder already; ``asked`` is the place a user would name to resume it."""
     began = time.monotonic()
     if place.inline:
-        job.folder.note(state="open")  # else noted together with the ledger
+        job.folder.note(state="open", server=None)  # else noted together with the ledger
     collector = Collector(job)
     reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
     try:
@@ -320,7 +325,9 @@ def _driver(job: Job, collector: Collector, place: Backend, reporter: Reporter) 
         stack.callback(broker.close)
         stack.enter_context(patience.telling())
         try:
-            yield Driver(job, collector, ledger, broker, settings, patience)
+            driver = Driver(job, collector, ledger, broker, settings, patience)
+            driver.registration.server = place.server
+            yield driver
         except BaseException as error:
             if not patience.once(partial(_let_go, ledger, job.run, error)) and _stops(error):
                 reporter.warn("the server does not answer, so workers may compute what was published")

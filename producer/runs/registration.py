@@ -35,6 +35,8 @@ class Registration:
         self.epoch = 0
         self.header = job.header
         self.sealed = False
+        self.server = ""
+        """The options that name the server to other commands."""
 
     @property
     def behind(self) -> bool:
@@ -56,7 +58,7 @@ class Registration:
             dead = {int(seq): count for seq, count in info.retry.items()}
             self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
         self.header = self._ledger.header(job.run) or job.header
-        job.folder.note(epoch=self.epoch, state="open", driver=self._ledger.token)
+        job.folder.note(epoch=self.epoch, state="open", driver=self._ledger.token, server=self.server or None)
         self._registered, self.sealed = 0, False
         self.tell()
         held, chunks = self._collector.held.items(), job.manifest.chunks
@@ -98,7 +100,7 @@ class Registration:
         gone = before if is_gone(before) else ""
         while True:
             try:
-                return self._ledger.create(self._job.header, epoch, had=self.epoch, gone=gone, fresh=fresh)
+                return self._ledger.open(self._job.header, epoch, had=self.epoch, gone=gone, fresh=fresh)
             except Finished:
                 raise
             except Driven as other:

@@ -59,10 +59,23 @@ def resume_sweep(
     """
     with driving(folder, place):
         _refuse_over(folder)
+        _refuse_unnamed(folder, place)
         sweep = Sweep.load(folder)
         sweep.budgeted(*budgets)
         reporter.event("launch", run=sweep.run, folder=str(folder.path))
         return sweep, *_carry_out_here(sweep, place, reporter)
+
+
+def _refuse_unnamed(folder: RunFolder, place: Backend) -> None:
+    """Raise UsageError where calls were handed out by a server that is not named: it may hold answers that are paid
+    for, and its processes may still call. Once all of them are collected the folder is enough.
+    """
+    info = folder.info()
+    if info.server and not place.settings.broker and info.state not in ("done", "retrying"):
+        raise UsageError(
+            f"{folder.path}: its calls are made by way of a server, which may have answers that are not here yet; "
+            f"name it: evalq resume {folder.path} {info.server} (or another, where that one is gone for good)"
+        )
 
 
 def _refuse_over(folder: RunFolder) -> None:
@@ -193,7 +206,7 @@ def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: 
             _, seal = Reports(ledger, shared.settings).plan(sweep.run)
             with sweep.outputs.open("rb") as stream:
                 if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
-                    ledger.forget(sweep.run)
+                    ledger.delete(sweep.run)
             return True
 
         patience(forget)
@@ -228,6 +241,7 @@ def _driver(sweep: Sweep, place: Backend, reporter: Reporter) -> Iterator[tuple[
         patience = Patience(settings, reporter, place.check)
         stack.enter_context(patience.telling())
         driver = SweepDriver(sweep, SweepLedger(patience.client(), settings), settings, patience, cache)
+        driver.server = place.server
         try:
             yield driver, patience
         finally:

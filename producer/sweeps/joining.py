@@ -71,8 +71,8 @@ def _standing(folder: RunFolder) -> RunStatus:
 def ended(folder: RunFolder, state: RunState) -> EvalqError:
     """What to tell of a run that nobody drives and that has no report."""
     if state == "cancelled":
-        return Cancelled(f"{folder.path}: this run was cancelled for good; {next_step(state, folder.path)}")
-    return Incomplete(f"{folder.path}: this run is {state}, and no process drives it; {next_step(state, folder.path)}")
+        return Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
+    return Incomplete(f"{folder.path}: this run is {state}, and no process drives it; {folder.next_step(state)}")
 
 
 def join(folder: RunFolder, settings: Settings, reporter: Reporter, drive: Callable[[RunFolder], T]) -> T | None:
@@ -138,9 +138,12 @@ def _elsewhere(folder: RunFolder, driven: Driven, settings: Settings, reporter: 
     """Until a run that is driven from another folder has its report, which is put into this one, or its driver is
     silent for so long that it may be taken over: trying that again is the caller's.
     """
+    from evalq.workers.connections import server_options
+
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
     ledger, calls = _ledgers(settings)
-    with _only_watching(run):
+    where = f"{run} {server_options(settings)}"
+    with _only_watching(where):
         if not isinstance(driven, Finished):
             reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while time.monotonic() < until:
@@ -148,9 +151,9 @@ def _elsewhere(folder: RunFolder, driven: Driven, settings: Settings, reporter: 
             if state == "done" and _taken(folder, ledger, settings):
                 return
             if state == "cancelled":
-                raise Cancelled(f"run {run} was cancelled; {next_step('cancelled', folder.path)}")
+                raise Cancelled(f"run {run} was cancelled; {folder.next_step('cancelled')}")
             if state in ("failed", "paused"):
-                raise InfrastructureError(f"run {run} was left {state} by {driven.by}; see evalq status {run}")
+                raise InfrastructureError(f"run {run} was left {state} by {driven.by}; see evalq status {where}")
             if state not in ("open", "done"):  # between its end and its report a run is done, and its driver's still
                 return
             time.sleep(_POLL_SECONDS)
@@ -170,7 +173,6 @@ def _taken(folder: RunFolder, ledger: RunLedger, settings: Settings) -> bool:
     with folder.driving() as mine:
         if mine:
             _note_done(folder)
-            folder.drop_working_files()  # those of nothing: it was computed elsewhere
     return True
 
 
@@ -184,6 +186,7 @@ def _note_done(folder: RunFolder) -> None:
     for state in steps:
         if may_follow(state, folder.info().state):
             folder.note(state=state)
+    folder.drop_working_files()  # those of nothing: it was computed elsewhere
 
 
 def _orphaned(run: str, ledger: RunLedger, calls: SweepLedger, settings: Settings) -> bool:
@@ -225,22 +228,24 @@ def attend_fleet(
     """
     if not settings.broker:
         raise UsageError(f"run {run} was left to a fleet: name its server with --broker URL (or EVALQ_BROKER)")
+    from evalq.workers.connections import server_options
+
     ledger, calls = _ledgers(settings)
-    told, quiet = False, time.monotonic() + _QUIET_SECONDS
-    with _only_watching(run), reporter.watching() as seen:
+    told, server, quiet = False, server_options(settings), time.monotonic() + _QUIET_SECONDS
+    with _only_watching(f"{run} {server}"), reporter.watching() as seen:
         while not until():
             state = _ledger_state(run, ledger, calls)
             if state == "cancelled":
-                raise Cancelled(f"run {run} was cancelled; {next_step('cancelled', run)}")
+                raise Cancelled(f"run {run} was cancelled; {next_step('cancelled', f'{run} {server}')}")
             if state in ("paused", "failed"):
-                raise Incomplete(f"run {run} is {state}; resume it with: evalq resume {run} --broker URL")
+                raise Incomplete(f"run {run} is {state}; resume it with: evalq resume {run} {server}")
             standing = _busy(run, ledger, calls, settings, here)
             if standing is None:
                 return
             seen(standing)
             if not told and time.monotonic() > quiet and not _anybody(ledger):
                 told = True
-                reporter.say("waiting: no worker is there for it (start one: evalq worker --broker URL)")
+                reporter.say(f"waiting: no worker is there for it (start one: evalq worker {server})")
             time.sleep(_POLL_SECONDS)
 
 

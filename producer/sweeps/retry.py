@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from evalq.evalcore.contract.partial import decode
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.model.life import next_step
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.journal import Kept, answers
 from evalq.producer.folder.run_folder import RunFolder
@@ -22,7 +21,7 @@ def begin_retry(folder: RunFolder) -> None:
     """
     info = folder.info()
     if info.state not in ("done", "retrying"):
-        raise UsageError(f"{folder.path}: this run is {info.state}; {next_step(info.state, folder.path)}")
+        raise UsageError(f"{folder.path}: this run is {info.state}; {folder.next_step(info.state)}")
     if Sweep.is_in(folder):
         sweep = Sweep.load(folder)
         sweep.recorded.drop(sweep.recorded.failed())

@@ -227,8 +227,11 @@ class Sweep:
 
     @staticmethod
     def leave_to_others(folder: RunFolder) -> None:
-        """Make no more calls from ``folder``, whose sweep others called to its end; what it paid for itself stays."""
-        for name in (HEAD, PROMPTS, DRIVER):
+        """Make no more calls from ``folder``, whose sweep others called to its end.
+
+        What it paid for itself stays in calls.jsonl; outputs of these alone are not what the report was made of.
+        """
+        for name in (HEAD, PROMPTS, DRIVER, OUTPUTS):
             (folder.path / name).unlink(missing_ok=True)
 
     def discard(self) -> None:

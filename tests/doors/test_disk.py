@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import EVALQ, clean_environment, evalq, same_answer, short_folder
+from tests.integration.harness import (
+    EVALQ,
+    clean_environment,
+    evalq,
+    same_answer,
+    short_folder,
+    start_evalq,
+    wait_until,
+)
 
 ROOT = pytest.mark.skipif(
     os.getuid() != 0 and not os.environ.get("CI"), reason="only root may mount a small disk or be another user"
@@ -95,6 +103,25 @@ def test_a_limit_on_file_sizes(data: Path, calm: Path, tmp_path: Path) -> None:
     done = evalq("resume", tmp_path / "run", "--inline", "--format", "none", cwd=data)
     assert done.returncode == 0, done.stderr
     same_answer(calm, tmp_path / "run")
+
+
+@pytest.mark.parametrize(("size", "name"), [(0, "run.lock"), (100, "run.json")])
+def test_who_cancels_on_a_full_disk_is_told_which_file(data: Path, tmp_path: Path, size: int, name: str) -> None:
+    """What a write says names no file; the command does."""
+    run = tmp_path / "run"
+    begun = start_evalq("planagent", "rows.csv", "--workers", "1", "--out", run, "--format", "none", cwd=data)
+    wait_until(lambda: (run / "run.json").exists(), "it is begun")
+    begun.kill()
+    begun.wait()
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    command = [*EVALQ, "cancel", str(run)]
+    done = subprocess.run(
+        command, cwd=data, env=clean_environment(), capture_output=True, text=True, preexec_fn=limit, check=False
+    )
+    assert (done.returncode, done.stderr.strip()) == (3, f"evalq: {run / name}: File too large")
 
 
 @ROOT

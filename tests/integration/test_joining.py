@@ -173,6 +173,8 @@ def test_two_folders_of_one_key_share_one_run(server: Server, tmp_path: Path, sl
     assert (tmp_path / "one" / "report.json").read_bytes() == (tmp_path / "other" / "report.json").read_bytes()
     assert info(tmp_path / "one")["progress"]["computed"] == 3
     assert info(tmp_path / "other")["state"] == "done"
+    left = {path.name for path in (tmp_path / "other").iterdir()}
+    assert not left & {"manifest.jsonl", "parts.journal", "records.jsonl.partial"}
 
 
 def test_a_later_command_elsewhere_gets_the_report_that_is_there(

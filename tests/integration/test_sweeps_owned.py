@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,3 +80,40 @@ def test_what_a_killed_command_had_in_flight_counts_against_its_budget(
     assert (told["attempts"], told["lost"], told["recorded"]) == (24, 4, 20)
     assert paid < 24
     assert Counter(line["case"] for line in outputs(tmp_path / "run")).total() == 20
+
+
+def _hint(said: str) -> list[str]:
+    """The command that an error names."""
+    return shlex.split(said.rpartition("evalq ")[2].partition(" (")[0])
+
+
+def test_what_a_fleet_calls_is_neither_called_again_nor_ended_without_its_server(
+    tmp_path: Path, server: Server, service: tuple[Agent, str]
+) -> None:
+    """Of a sweep that was left to a fleet the folder knows nothing: what it is asked names the server, and is refused
+    without it, with the command that does it."""
+    agent, url = service
+    cancelled = threading.Event()
+    agent.ready = cancelled.is_set
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    with running_fleet(server.url, tmp_path) as fleet:
+        fleet.add(1, "--calls", "8", "--targets", "targets.yaml")
+        for name in ("resumed", "cancelled"):
+            command = (*SWEEP, "--repeat", "20", "--out", name, "--broker", server.url, "--detach")
+            assert evalq(*command, cwd=tmp_path).returncode == 0
+        here = ("resume", "resumed", "--targets", "targets.yaml", "--format", "none")
+        hints = {}
+        for wrong in (("pause", "cancelled"), ("cancel", "cancelled"), here):
+            refused = evalq(*wrong, cwd=tmp_path)
+            assert (refused.returncode, server.url in refused.stderr) == (2, True), refused.stderr
+            hints[wrong[0]] = _hint(refused.stderr)
+        assert evalq(*hints["cancel"], cwd=tmp_path).returncode == 0
+        cancelled.set()
+        done = evalq(*hints["resume"], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert info(tmp_path / "cancelled")["state"] == "cancelled"
+    assert len(outputs(tmp_path / "resumed")) == 20 * len(CASES)
+    assert agent.calls.total() <= 20 * len(CASES) + 8, "the cancelled one's are made no more"
+    assert info(tmp_path / "resumed")["calls"]["repaid"] == 0
+    replays(tmp_path, tmp_path / "resumed")

@@ -137,7 +137,7 @@ class UnattendedSweeps:
 
 def _over(look: SweepLook) -> bool:
     """Whether no call is in flight and none will be made."""
-    return not look.busy and (look.state == "spent" or (look.state == "open" and not look.left))
+    return not (look.busy or look.unsettled) and (look.state == "spent" or (look.state == "open" and not look.left))
 
 
 def _key(run: str) -> str:
@@ -150,7 +150,7 @@ def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
     False where the run was removed meanwhile.
     """
     evaluator = registry.get(header.evaluator)
-    ledger.create(header, 1)
+    ledger.open(header, 1)
     count = 0
     with outputs.open("rb") as stream:
         cutter = Cutter(stream, evaluator.records.format, header.inputs[0].name, size=header.chunk_size)
