@@ -44,8 +44,7 @@ chaos: setup programs  ## The fault suite: SEEDS seeds that were not run before,
 	$(PY) -m tests.chaos.table
 
 mutation: setup  ## Do tests notice changes of the evaluators? Makes docs/reference/mutation.md; takes an hour.
-	$(PY) -m tests.mutation planagent cooperation vs selfcheck verification \
-	  --sample 150 --seed 3 --tests unit --out mutation.json
+	$(PY) -m tests.mutation --sample 150 --seed 3 --tests unit --out mutation.json
 	$(PY) -m tests.mutation --page mutation.json > docs/reference/mutation.md
 
 lock:  ## Resolve the dependencies again, in an environment of its own.

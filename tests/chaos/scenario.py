@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from evalq.evalcore.contract import registry
 from tests.chaos.faults import FAULTS
 
 __all__ = ["FAILOVERS", "NAIVE", "Planned", "Scenario", "draw", "failovers"]
 
-_EVALUATIONS = {"planagent": 3, "cooperation": 3, "vs": 2, "selfcheck": 2, "verification": 2, "sweep": 5}
+_DRAWN = {"planagent": 3, "cooperation": 3, "vs": 2, "selfcheck": 2, "verification": 2, "sweep": 5}
+_EVALUATIONS = {**_DRAWN, **{name: 2 for name in registry.own() if name not in _DRAWN}}
+"""How often each is drawn; new ones come last, so that seeds of before draw what they drew."""
 _AOF = ("no", "everysec", "always")
 NAIVE = {"": "evalq", "early": "naive Celery, defaults", "late": "naive Celery, acks_late"}
 """Set-ups under test, by the name a scenario has for them."""
