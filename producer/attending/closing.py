@@ -6,15 +6,18 @@ import time
 
 import click
 
-from evalq.evalcore.errors import UsageError
-from evalq.evalcore.model.life import RunState
+from evalq.evalcore.errors import Driven, UsageError
+from evalq.evalcore.model.life import RunState, may_follow
+from evalq.producer.folder.info import RunInfo
+from evalq.producer.folder.lock import LOCK, interrupt_holder
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import elsewhere
 from evalq.producer.servers import Servers
 
-__all__ = ["await_driver", "close", "closed_elsewhere", "note", "refuse_unnamed"]
+__all__ = ["await_driver", "close", "closed_elsewhere", "end_here", "note", "refuse_unnamed"]
 
 _DRIVER_SECONDS = 10.0
+_ENDING_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
 
@@ -57,10 +60,30 @@ def refuse_unnamed(servers: Servers, folder: RunFolder, state: str | None, what:
 
 def note(folder: RunFolder, state: RunState) -> bool:
     """Say in the folder how the run ended, unless a process drives it: that one says so at its next look."""
+    if not folder.begun:
+        raise UsageError(f"{folder.path}: this run is gone: it ended on faulty input")
     with folder.driving() as free:
         if free:
             folder.note(state=state)
     return free
+
+
+def end_here(folder: RunFolder, info: RunInfo) -> None:
+    """Cancel a run that no server knows which is named: whoever drives it on this host is ended, one after the other.
+
+    A command that waits for a driver drives next.
+    """
+    deadline = time.monotonic() + _ENDING_SECONDS
+    sent: set[str] = set()
+    while not note(folder, "cancelled"):
+        by = folder.driver()
+        mine = not info.server and may_follow("cancelled", info.state)
+        if by and by not in sent and not (mine and interrupt_holder(folder.path / LOCK)):
+            raise Driven(info.run, f"{by}: end that one with Ctrl-C, or name its server with --broker URL")
+        sent.add(by)
+        if time.monotonic() > deadline:
+            raise Driven(info.run, f"{by}: it does not end")
+        time.sleep(_POLL_SECONDS)
 
 
 def await_driver(folder: RunFolder) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from evalq.evalcore.errors import Driven, UsageError
-from evalq.producer.attending.closing import await_driver, close, closed_elsewhere, note, refuse_unnamed
+from evalq.evalcore.errors import UsageError
+from evalq.producer.attending.closing import await_driver, close, closed_elsewhere, end_here, note, refuse_unnamed
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation
@@ -27,10 +27,11 @@ def _cancel(invocation: Invocation, run: str) -> None:
         refuse_unnamed(servers, folder, state, "cancel")
     if state not in ("cancelled", "gone", None):
         raise UsageError(f"{info.run} cannot be cancelled: it is {state}; {folder.next_step('done')}")
-    if not note(folder, "cancelled"):
-        if state != "cancelled":
-            raise Driven(info.run, f"{folder.driver()}: end that one with Ctrl-C, or name its server with --broker URL")
-        await_driver(folder)
+    if state == "cancelled":
+        if not note(folder, "cancelled"):
+            await_driver(folder)
+    else:
+        end_here(folder, info)
     click.echo(f"{info.run}: cancelled", err=True)
 
 

@@ -109,7 +109,7 @@ def _run(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
 def _troubles(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
     """Which hosts failed at an open run, and why, and what to do where it waits for somebody."""
     from evalq.workers.ledger.failures import Failures
-    from evalq.workers.ledger.progress import TRIES
+    from evalq.workers.ledger.progress import REPORT_TRIES
     from evalq.workers.recovery.judge import judge
 
     if look.progress.state != "open":
@@ -119,7 +119,7 @@ def _troubles(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
     facts: dict[str, Json] = {"trouble": list(found.trouble)} if found.trouble else {}
     if look.unserved:
         facts["waiting"] = "no living worker can compute it: start one that can, or it fails by unserved_seconds"
-    if look.progress.complete and look.progress.finals >= TRIES:
+    if look.progress.complete and look.progress.finals >= REPORT_TRIES:
         facts["waiting"] = f"no worker could make its report: make it with evalq resume {header.run}"
     return facts
 
