@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PY := $(BIN)/python
 
-.PHONY: setup demo test check bench chaos mutation lock programs clean
+.PHONY: setup demo test quick check bench chaos mutation lock programs clean
 
 setup: .venv/ready
 
@@ -23,6 +23,9 @@ programs:  ## Programs that some tests start: from Debian when this is root, and
 test: setup programs
 	$(PY) -m pytest -q -n 2 --dist loadfile
 
+quick: setup  ## What needs no fleet: every unit, and the contract of every evaluator; for after each small change.
+	$(PY) -m pytest -q -n 2 --dist loadfile tests/unit tests/contract
+
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -41,8 +44,7 @@ chaos: setup programs  ## The fault suite: SEEDS seeds that were not run before,
 	$(PY) -m tests.chaos.table
 
 mutation: setup  ## Do tests notice changes of the evaluators? Makes docs/reference/mutation.md; takes an hour.
-	$(PY) -m tests.mutation planagent cooperation vs selfcheck verification \
-	  --sample 150 --seed 3 --tests unit --out mutation.json
+	$(PY) -m tests.mutation --sample 150 --seed 3 --tests unit --out mutation.json
 	$(PY) -m tests.mutation --page mutation.json > docs/reference/mutation.md
 
 lock:  ## Resolve the dependencies again, in an environment of its own.

@@ -16,10 +16,9 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Params
 from evalq.evalcore.views.markdown import table
 
-__all__ = ["FOLDER", "NAMES", "evaluator_page"]
+__all__ = ["FOLDER", "evaluator_page"]
 
 FOLDER = Path(__file__).parent / "reference" / "evaluators"
-NAMES = ("planagent", "cooperation", "vs", "selfcheck", "verification")
 _CUT = "\n## Options\n"
 _SHOWN = 60
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from evaluator_pages import FOLDER, NAMES, evaluator_page
+from evaluator_pages import FOLDER, evaluator_page
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Params
@@ -155,7 +155,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "life.md": life_page(),
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
-        **{FOLDER / f"{name}.md": evaluator_page(name) for name in NAMES},
+        **{FOLDER / f"{name}.md": evaluator_page(name) for name in registry.own()},
         chaos.PAGE: chaos.page(),
         observers.PAGE: observers.page(),
     }

@@ -22,9 +22,8 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["FORMATS", "check_output", "records_of", "render", "write_final", "write_output", "write_report"]
+__all__ = ["check_output", "records_of", "render", "write_final", "write_output", "write_report"]
 
-FORMATS = ("markdown", "json", "yaml", "none")
 _ROWS_AT_ONCE = 20_000
 _EXCEL = ".excel.csv"
 """Begins with the mark by which Excel knows UTF-8; other readers take it for a part of the first column's name."""

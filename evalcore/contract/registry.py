@@ -11,7 +11,7 @@ from evalq.evalcore.errors import ConfigError, UnknownEvaluator
 if TYPE_CHECKING:
     from evalq.evalcore.contract.evaluator import Evaluator
 
-__all__ = ["GROUP", "entries", "get", "names"]
+__all__ = ["GROUP", "entries", "get", "names", "own"]
 
 GROUP = "evalq.evaluators"
 
@@ -37,6 +37,11 @@ def _registered() -> dict[str, list[EntryPoint]]:
 def names() -> list[str]:
     """Names of all registered evaluators."""
     return list(entries())
+
+
+def own() -> list[str]:
+    """Names of the evaluators that come with evalq; tests, documents and measurements that go through all go by it."""
+    return [name for name, point in entries().items() if point.value.startswith("evalq.")]
 
 
 @cache

@@ -23,6 +23,11 @@ _CACHED = b'{"cached"'
 _BEGUN = b'{"begun"'
 
 
+class _Begun(msgspec.Struct):
+    begun: int
+    by: dict[str, str] = {}
+
+
 class Recorded:
     """Outputs in the order they came, appended and synced; of a call that was tried anew the last one counts."""
 
@@ -35,6 +40,8 @@ class Recorded:
         self._out: FileIO | None = None
         self._in: BinaryIO | None = None
         self._begun = 0
+        self.tallies: dict[str, str] = {}
+        """What each process told of the attempts it made, and what they cost."""
         self.count = 0
         self.paid = self.attempts = 0
         self.cost = 0.0
@@ -60,14 +67,23 @@ class Recorded:
         return max(self._begun, self.attempts)
 
     @property
-    def lost(self) -> int:
-        """Attempts that were begun and came to nothing that is recorded."""
-        return self.begun - self.attempts
+    def ended(self) -> int:
+        """Attempts that ended, recorded or told of by those who made them."""
+        return max(self.attempts, sum(int(tally.split()[1]) for tally in self.tallies.values()))
 
-    def note_begun(self, attempts: int) -> None:
-        """Keep how many attempts were begun, for a budget that outlives the server; not worth a sync of its own."""
-        if attempts != self._begun:
-            self._append([_BEGUN + b":%d}\n" % attempts], sync=False)
+    @property
+    def lost(self) -> int:
+        """Attempts that were begun and came to nothing that anybody told."""
+        return max(0, self.begun - self.ended)
+
+    def note_begun(self, attempts: int, tallies: dict[str, str] | None = None) -> None:
+        """Keep how many attempts were begun, and by whom, for counts and budgets that outlive the server.
+
+        Not worth a sync of its own.
+        """
+        news = {name: tally for name, tally in (tallies or {}).items() if self.tallies.get(name) != tally}
+        if attempts != self._begun or news:
+            self._append([msgspec.json.encode({"begun": attempts, "by": news}) + b"\n"], sync=False)
 
     def had(self, call: int) -> bool:
         """Whether a call is recorded, or was before it was to be made again."""
@@ -137,7 +153,9 @@ class Recorded:
                     self._drop(call)
                 return
             if line.startswith(_BEGUN):
-                self._begun = msgspec.json.decode(line, type=dict[str, int])["begun"]
+                begun = msgspec.json.decode(line, type=_Begun)
+                self._begun = begun.begun
+                self.tallies |= begun.by
                 return
             if line.startswith(_CACHED):
                 self._free.update(msgspec.json.decode(line, type=dict[str, list[int]])["cached"])

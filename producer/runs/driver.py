@@ -208,7 +208,7 @@ class Driver:
         """Take what is committed next in order; it leaves the ledger once it is safe in the folder."""
         first, chunks = self._collector.next, self._job.manifest.chunks
         wanted = range(first, min(first + FETCH_STEP, len(chunks)))
-        for seq, fetched in zip(wanted, self._ledger.fetch(self._job.run, wanted), strict=True):
+        for seq, fetched in zip(wanted, self._ledger.collect(self._job.run, wanted), strict=True):
             answer = self._collector.kept(seq) or fetched
             if answer is None:
                 break

@@ -109,7 +109,7 @@ def _forgotten(run: str, ledger: RunLedger, *, dry_run: bool) -> str | None:
     except Incomplete:
         return None
     if not dry_run:
-        ledger.forget(run)
+        ledger.delete(run)
     return f"{run}: in the ledger"
 
 

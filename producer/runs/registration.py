@@ -100,7 +100,7 @@ class Registration:
         gone = before if is_gone(before) else ""
         while True:
             try:
-                return self._ledger.create(self._job.header, epoch, had=self.epoch, gone=gone, fresh=fresh)
+                return self._ledger.open(self._job.header, epoch, had=self.epoch, gone=gone, fresh=fresh)
             except Finished:
                 raise
             except Driven as other:

@@ -135,7 +135,7 @@ class SweepDriver:
                 look = self._calls.look(self._sweep.run)
                 if look is None:
                     return
-                self._sweep.recorded.note_begun(look.started)
+                self._sweep.recorded.note_begun(look.started, look.tallies)
                 if not (look.busy or look.waiting):
                     return
                 if not self._collect():
@@ -148,7 +148,9 @@ class SweepDriver:
         alone = UNATTENDED_SECONDS if live.stop else 0.0
         place = f"{socket.gethostname()}:{sweep.folder.path.absolute()}"
         budgets = (live.max_calls, live.max_cost, alone)
-        known = Known(recorded.begun, recorded.paid, recorded.cost, recorded.lost if how == "on" else self.look.lost)
+        lost = recorded.lost if how == "on" else self.look.lost
+        sums = (recorded.ended, recorded.paid, recorded.cost)
+        known = Known(*sums, lost, recorded.count - recorded.paid, recorded.tallies)
         self._calls.open(sweep.header, *budgets, known, before=sweep.driver(), place=place, how=how)
         sweep.driven_by(self._token)
         UnattendedSweeps(self._calls, self._settings).take_back(sweep.run)
@@ -171,12 +173,13 @@ class SweepDriver:
 
     def _step(self) -> bool:
         """One look, and what it asks for."""
-        look, recorded = self._calls.look(self._sweep.run, attending=True), self._sweep.recorded
-        if look is None or look.known - look.waiting < recorded.count or look.halted < len(self._stops.halted):
+        recorded = self._sweep.recorded
+        look = self._calls.look(self._sweep.run, attending=True, free=recorded.count - recorded.paid)
+        if look is None or self._has_lost(look):
             self._establish("keep")  # the server lost the sweep or a part of it, or came back with an older state
             return True
         self.look = look
-        recorded.note_begun(look.started)
+        recorded.note_begun(look.started, look.tallies)
         untold = look.prompts < self._sweep.header.cases or (self._cache is not None and not self._offered)
         if look.left and untold and look.state == "open":
             config = self._config()
@@ -187,9 +190,15 @@ class SweepDriver:
             self._judge(look)
         return True
 
+    def _has_lost(self, look: SweepLook) -> bool:
+        """Whether the ledger has forgotten what the folder has, or that it was told so."""
+        if look.known - look.waiting < self._sweep.recorded.count or look.halted < len(self._stops.halted):
+            return True
+        return look.generation != self._calls.generation(self._sweep.run)
+
     def _judge(self, look: SweepLook) -> None:
         """Whether the calls are over, for good or for now."""
-        run, quiet = self._sweep.run, not look.busy and not look.waiting
+        run, quiet = self._sweep.run, not (look.busy or look.waiting or look.unsettled)
         if look.state == "paused":
             raise Paused(f"run {run} was paused")
         if look.state == "cancelled":

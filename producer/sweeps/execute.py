@@ -206,7 +206,7 @@ def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: 
             _, seal = Reports(ledger, shared.settings).plan(sweep.run)
             with sweep.outputs.open("rb") as stream:
                 if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
-                    ledger.forget(sweep.run)
+                    ledger.delete(sweep.run)
             return True
 
         patience(forget)

@@ -1,4 +1,4 @@
-"""What makes a sweep this one and no other: all that its report depends on and the suite it counts for, by name, long things by digest."""
+"""What makes a sweep this one and no other: all that its report depends on and its suite, long things by digest."""
 
 from __future__ import annotations
 

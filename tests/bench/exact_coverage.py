@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from evalq.evalcore.evaluators.vs.stats import (
     ALPHA,
@@ -79,6 +80,18 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
+# The same counts come again at every share; only their probabilities differ.
+_mode_share_interval = cache(mode_share_interval)
+_verdict = cache(FIXED_RUNS.verdict)
+
+
+@cache
+def _collision_interval(counts: tuple[int, ...]) -> tuple[float, float]:
+    estimate = collision_probability(counts)
+    assert estimate is not None
+    return collision_interval(estimate, max(counts), sum(counts))
+
+
 def measure(family: str, share: float, runs: int) -> Cell:
     """Go through one cell."""
     found, mode, agree = outcomes(family, share, runs)
@@ -86,30 +99,28 @@ def measure(family: str, share: float, runs: int) -> Cell:
     wrong: dict[float, list[float]] = {threshold: [] for threshold in COLLAPSE_SHARES}
     for chance, counts in found:
         m = max(counts)
-        low, high = mode_share_interval(m, runs)
+        low, high = _mode_share_interval(m, runs)
         held_mode.append(chance * (low <= mode <= high))
         surprised.append(chance * (mode_share_p_value(m, runs, mode) <= ALPHA))
-        estimate = collision_probability(counts)
-        assert estimate is not None
-        low, high = collision_interval(estimate, m, runs)
+        low, high = _collision_interval(counts)
         held_agree.append(chance * (low <= agree <= high))
         for threshold, mistakes in wrong.items():
-            said = FIXED_RUNS.verdict(m, runs, threshold)
+            said = _verdict(m, runs, threshold)
             mistakes.append(chance * (said == ("collapsed" if mode <= threshold else "diverse")))
     worst = max(math.fsum(mistakes) for mistakes in wrong.values())
     return Cell(share, runs, math.fsum(held_mode), math.fsum(held_agree), math.fsum(surprised), worst)
 
 
-def cells(family: str) -> Iterator[Cell]:
+@cache
+def cells(family: str) -> tuple[Cell, ...]:
     """All cells of a family."""
-    for runs in RUNS if family in FAMILIES[:2] else FEW_RUNS:
-        for share in SHARES:
-            yield measure(family, share, runs)
+    numbers = RUNS if family in FAMILIES[:2] else FEW_RUNS
+    return tuple(measure(family, share, runs) for runs in numbers for share in SHARES)
 
 
 def row(family: str) -> tuple[object, ...]:
     """A family's line of the table: the worst of its cells."""
-    every = list(cells(family))
+    every = cells(family)
     return (
         family,
         len(every),

@@ -57,7 +57,7 @@ def fill(server: Server, settings: Settings, runs: int, scratch: Path) -> None:
             f"run-{number}", name, "1", "c", {}, (PlannedInput("x", "x", "x"),), suite=f"s{number % SUITES}"
         )
         chunks = [Chunk(seq, 0, seq, seq + 1, seq + 1, 1, "0" * 64) for seq in range(4 if number < runs else 64)]
-        ledger.create(header, 1)
+        ledger.open(header, 1)
         ledger.append(header.run, chunks, 0, Seal(len(chunks), ("s",)))
         ledger.take(header.run)
         if number >= runs:

@@ -13,9 +13,11 @@ from typing import Any
 
 from tests.chaos.battle import STOP, fight
 from tests.chaos.faults import FAULTS
-from tests.chaos.scenario import NAIVE, draw
+from tests.chaos.scenario import FAILOVERS, NAIVE, draw, failovers
 from tests.chaos.subjects import Workshop
 
+FAILOVER_SCALE = 2.0
+"""Inputs so much larger, so that there is time for failovers."""
 OUT = Path(__file__).parents[2] / "docs" / "reference" / "chaos.jsonl"
 
 
@@ -25,13 +27,16 @@ def main() -> int:
     first = _next_seed(asked) if asked.first_seed is None else asked.first_seed
     seeds = range(first, first + asked.seeds)
     setups = ("early", "late") if asked.naive else ("",)
-    scenarios = [draw(seed, asked.only, naive) for naive in setups for seed in seeds]
+    if asked.failovers:
+        scenarios = [failovers(seed, asked.failovers, asked.subject) for seed in seeds]
+    else:
+        scenarios = [draw(seed, asked.only, naive) for naive in setups for seed in seeds]
     bad = 0
     with (
         tempfile.TemporaryDirectory(prefix="evalq-chaos-inputs-") as inputs,
         ThreadPoolExecutor(asked.parallel) as pool,
     ):
-        workshop = Workshop(Path(inputs))
+        workshop = Workshop(Path(inputs), FAILOVER_SCALE if asked.failovers else 1.0)
         signal.signal(signal.SIGTERM, lambda *_: _end(pool))
         signal.signal(signal.SIGINT, lambda *_: _end(pool))
         for line in pool.map(lambda scenario: fight(scenario, workshop), scenarios):
@@ -59,9 +64,14 @@ def _parse() -> Any:
     parser.add_argument(
         "--only", default="", choices=["", *FAULTS], metavar="FAULT", help=f"one of: {', '.join(FAULTS)}"
     )
+    parser.add_argument("--failovers", type=int, default=0, metavar="N", help="N in each run, and no other fault")
+    parser.add_argument("--subject", choices=list(FAILOVERS), default="sweep", help="of --failovers")
     parser.add_argument("--parallel", type=int, default=1, metavar="K", help="runs side by side")
     parser.add_argument("--naive", action="store_true", help="the negative control, both its forms, instead of evalq")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.failovers:
+        asked.only = failovers(0, asked.failovers, asked.subject).only
+    return asked
 
 
 def _next_seed(asked: Any) -> int:
@@ -80,6 +90,7 @@ def _told(line: dict[str, Any], asked: Any, *, good: bool) -> str:
         text += f"\n     skipped: {line['skipped']}"
     if not good:
         only = f" --only '{asked.only}'" if asked.only else ""
+        only = f" --failovers {asked.failovers} --subject {asked.subject}" if asked.failovers else only
         naive = " --naive" if asked.naive else ""
         text += f"\n     {line.get('why', '')}\n     drawn: {line['drawn']}"
         text += f"\n     kept: {line['folder']}" if "folder" in line else ""

@@ -5,14 +5,19 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from evalq.evalcore.contract import registry
 from tests.chaos.faults import FAULTS
 
-__all__ = ["NAIVE", "Planned", "Scenario", "draw"]
+__all__ = ["FAILOVERS", "NAIVE", "Planned", "Scenario", "draw", "failovers"]
 
-_EVALUATIONS = {"planagent": 3, "cooperation": 3, "vs": 2, "selfcheck": 2, "verification": 2, "sweep": 5}
+_DRAWN = {"planagent": 3, "cooperation": 3, "vs": 2, "selfcheck": 2, "verification": 2, "sweep": 5}
+_EVALUATIONS = {**_DRAWN, **{name: 2 for name in registry.own() if name not in _DRAWN}}
+"""How often each is drawn; new ones come last, so that seeds of before draw what they drew."""
 _AOF = ("no", "everysec", "always")
 NAIVE = {"": "evalq", "early": "naive Celery, defaults", "late": "naive Celery, acks_late"}
 """Set-ups under test, by the name a scenario has for them."""
+FAILOVERS = {"chunks": "planagent", "sweep": "sweep"}
+"""What `failovers` evaluates, by what it is."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class Scenario:
     faults: tuple[Planned, ...]
     naive: str = ""
     only: str = ""
+    exact: bool = False
+    """Whether nothing but servers die, so that what a run tells of its calls must be what the agent counted."""
 
     @property
     def network(self) -> bool:
@@ -74,6 +81,18 @@ def draw(seed: int, only: str = "", naive: str = "") -> Scenario:
         _faults(rng, aof, only, naive, sweep=evaluation == "sweep" and not naive),
         naive,
         only,
+    )
+
+
+def failovers(seed: int, count: int, subject: str) -> Scenario:
+    """A run of ``subject`` (a key of FAILOVERS) with ``count`` failovers as Sentinel makes them, and no other fault."""
+    rng = random.Random(f"{seed} {subject}")
+    part = 0.75 / count
+    shares = [round(0.05 + part * (number + 0.6 * rng.random()), 2) for number in range(count)]
+    planned = tuple(Planned("promote a lagging replica", share, rng.getrandbits(32)) for share in shares)
+    only = f"{count} failovers, {subject}"
+    return Scenario(
+        seed, FAILOVERS[subject], 120, 2, 1, "no", False, False, planned, only=only, exact=subject == "sweep"
     )
 
 

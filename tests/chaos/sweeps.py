@@ -29,6 +29,8 @@ __all__ = ["SWEEP", "SweepStage", "sweep_subject"]
 
 SWEEP = "sweep"
 CASES, REPEATS, IN_FLIGHT, LATENCY = 12, 100, 10, 0.05
+COST = 0.02
+"""Of a call, at the targets file's price for the agent's tokens."""
 _FORGETS = ("FLUSHDB", "lost", "evict", "promote")
 """Faults with these words in their names make a server forget what it counted."""
 
@@ -104,13 +106,16 @@ class SweepStage(Stage):
         """What the agent served, and what the run says of its calls."""
         told = info(self.out).get("calls") or {}
         counts = {name: int(told.get(name, 0)) for name in ("recorded", "attempts", "repaid", "lost")}
-        return {"served": self._served + self._count(), **counts}
+        paid = round(float(told.get("cost", 0)) / COST)
+        return {"served": self._served + self._count(), "paid": paid, **counts}
 
     def _overpaid(self) -> list[str]:
         """Calls beyond those recorded: as many as could be in flight when something died, and no silent ones."""
         calls, faults = self.calls(), [meter.fault for meter in self.observer.meters]
         more = calls["served"] - calls["recorded"]
         in_flight = IN_FLIGHT * self.scenario.workers
+        if self.scenario.exact:
+            return _inexact(calls, in_flight * len(faults))
         # What a server forgets may be a second's worth of calls that were not in the folder yet.
         forgot = [fault for fault in faults if any(word in fault for word in _FORGETS)]
         most = in_flight * (len(faults) + self.restarts) + len(forgot) * 2 * int(in_flight / LATENCY)
@@ -144,6 +149,7 @@ class SweepStage(Stage):
         process = spawn(command, self.folder, self.folder / "agent.log", environment(self.points))
         self._port = int(wait_until(lambda: port_file.exists() and port_file.read_text(), "the agent listens"))
         chat = {"kind": "openai", "base_url": f"http://127.0.0.1:{self._port}/v1", "model": "m", "timeout_seconds": 10}
+        chat["price"] = {"prompt_per_million": 1000, "completion_per_million": 1000}
         chat["retries"] = {"server": {"times": 20, "wait_seconds": 0.3}, "timeout": {"times": 20, "wait_seconds": 0.3}}
         (self.folder / "targets.yaml").write_text(json.dumps({"targets": {"agent": chat}}))
         self._control({"latency": LATENCY})
@@ -165,6 +171,18 @@ class SweepStage(Stage):
         )
         with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
             return json.load(answer)
+
+
+def _inexact(calls: dict[str, int], most: int) -> list[str]:
+    """What is wrong with a run's own account of its calls, where no process that called has died."""
+    more, wrong = calls["served"] - calls["recorded"], []
+    if more > most:
+        wrong.append(f"{more} calls were paid again, {most} at most were in flight")
+    if calls["repaid"] + calls["lost"] != more:
+        wrong.append(f"{more} calls were paid again, and the run tells of {calls['repaid']} and {calls['lost']} lost")
+    if calls["attempts"] != calls["served"] or calls["paid"] != calls["served"]:
+        wrong.append("attempts or cost are not those that were made")
+    return [f"{'; '.join(wrong)}: {calls}"] if wrong else []
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -46,8 +46,11 @@ def render(lines: Iterable[Line]) -> str:
     runs = list(counted.values())
     if not runs:
         return "No runs are recorded yet.\n"
-    names = sorted({fault for line in runs for fault in line["faults"]})
-    rows = [_row(name, [line for line in runs if name in line["faults"]], name) for name in names]
+    marks = sorted({line["only"] for line in runs if "failovers" in line["only"]})
+    mixed = [line for line in runs if line["only"] not in marks]
+    names = sorted({fault for line in mixed for fault in line["faults"]})
+    rows = [_row(name, [line for line in mixed if name in line["faults"]], name) for name in names]
+    rows += [_row(mark, [line for line in runs if line["only"] == mark], "") for mark in marks]
     rows.append(_row("all runs", runs, ""))
     commits = sorted({line["commit"] for line in runs})
     records = sum(line["records"] for line in runs if line["setup"] == OURS)
@@ -57,7 +60,26 @@ def render(lines: Iterable[Line]) -> str:
         "several faults and counts in the row of each. Recovery: seconds from the fault to the next commit of a\n"
         "living worker, with the start of a new process and the time a server stayed away (up to 3 s). Victims'\n"
         "chunks: the median until those are committed that the victim was computing. Naive: rows lost / doubled,\n"
-        "over the runs it had.\n"
+        "over the runs it had.\n" + _calls([line for line in runs if line["only"] in marks and "calls" in line])
+    )
+
+
+def _calls(runs: Sequence[Line]) -> str:
+    """What became of the calls of sweeps whose servers failed over."""
+    if not runs:
+        return ""
+    failovers = sum(len(line["faults"]) for line in runs)
+    calls = [line["calls"] for line in runs]
+    served, recorded = (sum(one[name] for one in calls) for name in ("served", "recorded"))
+    again = [one["served"] - one["recorded"] for one in calls]
+    told = [
+        one["repaid"] + one["lost"] == more and one["attempts"] == one["paid"] == one["served"]
+        for one, more in zip(calls, again, strict=True)
+    ]
+    return (
+        f"\nIn {len(runs)} sweeps with {failovers} failovers agents served {served:,} calls for {recorded:,} outputs,\n"
+        f"{sum(again):,} beyond those were paid ({max(again):,} at most in one run). {sum(told)} runs told of just\n"
+        "those in `repaid` and `lost`, and of the attempts and the cost that their agents had counted.\n"
     )
 
 

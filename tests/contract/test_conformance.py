@@ -19,7 +19,7 @@ from evalq.evalcore.conformance.subject import Example
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.records.inputs import format_suffixes
-from tests.contract.folders import conformance_inputs, own_evaluators
+from tests.contract.folders import conformance_inputs
 
 SEED_RECORDS = 40
 """How many records of an evaluator's examples hypothesis mutates."""
@@ -39,7 +39,7 @@ class Trial(NamedTuple):
     params: dict[str, Any]
 
 
-@pytest.fixture(scope="module", params=own_evaluators())
+@pytest.fixture(scope="module", params=registry.own())
 def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trial:
     """Each evaluator of evalq in turn."""
     return Trial(

@@ -66,7 +66,7 @@ class Forger:
         )
         made = msgspec.structs.replace(made, **header)
         planned = Chunk(0, 0, 0, len(LINE), 1, 1, hashlib.sha256(LINE).hexdigest())
-        self.ledger.create(made, 1)
+        self.ledger.open(made, 1)
         self.ledger.append(name, [planned], 0, Seal(1, ("0" * 64,)))
         forged = msgspec.to_builtins(planned) | (chunk or {})
         self._server.client.lset(f"evalq:run:{{{name}}}:chunks", 0, msgspec.json.encode(forged))

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from PIL import Image
 
-from grafana.picture.answers import Answered, Source, Value, marked, matrix, table, values
-from grafana.picture.page import save
-from grafana.picture.words import colour, text
+from docs.picture.answers import Answered, Source, Value, marked, matrix, table, values
+from docs.picture.page import save
+from docs.picture.words import colour, text
 from tests.grafana import checks
 from tests.grafana.known import TOP
 from tests.grafana.pages import PAGES

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from grafana.picture.answers import Source, matrix, table, values
-from grafana.picture.words import text
+from docs.picture.answers import Source, matrix, table, values
+from docs.picture.words import text
 from tests.grafana import checks
 from tests.grafana.known import TOP
 from tests.grafana.pages import PAGES

@@ -15,6 +15,7 @@ from evalq.evalcore.contract import registry
 from tests.integration.harness import EVALQ, Fleet, Server, clean_environment, evalq, info, wait_until
 from tests.samples import sampled
 
+OWN = registry.own()
 WORKFLOW = Path(__file__).parents[2] / "deploy" / "ci" / "vs-evaluation.yml"
 
 
@@ -22,7 +23,7 @@ WORKFLOW = Path(__file__).parents[2] / "deploy" / "ci" / "vs-evaluation.yml"
 def suite(tmp_path: Path) -> Path:
     """A folder with evalq.yaml: every evaluator of evalq's own on its sample."""
     runs: list[dict[str, Any]] = []
-    for name in ("cooperation", "planagent", "selfcheck", "verification", "vs"):
+    for name in OWN:
         evaluator = registry.get(name)
         folder = tmp_path / name
         folder.mkdir()
@@ -37,26 +38,20 @@ def suite(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_suite_runs_all_five(suite: Path) -> None:
+def test_a_suite_runs_all_of_them(suite: Path) -> None:
     """One command, one run and folder each, all reports as JSON on standard output."""
     done = evalq("run", "evalq.yaml", "--out", "results", "--format", "json", cwd=suite)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["suite"] == "nightly"
-    assert [run["evaluator"] for run in result["runs"]] == [
-        "cooperation",
-        "planagent",
-        "selfcheck",
-        "verification",
-        "vs",
-    ]
+    assert [run["evaluator"] for run in result["runs"]] == OWN
     assert all(run["records"]["total"] > 0 for run in result["runs"])
     assert {path.name for path in (suite / "results").iterdir()} == set(registry.names())
     assert info(suite / "results" / "vs")["suite"] == "nightly"
 
 
 def test_inline_and_workers_agree(suite: Path) -> None:
-    """All five through workers give the bytes of the inline suite."""
+    """All of them through workers give the bytes of the inline suite."""
     for folder, how in (("one", ("--inline",)), ("other", ("--workers", "2"))):
         assert evalq("run", "evalq.yaml", "--out", folder, "--format", "none", *how, cwd=suite).returncode == 0
     for name in registry.names():
@@ -77,17 +72,18 @@ def test_the_worst_run_decides(suite: Path) -> None:
 
 
 def test_a_failed_run_is_in_the_json_and_names_stay(suite: Path) -> None:
-    """Five entries: four reports, and what went wrong of the fifth; a named run's folder and entry have its name."""
+    """Every run has an entry, a report or what went wrong; a named run's folder and entry have its name."""
     planned = yaml.safe_load((suite / "evalq.yaml").read_text())
-    planned["runs"][4]["name"] = "golden.daily"
+    planned["runs"][OWN.index("vs")]["name"] = "golden.daily"
     (suite / "evalq.yaml").write_text(yaml.safe_dump(planned, allow_unicode=True))
     next((suite / "planagent").glob("*.csv")).write_text("nothing,of,use\n")
     done = evalq("run", "evalq.yaml", "--inline", "--out", "results", "--format", "json", cwd=suite)
     assert done.returncode == 2
     runs = json.loads(done.stdout)["runs"]
-    assert [run["evaluator"] for run in runs] == ["cooperation", "planagent", "selfcheck", "verification", "vs"]
-    assert (runs[1]["exit_code"], "missing columns" in runs[1]["error"]) == (2, True)
-    assert [run.get("name") for run in runs] == [None] * 4 + ["golden.daily"]
+    assert [run["evaluator"] for run in runs] == OWN
+    failed = runs[OWN.index("planagent")]
+    assert (failed["exit_code"], "missing columns" in failed["error"]) == (2, True)
+    assert [run.get("name") for run in runs] == ["golden.daily" if name == "vs" else None for name in OWN]
     assert (suite / "results" / "golden.daily" / "report.json").exists()
 
 

@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from grafana.picture.answers import Source
-from grafana.picture.page import save
+from docs.picture.answers import Source
+from docs.picture.page import save
 from tests.grafana.pages import PAGES
 from tests.live.prometheus import Prometheus
 from tests.live.questions import spelled

@@ -20,7 +20,7 @@ from tests.samples import sampled
 
 __all__ = ["EVALUATORS", "TARGET", "Stage", "Truth"]
 
-EVALUATORS = ("cooperation", "planagent", "selfcheck", "verification", "vs")
+EVALUATORS = tuple(registry.own())
 _RECORDS = {"planagent": 6_000, "cooperation": 6_000}
 _FEWER = 400
 _LIMITS = {"EVALQ_CHUNK_SECONDS": "2", "EVALQ_LEASE_SECONDS": "4"}

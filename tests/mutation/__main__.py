@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evalq.evalcore.contract import registry
 from tests.mutation.mutants import Change, changes, made
 from tests.mutation.page import page
 from tests.mutation.trial import Baseline, baseline, import_slow_ones, killed_by
 
-FOLDERS = ("planagent", "cooperation", "vs", "selfcheck", "verification")
+FOLDERS = tuple(registry.own())
 PACKAGE = "evalq.evalcore.evaluators"
 NEEDS = {"deepeval.py": "deepeval"}
 """Modules that only an extra can import."""
@@ -36,7 +37,9 @@ class Mutant(NamedTuple):
 def main(given: Sequence[str] | None = None) -> int:
     """Run, or make the page out of what earlier runs wrote."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("folders", nargs="*", choices=[*FOLDERS, []], metavar="FOLDER", help=", ".join(FOLDERS))
+    parser.add_argument(
+        "folders", nargs="*", choices=[*FOLDERS, []], metavar="FOLDER", help=f"all, or {', '.join(FOLDERS)}"
+    )
     parser.add_argument("--sample", type=int, help="so many of a folder's mutants, of every module; all if not given")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--tests", choices=("unit", "contract", "both"), default="both", help="which to run")
@@ -49,10 +52,8 @@ def main(given: Sequence[str] | None = None) -> int:
     if asked.page:
         sys.stdout.write(page([found for file in asked.page for found in json.loads(file.read_text())]))
         return 0
-    if not asked.folders and not asked.again:
-        parser.error("name a folder")
     earlier = {found["folder"]: found for found in json.loads(asked.again.read_text())} if asked.again else {}
-    found = [_run(folder, asked, earlier.get(folder)) for folder in asked.folders or earlier]
+    found = [_run(folder, asked, earlier.get(folder)) for folder in asked.folders or earlier or FOLDERS]
     if asked.out:
         asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     return 0

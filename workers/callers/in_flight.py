@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 
 import msgspec
 import redis
@@ -51,7 +50,6 @@ class InFlightCalls:
         self._wake = wake
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._begun: dict[int, float] = {}
-        self._counted: Counter[int] = Counter()
         self._queued: set[asyncio.Task[None] | None] = set()
         self._resting = 0
         self._withdrawn = asyncio.Event()
@@ -109,7 +107,7 @@ class InFlightCalls:
 
     def decline(self, calls: list[int]) -> None:
         """Give these calls back, unmade."""
-        self._returned.update(dict.fromkeys(calls, 1))
+        self._returned.update(dict.fromkeys(calls, 0))
         self._due.set()
 
     def start(self, calls: list[int]) -> None:
@@ -149,17 +147,17 @@ class InFlightCalls:
 
     async def _one(self, call: int) -> None:
         attempts: list[Answer | Failure] = []
-        self._begun[call], self._counted[call] = time.monotonic(), 1
+        self._begun[call] = time.monotonic()
         try:
             done = await self._made(call, attempts)
             if done is None:
-                # Attempts that the ledger counts, and that were not made or reached nobody.
-                self._returned[call] = self._counted[call] - sum(not _reached_nobody(result) for result in attempts)
+                # Attempts that came to nothing, and may have been paid.
+                self._returned[call] = sum(not _reached_nobody(result) for result in attempts)
             else:
                 self._results.append(done)
         finally:
             self._tasks.pop(call, None)
-            del self._begun[call], self._counted[call]
+            del self._begun[call]
             self._due.set()
             self._wake.set()
 
@@ -187,12 +185,11 @@ class InFlightCalls:
                 self.withdraw()  # until this process claims again: one call, to see whether the target is back
                 return None
             wait = tries.wait(result)
-            allowed = await self._again() if wait is not None else 0
+            allowed = await self._again(call) if wait is not None else 0
             if allowed < 0:
                 return None
             if wait is None or allowed == 0:
                 return self._result(call, prompt, attempts)
-            self._counted[call] += 1
             await self._rest(wait)
 
     async def _attempt(self, caller: Caller, pacer: RateLimiter, asked: Call) -> Answer | Failure | None:
@@ -217,10 +214,10 @@ class InFlightCalls:
         finally:
             self._queued.discard(task)
 
-    async def _again(self) -> int:
+    async def _again(self, call: int) -> int:
         while True:
             try:
-                return await asyncio.to_thread(self._calls.again, self._header.run)
+                return await asyncio.to_thread(self._calls.again, self._header.run, call)
             except (redis.RedisError, OSError):
                 await asyncio.sleep(_RETRY_SECONDS)
 

@@ -168,7 +168,7 @@ class _Process:
 
     async def _claimed(self, run: str, most: int) -> tuple[str, list[int]]:
         """(state of a sweep, calls to make). Every now and then the ledger is told which calls this process has; what
-        that one has lost is recorded again.
+        that one has lost is recorded again. A ledger that came back older than it was is told at once.
         """
         units, now = self._units.get(run), time.monotonic()
         mine: set[int] | None = None
@@ -178,6 +178,9 @@ class _Process:
             self._named[run] = now
         claimed = await asyncio.to_thread(self._calls.claim, run, self._name, most, LEASE_SECONDS, mine, told)
         state, calls, untold = claimed
+        if mine is None and self._calls.fell:
+            del self._named[run]
+            return await self._claimed(run, most)
         if units is not None and untold:
             units.tell(untold)
         return state, calls

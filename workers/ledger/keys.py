@@ -77,6 +77,8 @@ class SweepKeys(NamedTuple):
     lost: str  # "<process> <call>": begun, and never heard of again
     left: str  # what a producer left with it
     forgotten: str  # calls that are to be made again, though what they cost is counted
+    retries: str  # {call: attempts beyond the first that were granted} of those that are held
+    awaited: str  # who is to tell what this server lost, before it hands out calls
 
     @classmethod
     def of(cls, run: str) -> Self:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import msgspec
 
 from evalq.evalcore.model.manifest import Chunk, Header, from_wire
+from evalq.workers.ledger.answers import Claimed
 
 __all__ = ["Headers", "Lease"]
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The answer to a claim: ``status`` is leased, held, committed, closed, stale, other (code) or gone.
+    """The answer to a claim, and what it comes with.
 
     ``attempts`` counts processes that died with the chunk, ``losses`` whole workers; ``waited`` is the seconds since
     it was first published; ``code`` is the run's code version where that is not the worker's.
     """
 
-    status: str
+    status: Claimed
     chunk: Chunk | None = None
     header: Header | None = None
     blob: bytes | None = None

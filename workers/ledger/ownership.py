@@ -16,6 +16,7 @@ from itertools import islice
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.life import RunState, leading_to
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, differences, from_wire, same_run, to_wire
+from evalq.workers.ledger.answers import Standing, answer_of
 from evalq.workers.ledger.scripts import RUNS, Scripts
 
 __all__ = ["OTHER", "Driving", "driver_token", "is_gone"]
@@ -60,7 +61,7 @@ class Driving(Scripts):
 
     family = RUNS
 
-    def create(self, header: Header, epoch: int, had: int = 0, gone: str = "", *, fresh: bool = False) -> int:
+    def open(self, header: Header, epoch: int, had: int = 0, gone: str = "", *, fresh: bool = False) -> int:
         """Write a run's header and become its driver, in an epoch of its own: at least ``epoch``, and higher than any
         before, which reopens the run. Returns the epoch in force (without a token a lower one changes nothing).
 
@@ -125,14 +126,14 @@ class Driving(Scripts):
         flat = [value for chunk in chunks for value in chunk]
         return int(self.step("reopen", run, *flat)) == 0
 
-    def close(self, run: str, state: RunState, reason: str = "") -> str:
+    def close(self, run: str, state: RunState, reason: str = "") -> Standing:
         """Move a run on to where the table of `evalq.evalcore.model.life` lets it go; returns the state it is in then.
 
         "gone" for a run the ledger does not know; "done" needs every chunk. Without a token it is somebody else's wish,
         which a driver notices.
         """
-        result: bytes = self.step("close", run, state, reason, *leading_to(state))
-        return result.decode()
+        answer: Standing = answer_of(Standing, self.step("close", run, state, reason, *leading_to(state)))
+        return answer
 
     def hand_over(self, run: str) -> None:
         """Leave the run to whoever comes next; nothing where this process does not drive it."""

@@ -13,6 +13,7 @@ import redis
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import Incomplete
 from evalq.evalcore.model.manifest import Chunk, Header, from_wire
+from evalq.workers.ledger.answers import Claimed, Committed, answer_of
 from evalq.workers.ledger.histograms import counters
 from evalq.workers.ledger.keys import SHARED, RunKeys
 from evalq.workers.ledger.lease import Headers, Lease
@@ -90,8 +91,8 @@ class RunLedger(Driving):
         """
         lease_ms = int(self.settings.lease_seconds * 1000)
         known = (code, self._headers.id_of(run))
-        status, *rest = self.step("claim", run, run, seq, epoch, worker, pid, lease_ms, dead_pid or "", *known)
-        name = status.decode()
+        answer, *rest = self.step("claim", run, run, seq, epoch, worker, pid, lease_ms, dead_pid or "", *known)
+        name: Claimed = answer_of(Claimed, answer)
         if name == "held":
             return Lease(name, holder=rest[0].decode(), holder_pid=int(rest[1]))
         if name == "other":
@@ -122,16 +123,17 @@ class RunLedger(Driving):
         partial: Partial,
         dead: int = 0,
         took: Mapping[str, float] | None = None,
-    ) -> str:
-        """Store a chunk's answer, once: committed, duplicate, divergent, stale, closed, other
-        (code than the run's) or gone.
+    ) -> Committed:
+        """Store a chunk's answer, once; returns what became of it.
 
         ``dead`` records of it have no result; such an answer contradicts no other one. ``took`` are seconds to be
         counted with it where it is committed, by the name of their histogram.
         """
         args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, dead, header.code_version)
-        result: bytes = self.step("commit", header.run, *args, *counters(header.evaluator, took or {}))
-        return result.decode()
+        answer: Committed = answer_of(
+            Committed, self.step("commit", header.run, *args, *counters(header.evaluator, took or {}))
+        )
+        return answer
 
     def trying(self, run: str, seq: int, piece: str) -> None:
         """Note the piece of a chunk that is about to be evaluated by itself, in case it takes this worker down."""
@@ -148,7 +150,7 @@ class RunLedger(Driving):
 
     # -- collecting -------------------------------------------------------------------------------------
 
-    def fetch(self, run: str, seqs: Sequence[int]) -> list[Partial | None]:
+    def collect(self, run: str, seqs: Sequence[int]) -> list[Partial | None]:
         """The answers of ``seqs``: None for one that is not committed, without data for one that was trimmed."""
         if not seqs:
             return []
@@ -161,7 +163,7 @@ class RunLedger(Driving):
             Partial(d.decode("ascii", "replace"), p or b"") if d else None for d, p in zip(digests, parts, strict=True)
         ]
 
-    def forget(self, run: str) -> None:
+    def delete(self, run: str) -> None:
         """Remove all that is known of a run."""
         self.client.delete(*RunKeys.of(run))
         self.client.hdel(SHARED.runs, run)
@@ -216,7 +218,7 @@ class RunLedger(Driving):
             self.client.hdel(SHARED.runs, *gone)
         return {run: facts for run, facts in found.items() if run not in gone}
 
-    def release(self, worker: str) -> None:
+    def give_back(self, worker: str) -> None:
         """Give back all that a worker holds which ends in good order."""
         for run in self.runs():
             self.step("give_back", run, worker)

@@ -41,12 +41,13 @@ class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SweepLook(msgspec.Struct, frozen=True):
-    """How a sweep stands. ``started`` counts attempts, ``repaid`` outputs of calls that were recorded already.
+    """How a sweep stands. ``started`` counts attempts, ``repaid`` outputs that were paid and are not those recorded.
 
     ``waiting`` outputs lie in the ledger, ``busy`` calls are being made by ``holders`` processes, ``left``: more are to
     be handed out; ``halted`` cases get no more. ``lost`` calls were begun by a process that died: they may have been
     paid. ``place`` is the folder that its driver collects in. ``driver`` is who drives it, or did until it fell silent,
-    ``driver_silent`` seconds ago; empty for nobody.
+    ``driver_silent`` seconds ago; empty for nobody. ``generation`` counts how often its server was found to have
+    forgotten some of it; while it is ``unsettled``, that is being told again. ``tallies``: what each process made.
     """
 
     state: str
@@ -68,6 +69,9 @@ class SweepLook(msgspec.Struct, frozen=True):
     place: str = ""
     driver: str = ""
     driver_silent: float = 0.0
+    generation: int = 0
+    unsettled: bool = False
+    tallies: dict[str, str] = {}
 
 
 class Collected(msgspec.Struct, frozen=True):
@@ -79,12 +83,17 @@ class Collected(msgspec.Struct, frozen=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What a run folder knows of a sweep: attempts, outputs that were paid, what those cost, calls that were lost."""
+    """What a run folder knows of a sweep: attempts that ended, outputs that were paid, what those cost, calls lost.
 
-    started: int = 0
+    ``free``: outputs that it has less those that were paid. ``tallies``: as in `SweepLook`.
+    """
+
+    attempts: int = 0
     paid: int = 0
     cost: float = 0.0
     lost: int = 0
+    free: int = 0
+    tallies: dict[str, str] = {}
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ only be a hint to look here, at a cost near that of the call.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -22,7 +23,9 @@ from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.life import RunState, leading_to
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.histograms import bucket
+from evalq.workers.ledger.keys import SweepKeys
 from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader, SweepLook
+from evalq.workers.ledger.tally import Made, Tally
 from evalq.workers.settings import Settings
 
 __all__ = ["TOTALS", "SweepLedger", "keys_of"]
@@ -31,7 +34,11 @@ PREFIX = "evalq:"
 SWEEPS = PREFIX + "sweeps"
 CLOSED = SWEEPS + ":closed"
 TOTALS = PREFIX + "calls"
-_PARTS = ("meta", "prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost", "left", "forgotten")
+_BY = "by "
+_PAUSE_LOOKS, _PAUSE_SECONDS = 2, 0.5
+"""For so many looks, and no less long, a server that lost calls offers none, so that all may tell what they have."""
+_KEPT = 1000
+"""Sweeps of which a process remembers what it made; of one that it comes back to later, a new sum begins."""
 _STEP = 5000
 _PAGE = 500
 MAX_WIRE_BYTES = 64 << 20
@@ -53,6 +60,11 @@ class SweepLedger:
         self._settings = settings
         self._driver = driver
         self._scripts: dict[str, Any] = {}
+        self._tallies: dict[tuple[str, str], Tally] = {}
+        self._generations: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self.fell = False
+        """Whether a server has forgotten some of the sweep claimed of last since this process named its calls."""
 
     def _run(self, script: str, run: str, *args: Any) -> Any:
         if script not in self._scripts:
@@ -91,14 +103,22 @@ class SweepLedger:
         budgets = (max_calls, max_cost, int(unattended_seconds * 1000))
         facts = (msgspec.json.encode(header, order="sorted"), header.cases, header.total)
         driver = (before, int(self._settings.driver_seconds * 1000), how, place)
-        told = msgspec.structs.astuple(known)
-        state, *other = self._run("open", header.run, *facts, *budgets, SWEEPS, header.run, *driver, *told)
+        pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_LOOKS * self._settings.look_seconds))
+        sums = (known.attempts, known.paid, repr(known.cost), known.lost, known.free)
+        told = [text for item in known.tallies.items() for text in item]
+        args = (*facts, *budgets, SWEEPS, header.run, *driver, pause, *sums, *told)
+        state, *other = self._run("open", header.run, *args)
         if state == b"driven":
             raise Driven(header.run, other[0].decode())
         if state == b"differs":
             differs = header.differs(_header(header.run, other[0])) or "its form"
             raise UsageError(f"sweep {header.run} is another one in the ledger: {differs}; choose another --once key")
+        _keep(self._generations, header.run, other[0])
         return str(state.decode())
+
+    def generation(self, run: str) -> int:
+        """Which one of a sweep this process has told what it has; -1 for none."""
+        return self._generations.get(run, -1)
 
     def offer(self, run: str, prompts: Sequence[Prompt], first: int = 0) -> int:
         """Give the prompts of cases ``first`` on; returns how many the ledger has then, -1 for an unknown sweep."""
@@ -121,18 +141,25 @@ class SweepLedger:
         """Make no more calls of these cases; with ``go``, make them again."""
         self._run("halt", run, "go" if go else "halt", *cases)
 
-    def look(self, run: str, *, attending: bool = False) -> SweepLook | None:
-        """How a sweep stands; None for one the ledger does not know. Its driver looks ``attending``, and stays that."""
-        found = self._run("look", run, int(attending), SWEEPS, run)
-        meta, waiting, busy, holders, recorded, halted, left, prompts, lost, silent = found
+    def look(self, run: str, *, attending: bool = False, free: int = 0) -> SweepLook | None:
+        """How a sweep stands; None for one the ledger does not know.
+
+        Its driver looks ``attending``, and stays that; ``free`` is as in `Known`.
+        """
+        found = self._run("look", run, int(attending), SWEEPS, run, self.generation(run), free)
+        meta, waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled = found
         if not meta:
             return None
+        started, paid, spent = sums
         facts = {key.decode(): value.decode() for key, value in zip(meta[0::2], meta[1::2], strict=True)}
-        counts = {name: int(facts.get(name, 0)) for name in ("started", "recorded", "errors", "repaid", "reclaimed")}
+        counts = {name: int(facts.get(name, 0)) for name in ("recorded", "errors", "reclaimed", "generation")}
+        by = {name.removeprefix(_BY): value for name, value in facts.items() if name.startswith(_BY)}
         return SweepLook(
             state=facts["state"],
             reason=facts.get("reason", ""),
-            spent=float(facts.get("spent", 0)),
+            started=started,
+            repaid=max(0, paid - recorded + int(facts.get("free", 0))),
+            spent=float(spent),
             waiting=waiting,
             busy=busy,
             holders=holders,
@@ -144,6 +171,8 @@ class SweepLedger:
             place=facts.get("place", ""),
             driver=facts.get("driver", ""),
             driver_silent=max(0, int(silent)) / 1000 if "driver" in facts else 0.0,
+            unsettled=bool(unsettled),
+            tallies=by,
             **counts,
         )
 
@@ -253,10 +282,16 @@ class SweepLedger:
 
         ``mine`` names what the holder has, in flight or yet to be recorded: what else the ledger holds for it is handed
         out again. ``told`` names what it recorded lately: of those, what the ledger has lost is to be recorded again.
+        After one that names nothing see `fell`.
         """
         names = [-1] if mine is None else [len(mine), *mine, *told]
-        answer = self._run("claim", run, holder, int(lease_seconds * 1000), most, SWEEPS, run, *names)
-        state, untold, *calls = answer
+        made = self._tally(run, holder).wire()
+        state, generation, untold, *calls = self._run(
+            "claim", run, holder, made, int(lease_seconds * 1000), most, SWEEPS, run, *names
+        )
+        if mine is not None:
+            _keep(self._generations, run, generation)
+        self.fell = generation != self._generations.get(run, generation)
         return state.decode(), [int(call) for call in calls], [int(call) for call in untold]
 
     def prompts(self, run: str, cases: Sequence[int]) -> dict[int, Prompt]:
@@ -271,13 +306,20 @@ class SweepLedger:
         except msgspec.DecodeError as error:
             raise WireError(f"a prompt is not what evalq writes: {error}") from error
 
-    def again(self, run: str) -> int:
+    def again(self, run: str, call: int) -> int:
         """Whether a failed call may be tried once more (it is counted then): 1 yes, 0 no budget, -1 no longer open."""
-        return int(self._run("again", run))
+        return int(self._run("again", run, call))
 
     def record(self, run: str, holder: str, target: str, results: Sequence[Result]) -> int:
         """Keep what became of calls; returns how many were new."""
         flat: list[Any] = []
+        tally = self._tally(run, holder)
+        made = {
+            result.output.call: Made(len(result.output.attempts), int(not result.fatal), result.output.cost)
+            for result in results
+            if not result.retold
+        }
+        tally.count(made)
         for result in results:
             output, last = result.output, result.output.attempts[-1]
             flat += [
@@ -292,17 +334,35 @@ class SweepLedger:
                 zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(output)),
                 int(result.retold),
             ]
-        return int(self._run("record", run, holder, TOTALS, target, *flat))
+        fresh = int(self._run("record", run, holder, tally.wire(), TOTALS, target, *flat))
+        tally.told(made)
+        return fresh
 
-    def give_back(self, run: str, holder: str, unmade: Mapping[int, int], *, leave: bool = False) -> None:
-        """Give back calls, {call: how many attempts that were counted were not made}; with ``leave``, all it has."""
-        flat = [value for call, attempts in unmade.items() for value in (call, int(attempts))]
-        self._run("back", run, holder, int(leave), *flat)
+    def give_back(self, run: str, holder: str, returned: Mapping[int, int], *, leave: bool = False) -> None:
+        """Give back calls, {call: attempts that were made of it, for nothing}; with ``leave``, all it has."""
+        tally = self._tally(run, holder)
+        made = {call: Made(attempts) for call, attempts in returned.items() if attempts}
+        tally.count(made)
+        self._run("back", run, holder, tally.wire(), int(leave), *returned)
+        tally.told(made)
+
+    def _tally(self, run: str, holder: str) -> Tally:
+        with self._lock:
+            tally = self._tallies.get((run, holder)) or Tally()
+            _keep(self._tallies, (run, holder), tally)
+            return tally
+
+
+def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > _KEPT:
+        del kept[next(iter(kept))]
 
 
 def keys_of(run: str) -> list[str]:
     """All keys of a sweep, in the order the scripts know them by."""
-    return [f"{PREFIX}sweep:{{{run}}}:{part}" for part in _PARTS]
+    return list(SweepKeys.of(run))
 
 
 def _header(run: str, data: bytes) -> SweepHeader:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 import redis
@@ -113,14 +113,20 @@ class ChunkRunner:
         with tracing.span("claim", run, seq=seq):
             lease = self._claim(run, seq, epoch)
         _check(lease, run, seq)
-        if lease.status == "other":
-            log.warning(
-                "chunk %s of run %s is left alone: it is for code %s, this is %s", seq, run, lease.code, code_version()
-            )
-        if lease.chunk is None or lease.header is None:
-            return lease.status
-        with self._renewing(run, seq):
-            return self._compute(lease, lease.header, lease.chunk, epoch)
+        match lease.status:
+            case "leased":
+                assert lease.chunk, "a lease comes with its chunk"
+                assert lease.header, "and with its run's header"
+                with self._renewing(run, seq):
+                    return self._compute(lease, lease.header, lease.chunk, epoch)
+            case "other":
+                theirs, ours = lease.code, code_version()
+                log.warning("chunk %s of run %s is left alone: it is for code %s, this is %s", seq, run, theirs, ours)
+                return lease.status
+            case "held" | "committed" | "closed" | "stale" | "gone":
+                return lease.status
+            case _:
+                assert_never(lease.status)
 
     def _claim(self, run: str, seq: int, epoch: int) -> Lease:
         mine = (run, seq, epoch, self._name, os.getpid())

@@ -193,7 +193,7 @@ class _Attendant:
         with contextlib.suppress(redis.RedisError, EvalqError, OSError):
             client = connect(self._settings.ledger_url, self._settings)
             Heartbeats(client).leave(self._name)
-            RunLedger(client, self._settings).release(self._name)
+            RunLedger(client, self._settings).give_back(self._name)
 
     def _serve(self) -> None:
         client = connect(self._settings.ledger_url, self._settings)

@@ -83,7 +83,7 @@ def _fold(
     fold = Fold(evaluator, validate(evaluator.Params, header.params, "manifest"), len(header.inputs))
     for first in range(0, len(chunks), _STEP):
         some = chunks[first : first + _STEP]
-        for chunk, partial in zip(some, ledger.fetch(header.run, [chunk.seq for chunk in some]), strict=True):
+        for chunk, partial in zip(some, ledger.collect(header.run, [chunk.seq for chunk in some]), strict=True):
             if partial is None or not partial.data:
                 raise InfrastructureError(f"the answer of chunk {chunk.seq} is no longer in the ledger")
             fold.add(chunk.input, decode(partial, evaluator, chunk))

@@ -149,7 +149,8 @@ class UnattendedSweeps:
 
 def _over(look: SweepLook) -> bool:
     """Whether no call is in flight and none will be made; "done" where whoever began to evaluate it died at that."""
-    return not look.busy and (look.state in _CLOSED or (look.state == "open" and not look.left))
+    closed = look.state in _CLOSED or (look.state == "open" and not look.left)
+    return closed and not (look.busy or look.unsettled)
 
 
 def _key(run: str) -> str:
@@ -162,7 +163,7 @@ def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
     False where the run was removed meanwhile.
     """
     evaluator = registry.get(header.evaluator)
-    ledger.create(header, 1)
+    ledger.open(header, 1)
     count = 0
     with outputs.open("rb") as stream:
         cutter = Cutter(stream, evaluator.records.format, header.inputs[0].name, size=header.chunk_size)

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["PLACEHOLDERS", "Missing", "fill", "find", "parse_path"]
+__all__ = ["Missing", "fill", "find", "parse_path"]
 
-PLACEHOLDERS = ("prompt", "agent", "case", "repeat")
 _PLACEHOLDER = re.compile(r"\{(prompt|agent|case|repeat)\}")
 _STEP = re.compile(r"(?:\.|\A)(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>['\"])(?P<name>.*?)(?P=quote)\]")
 

@@ -2,8 +2,8 @@
 
 from evalq.evalcore.evaluators.cooperation.api import CooperationEvaluator, EvaluationRules
 from evalq.evalcore.evaluators.cooperation.evaluator import Cooperation, evaluator
-from evalq.evalcore.evaluators.cooperation.metrics import MetricsResult
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams, Rules
+from evalq.evalcore.evaluators.cooperation.section import MetricsResult
 
 Evaluator = CooperationEvaluator
 """The seed's own name for it."""

@@ -23,14 +23,14 @@ Number = int | float
 
 
 class AgentState(Merging, array_like=True, gc=False):
-    """One agent's rows, one or more; when not ``ordered`` only their number is kept.
+    """One agent's rows; when not ``ordered`` only their number is kept.
 
     ``contributed`` is the exact sum of the ``drops`` positive falls of the resource within these rows, None for
     none. ``opening`` is the turn of the first cooperative row where no betrayal stands before it, ``pending`` that
     of the latest betrayal where no cooperative row stands behind it, ``betrayed`` whether there is any betrayal.
     """
 
-    rows: int
+    rows: int = 0
     ordered: bool = True
     first_turn: int = 0
     last_turn: int = 0
@@ -56,6 +56,10 @@ class AgentState(Merging, array_like=True, gc=False):
 
     def merge(self, later: AgentState) -> None:
         """Take in the same agent's rows that follow behind these, in place."""
+        if not self.rows or not later.rows:
+            if later.rows:
+                self._become(later)
+            return
         if not (self.ordered and later.ordered and self.last_turn <= later.first_turn):
             self._forget(self.rows + later.rows)
             return
@@ -129,9 +133,11 @@ class AgentState(Merging, array_like=True, gc=False):
         self.recovery_turns += later.recovery_turns
 
     def _forget(self, rows: int) -> None:
-        blank = AgentState(rows, ordered=False)
+        self._become(AgentState(rows, ordered=False))
+
+    def _become(self, other: AgentState) -> None:
         for name in self.__struct_fields__:
-            setattr(self, name, getattr(blank, name))
+            setattr(self, name, getattr(other, name))
 
 
 def _exact(values: list[Number]) -> ExactSum:

@@ -9,8 +9,8 @@ from typing import Any
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.evaluators.cooperation.evaluator import evaluator
-from evalq.evalcore.evaluators.cooperation.metrics import MetricsResult, pretty_json
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams, Rules
+from evalq.evalcore.evaluators.cooperation.section import MetricsResult, pretty_json
 from evalq.evalcore.evaluators.cooperation.summary import write_text
 from evalq.evalcore.fold.inline import evaluate_files
 

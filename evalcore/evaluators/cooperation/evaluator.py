@@ -19,15 +19,15 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
 )
 from evalq.evalcore.evaluators.cooperation.config import completed
-from evalq.evalcore.evaluators.cooperation.gauges import METRICS
-from evalq.evalcore.evaluators.cooperation.kernel import summarize
-from evalq.evalcore.evaluators.cooperation.metrics import exports, measure
+from evalq.evalcore.evaluators.cooperation.markdown import markdown
+from evalq.evalcore.evaluators.cooperation.metrics import METRICS
 from evalq.evalcore.evaluators.cooperation.panels import PANELS
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.reading import read
-from evalq.evalcore.evaluators.cooperation.render import markdown
 from evalq.evalcore.evaluators.cooperation.resort import Limits
 from evalq.evalcore.evaluators.cooperation.sample import write_sample
+from evalq.evalcore.evaluators.cooperation.score import summarize
+from evalq.evalcore.evaluators.cooperation.section import exports, measure
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from evalq.evalcore.evaluators.cooperation.summary import COMMAND
 from evalq.evalcore.evaluators.cooperation.whole import dead_line, finish_log, settle

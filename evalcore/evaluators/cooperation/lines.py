@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from evalq.evalcore.evaluators.cooperation.event import LARGEST, Event, Number, integral, number
+from evalq.evalcore.evaluators.cooperation.record import LARGEST, Event, Number, integral, number
 
 __all__ = ["MAX_DEPTH", "BadLine", "parse_line", "too_deep"]
 

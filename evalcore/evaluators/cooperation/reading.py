@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalq.evalcore.contract.evaluator import Batch
-from evalq.evalcore.evaluators.cooperation.event import Event, integral
 from evalq.evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, parse_line, too_deep
+from evalq.evalcore.evaluators.cooperation.record import Event, integral
 
 __all__ = ["read"]
 

@@ -19,9 +19,9 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.errors import InputChanged
-from evalq.evalcore.evaluators.cooperation.kernel import kinds_of, values_of
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.reading import read
+from evalq.evalcore.evaluators.cooperation.score import kinds_of, values_of
 from evalq.evalcore.evaluators.cooperation.state import Columns, CooperationState
 from evalq.evalcore.model.span import BOM
 

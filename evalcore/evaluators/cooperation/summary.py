@@ -11,8 +11,8 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Command, Option
 from evalq.evalcore.errors import InputError, UsageError
 from evalq.evalcore.evaluators.cooperation.config import Experiment, load_experiment
-from evalq.evalcore.evaluators.cooperation.metrics import MetricsResult, pretty_json
-from evalq.evalcore.evaluators.cooperation.render import log_tables, share
+from evalq.evalcore.evaluators.cooperation.markdown import log_tables, share
+from evalq.evalcore.evaluators.cooperation.section import MetricsResult, pretty_json
 from evalq.evalcore.files import open_input, write_atomic
 from evalq.evalcore.views.markdown import escape
 

@@ -9,9 +9,9 @@ from typing import BinaryIO
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch, InputResult, Outcome, Tally
-from evalq.evalcore.evaluators.cooperation.metrics import measure
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.resort import Limits, resorted
+from evalq.evalcore.evaluators.cooperation.section import measure
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
 
 __all__ = ["dead_line", "finish_log", "settle"]

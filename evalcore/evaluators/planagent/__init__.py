@@ -2,8 +2,8 @@
 
 from evalq.evalcore.evaluators.planagent.checks import Check
 from evalq.evalcore.evaluators.planagent.evaluator import PlanAgent, evaluator
+from evalq.evalcore.evaluators.planagent.judging import judge_prompt
 from evalq.evalcore.evaluators.planagent.params import PlanParams, Rules
-from evalq.evalcore.evaluators.planagent.prompt import judge_prompt
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.evaluators.planagent.state import PlanState
 

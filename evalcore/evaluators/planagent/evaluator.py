@@ -20,15 +20,15 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
 )
 from evalq.evalcore.evaluators.planagent.answer import shortened
-from evalq.evalcore.evaluators.planagent.gauges import METRICS
-from evalq.evalcore.evaluators.planagent.judging import judged, prompts
-from evalq.evalcore.evaluators.planagent.kernel import COLUMNS, evaluate_batch
+from evalq.evalcore.evaluators.planagent.judging import judge_prompt, judged, prompts
 from evalq.evalcore.evaluators.planagent.markdown import LANGUAGES, markdown
+from evalq.evalcore.evaluators.planagent.metrics import METRICS
 from evalq.evalcore.evaluators.planagent.panels import PANELS
 from evalq.evalcore.evaluators.planagent.params import PlanParams
-from evalq.evalcore.evaluators.planagent.prompt import judge_prompt
 from evalq.evalcore.evaluators.planagent.queries import unpack_rows
+from evalq.evalcore.evaluators.planagent.record import COLUMNS
 from evalq.evalcore.evaluators.planagent.sample import write_sample
+from evalq.evalcore.evaluators.planagent.score import evaluate_batch
 from evalq.evalcore.evaluators.planagent.section import file_section
 from evalq.evalcore.evaluators.planagent.state import PlanState
 from evalq.evalcore.model.canonical import Json

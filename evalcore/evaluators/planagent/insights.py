@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
 from evalq.evalcore.evaluators.planagent.queries import QueryReview
-from evalq.evalcore.evaluators.planagent.scoring import EMPTY, ERROR, UNPARSABLE
+from evalq.evalcore.evaluators.planagent.rules import EMPTY, ERROR, UNPARSABLE
 from evalq.evalcore.evaluators.planagent.state import GroupCount, PlanState
 from evalq.evalcore.evaluators.planagent.tables import Table
 from evalq.evalcore.model.canonical import Json

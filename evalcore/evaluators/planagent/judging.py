@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import tempfile
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import TextIO
 
@@ -12,8 +13,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch, Request
 from evalq.evalcore.errors import InputError, UsageError
-from evalq.evalcore.evaluators.planagent.kernel import COLUMNS
-from evalq.evalcore.evaluators.planagent.prompt import judge_prompt
+from evalq.evalcore.evaluators.planagent.record import COLUMNS
 from evalq.evalcore.evaluators.planagent.texts import LANGUAGES
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.span import read_span
@@ -21,12 +21,19 @@ from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes
 from evalq.evalcore.records.spool import spool
 
-__all__ = ["judged", "prompts"]
+__all__ = ["judge_prompt", "judged", "prompts"]
 
 JUDGED = "judged"
 FAILED = "failed"
 _SHOWN = ("Query ID", "방/반복", "질의", "기대결과", "카테고리", "오류", "Raw JSON")
 _Row = tuple[int, list[str]]
+
+
+def judge_prompt(lang: str) -> str:
+    """The prompt in ``lang`` ("ko" or "en"), after the seed's section 5. Raises ValueError for another language."""
+    if lang not in LANGUAGES:
+        raise ValueError(f"no prompt in {lang!r}; there are: {', '.join(LANGUAGES)}")
+    return files(__package__).joinpath(f"prompt.{lang}.md").read_text(encoding="utf-8")
 
 
 def prompts(asked: Request) -> Iterator[Prompt]:

@@ -20,23 +20,22 @@ from evalq.evalcore.contract.evaluator import (
     Tally,
     Views,
 )
-from evalq.evalcore.evaluators.selfcheck.effectiveness import effectiveness
-from evalq.evalcore.evaluators.selfcheck.evidence import Record, read_record
-from evalq.evalcore.evaluators.selfcheck.gauges import METRICS
 from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE, resolve_command
 from evalq.evalcore.evaluators.selfcheck.markdown import markdown, notices
+from evalq.evalcore.evaluators.selfcheck.metrics import METRICS
 from evalq.evalcore.evaluators.selfcheck.panels import PANELS
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
-from evalq.evalcore.evaluators.selfcheck.protocol import SelfCheckResult
+from evalq.evalcore.evaluators.selfcheck.record import Record, read_record
 from evalq.evalcore.evaluators.selfcheck.sample import write_sample
+from evalq.evalcore.evaluators.selfcheck.score import SelfCheckResult
+from evalq.evalcore.evaluators.selfcheck.section import section
 from evalq.evalcore.evaluators.selfcheck.signals import SIGNAL_LISTS
 from evalq.evalcore.evaluators.selfcheck.state import SelfCheckState
-from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS, suspicions
+from evalq.evalcore.evaluators.selfcheck.suspicion import suspicions
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.tally import LISTED, Faults
 from evalq.evalcore.records.lines import Line, read_lines
 from evalq.evalcore.records.objects import RecordFault
-from evalq.evalcore.views.failed import failed_section
 
 __all__ = ["SelfCheck", "evaluator"]
 
@@ -99,29 +98,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
 
     def section(self, results: Sequence[InputResult[SelfCheckState]], params: SelfCheckParams) -> dict[str, Json]:
         """Pass rate, rates by question, counts by signal; goals where verified, effectiveness where labelled."""
-        state = SelfCheckState.zero()
-        for result in results:
-            state.merge(result.state)
-        share = {q.id: _share(state.questions.get(q.id, 0), state.checked) for q in params.questions}
-        section: dict[str, Json] = {
-            "passed": state.passed,
-            "pass_rate": _share(state.passed, state.checked),
-            "questions": share,
-            "signals": {signal.message: state.signals.get(signal.message, 0) for signal in params.signals},
-        }
-        reasons = {reason: state.suspicions.get(reason, 0) for reason in REASONS}
-        section["suspected"] = {"records": state.suspected, "reasons": reasons}
-        section["failed"] = failed_section((result.name, result.state.failed) for result in results)
-        if state.goals:
-            section["goals"] = {"verified": state.goals, "reached": state.goals_reached}
-        if state.unresolved:
-            section["unresolved"] = state.unresolved
-        if state.by_verdict.total:
-            any_signal = effectiveness(state.by_signal, params.targets)
-            suspected = effectiveness(state.by_suspicion, params.targets)
-            by_verdict = effectiveness(state.by_verdict, params.targets)
-            section["labels"] = {**by_verdict, "any_signal": any_signal, "suspected": suspected}
-        return section
+        return section(results, params)
 
 
 def _scorable(params: SelfCheckParams, given: Mapping[str, Any]) -> Record:
@@ -156,10 +133,6 @@ def _why(result: SelfCheckResult, params: SelfCheckParams) -> str:
     if result.goalVerification is not None and not result.goalVerification.reached:
         parts.append("goal not reached")
     return "; ".join(parts)
-
-
-def _share(count: int, of: int) -> float | None:
-    return count / of if of else None
 
 
 _encode = msgspec.json.Encoder().encode

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
-from evalq.evalcore.evaluators.selfcheck.evidence import GoalBackwardResult, GoalPath
+from evalq.evalcore.evaluators.selfcheck.record import GoalBackwardResult, GoalPath
 from evalq.evalcore.evaluators.selfcheck.signals import search_pattern
 from evalq.evalcore.files import open_given
 from evalq.evalcore.records.objects import RecordFault, read_object, typed

@@ -11,7 +11,7 @@ import msgspec
 from pydantic import Field, field_validator, model_validator
 
 from evalq.evalcore.contract.evaluator import Params
-from evalq.evalcore.evaluators.selfcheck.evidence import Evidence
+from evalq.evalcore.evaluators.selfcheck.record import Evidence
 from evalq.evalcore.evaluators.selfcheck.signals import search_pattern
 from evalq.evalcore.scan import Scanner, require_searchable
 

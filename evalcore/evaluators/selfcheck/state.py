@@ -8,7 +8,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import State
 from evalq.evalcore.evaluators.selfcheck.effectiveness import Confusion
-from evalq.evalcore.evaluators.selfcheck.protocol import SelfCheckResult
+from evalq.evalcore.evaluators.selfcheck.score import SelfCheckResult
 from evalq.evalcore.model.tally import Faults
 
 __all__ = ["SelfCheckState"]

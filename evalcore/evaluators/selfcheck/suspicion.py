@@ -13,7 +13,7 @@ from functools import lru_cache
 from pydantic import Field, field_validator
 
 from evalq.evalcore.contract.evaluator import Params
-from evalq.evalcore.evaluators.selfcheck.evidence import Evidence, scanned_text
+from evalq.evalcore.evaluators.selfcheck.record import Evidence, scanned_text
 
 __all__ = ["REASONS", "SuspicionRules", "suspicions"]
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import msgspec
 
 from evalq.evalcore.contract.evaluator import (
     Batch,
@@ -18,29 +15,21 @@ from evalq.evalcore.contract.evaluator import (
     Tally,
     Views,
 )
-from evalq.evalcore.evaluators.verification.gauges import METRICS
 from evalq.evalcore.evaluators.verification.markdown import markdown
+from evalq.evalcore.evaluators.verification.metrics import METRICS
 from evalq.evalcore.evaluators.verification.panels import PANELS
 from evalq.evalcore.evaluators.verification.params import VerificationParams
 from evalq.evalcore.evaluators.verification.patterns import PATTERN_SETS
+from evalq.evalcore.evaluators.verification.record import read_record, record_line
 from evalq.evalcore.evaluators.verification.sample import write_sample
-from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore, scorer
+from evalq.evalcore.evaluators.verification.score import VerificationScore, scorer
+from evalq.evalcore.evaluators.verification.section import section
 from evalq.evalcore.evaluators.verification.state import Agreement, VerificationState
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.tally import LISTED, Faults
-from evalq.evalcore.records.lines import Line, read_lines
-from evalq.evalcore.records.objects import typed
-from evalq.evalcore.views.failed import failed_section
+from evalq.evalcore.records.lines import read_lines
 
 __all__ = ["Verification", "evaluator"]
-
-
-class _Record(msgspec.Struct):
-    """What is read of a line; ``compliant`` is a label, where somebody gave one."""
-
-    actual_output: str
-    id: str | int | None = None
-    compliant: bool | None = None
 
 
 class Verification(Evaluator[VerificationParams, VerificationState]):
@@ -68,7 +57,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
         tally, agreement = Tally(), Agreement()
         score = scorer(params.patterns, params.scoring).score
         results, lines, failed = [], [], []
-        for line in read_lines(batch, _read, tally):
+        for line in read_lines(batch, read_record, tally):
             if line.record is None:
                 lines.append(line.broken())
                 continue
@@ -78,7 +67,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
             results.append(result)
             if not result.success:
                 failed.append((line.number, result.reason))
-            lines.append(_encode(_shown(line, line.record, result)))
+            lines.append(record_line(line, line.record, result))
         tally.scored = len(results)
         state = VerificationState.of(results)
         state.agreement = agreement
@@ -87,29 +76,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
 
     def section(self, results: Sequence[InputResult[VerificationState]], params: VerificationParams) -> dict[str, Json]:
         """Means, pass rate and bands; where records are labelled, how the pattern sets agree with the labels."""
-        state = VerificationState.zero()
-        for result in results:
-            state.merge(result.state)
-        count = state.scored
-        means = [total.mean(count) if count else None for total in (state.score, *state.components)]
-        section: dict[str, Json] = {
-            "mean_score": means[0],
-            "pass_rate": state.passed / count if count else None,
-            "passed": state.passed,
-            "bands": dict(zip(BANDS, state.bands, strict=True)),
-            "components": dict(zip(COMPONENTS, means[1:], strict=True)),
-            "unsubstantiated": state.claims,
-            "failed": failed_section((result.name, result.state.failed) for result in results),
-        }
-        if labelled := state.agreement.records:
-            right = {name: {"right": k, "share": k / labelled} for name, k in state.agreement.right.items()}
-            same = {"same": state.agreement.same, "share": state.agreement.same / labelled}
-            section["labels"] = {"records": labelled, "patterns": right, "agreement": same}
-        return section
-
-
-def _read(given: dict[str, Any]) -> _Record:
-    return typed(given, _Record)
+        return section(results, params)
 
 
 def _verdicts(text: str, result: VerificationScore, params: VerificationParams) -> dict[str, bool]:
@@ -122,20 +89,5 @@ def _verdicts(text: str, result: VerificationScore, params: VerificationParams) 
             verdicts[name] = other.success
     return verdicts
 
-
-def _shown(line: Line[_Record], record: _Record, result: VerificationScore) -> dict[str, Any]:
-    plain = line.head("passed" if result.success else "failed")
-    plain["score"] = result.score
-    plain["success"] = result.success
-    plain["reason"] = result.reason
-    plain["components"] = result.components
-    plain["unsubstantiated"] = result.unsubstantiated
-    plain["band"] = result.band
-    if record.compliant is not None:
-        plain["compliant"] = record.compliant
-    return plain
-
-
-_encode = msgspec.json.Encoder().encode
 
 evaluator = Verification()

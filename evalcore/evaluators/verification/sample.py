@@ -10,7 +10,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 
-__all__ = ["conformance_files", "write_records", "write_sample"]
+__all__ = ["write_records", "write_sample"]
 
 _PIECES = (
     "I used Edit on src/limits.py and then Read it again: line 88 now holds the new bound.",
@@ -51,18 +51,3 @@ def write_records(stream: BinaryIO, records: int, seed: int) -> None:
             stream.write(encode({**record, "compliant": _PIECES[11] in pieces}) + b"\n")
         else:
             stream.write(encode(record) + b"\n")
-
-
-def conformance_files(folder: Path, seed: int) -> list[Path]:
-    """Two files in ``folder``: one of whole records, one with blank, broken and odd ones among them."""
-    calm, rough = folder / "calm.jsonl", folder / "rough.jsonl"
-    with calm.open("wb") as stream:
-        write_records(stream, 60, seed)
-    with rough.open("wb") as stream:
-        write_records(stream, 5, seed + 1)
-        stream.write(
-            b'\n \n{}\n[]\n{"actual_output": 3}\n{"actual_output": ""}\r\n{"id": 1, "actual_output": "a", "id": 2}\n'
-        )
-        stream.write(b'{"actual_output": "Edit \\ud83d\\ude00 Read", "id": 12}\n{"actual_output": "\\udc00"}\n')
-        stream.write(b'{"actual_output": "x", "compliant": "yes"}\n{"actual_output": "Edit", "compliant": false}')
-    return [calm, rough]

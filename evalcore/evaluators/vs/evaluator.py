@@ -21,15 +21,15 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
 )
 from evalq.evalcore.evaluators.vs.document import results_document
-from evalq.evalcore.evaluators.vs.gauges import METRICS
 from evalq.evalcore.evaluators.vs.inputs import answered, complete, output_line, prompts, stopping
-from evalq.evalcore.evaluators.vs.judge import judge_for
 from evalq.evalcore.evaluators.vs.markdown import markdown
+from evalq.evalcore.evaluators.vs.metrics import METRICS
 from evalq.evalcore.evaluators.vs.naming import shorten
 from evalq.evalcore.evaluators.vs.panels import PANELS
 from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalq.evalcore.evaluators.vs.record import record_line
 from evalq.evalcore.evaluators.vs.sample import write_sample
+from evalq.evalcore.evaluators.vs.score import judge_for
 from evalq.evalcore.evaluators.vs.section import vs_section
 from evalq.evalcore.evaluators.vs.state import Gatherer, VsState
 from evalq.evalcore.model.canonical import Json

@@ -19,7 +19,7 @@ from evalq.evalcore.evaluators.vs.golden import load_golden
 from evalq.evalcore.evaluators.vs.params import LEVELS, Case, Expectation, Level, VsParams
 from evalq.evalcore.model.calls import WHEN_DECIDED
 
-__all__ = ["GOLDEN", "conformance_files", "conformance_params", "sample_cases", "write_outputs", "write_sample"]
+__all__ = ["GOLDEN", "sample_cases", "sample_params", "write_outputs", "write_sample"]
 
 GOLDEN = Path(__file__).with_name("examples") / "golden.yaml"
 
@@ -43,14 +43,14 @@ _BROKEN = 0.04
 _LOST = 0.01
 
 
-def conformance_params() -> dict[str, Any]:
+def sample_params() -> dict[str, Any]:
     """Params with the bundled golden set, as plain data."""
     return {"cases": load_golden(GOLDEN, default_agents(), LEVELS)}
 
 
 def sample_cases() -> tuple[Case, ...]:
     """The cases of the bundled golden set."""
-    return validate(VsParams, conformance_params(), str(GOLDEN)).cases
+    return validate(VsParams, sample_params(), str(GOLDEN)).cases
 
 
 def write_sample(folder: Path, records: int, seed: int) -> Request:
@@ -60,36 +60,6 @@ def write_sample(folder: Path, records: int, seed: int) -> Request:
     with path.open("wb") as stream:
         write_outputs(stream, cases, repeats=max(1, round(records / len(cases))), seed=seed)
     return Request(inputs=[str(GOLDEN)], params={}, options={"outputs": [str(path)]})
-
-
-def conformance_files(folder: Path, seed: int) -> list[Path]:
-    """Three files of recorded outputs in ``folder``.
-
-    A calm one, one with repeated, blank and broken lines, and one of a sweep that could stop, with broken marks of it.
-    """
-    calm, rough, stopped = (folder / f"{name}.jsonl" for name in ("calm", "rough", "stopped"))
-    with calm.open("wb") as stream:
-        write_outputs(stream, sample_cases(), repeats=3, seed=seed)
-    with rough.open("wb") as stream:
-        write_outputs(stream, sample_cases()[:12], repeats=4, seed=seed + 1)
-        stream.write(
-            b'\n  \n{"case": "FULL-01", "repeat": 0, "output": {}}\n[1, 2]\n{"case": "NOWHERE", "repeat": 0}\n'
-        )
-        stream.write(
-            b'{"case": "FULL-02", "repeat": -1, "output": {}}\r\n{"case": "FULL-02", "repeat": 9, "output": 3}\n'
-        )
-        stream.write(b'{"case": "FULL-03", "repeat": 9, "output": {"agent_id": "\xff"}}\n')
-        write_outputs(stream, sample_cases()[10:14], repeats=2, seed=seed + 2)
-        stream.write(b'{"case": "LIGHT-01", "repeat": 7, "output": {"agent_id": 1, "agent_id": 2}}')
-    with stopped.open("wb") as stream:
-        write_outputs(stream, sample_cases()[:6], repeats=20, seed=seed + 3, planned=50)
-        stream.write(
-            b'{"case": "FULL-07", "repeat": 0, "error": "timeout", "stop": {"rule": "when-decided", "of": 9}}\n'
-        )
-        stream.write(b'{"case": "FULL-08", "repeat": 0, "output": {}, "stop": {"rule": "soon", "of": 9}}\n')
-        stream.write(b'{"case": "FULL-08", "repeat": 1, "output": {}, "stop": {"rule": "when-decided", "of": 0}}\n')
-        write_outputs(stream, sample_cases()[5:7], repeats=2, seed=seed + 4)
-    return [calm, rough, stopped]
 
 
 def write_outputs(stream: BinaryIO, golden: Sequence[Case], repeats: int, seed: int, planned: int = 0) -> None:

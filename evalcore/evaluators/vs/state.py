@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 from evalq.evalcore.contract.evaluator import State
-from evalq.evalcore.evaluators.vs.judge import Judgement, Scores
+from evalq.evalcore.evaluators.vs.score import Judgement, Scores
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.stats import ExactSum

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from evalq.evalcore.evaluators.vs.judge import judge_for
 from evalq.evalcore.evaluators.vs.options import normalize
 from evalq.evalcore.evaluators.vs.params import VsParams
+from evalq.evalcore.evaluators.vs.score import judge_for
 from evalq.evalcore.evaluators.vs.stats import stopping_rule
 
 __all__ = ["Stopping"]

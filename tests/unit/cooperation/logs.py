@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.cooperation import Cooperation, evaluator
-from evalq.evalcore.evaluators.cooperation.kernel import summarize
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.reading import read
+from evalq.evalcore.evaluators.cooperation.score import summarize
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from evalq.evalcore.fold.inline import Evaluation, evaluate_files
 from evalq.evalcore.model.canonical import canonical_json

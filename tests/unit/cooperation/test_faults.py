@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.evaluators.cooperation import evaluator, reading
-from evalq.evalcore.evaluators.cooperation.event import Event
 from evalq.evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, parse_line
 from evalq.evalcore.evaluators.cooperation.reading import read
+from evalq.evalcore.evaluators.cooperation.record import Event
 from evalq.evalcore.records.batch import Batch
 from tests.unit.cooperation.logs import entry, report_bytes, run
 

@@ -11,7 +11,7 @@ import pytest
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.cooperation import MetricsResult, evaluator
-from evalq.evalcore.evaluators.cooperation.metrics import pretty_json
+from evalq.evalcore.evaluators.cooperation.section import pretty_json
 from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, run
 from tests.unit.cooperation.test_metrics import SAMPLE

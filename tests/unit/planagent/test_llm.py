@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalq.evalcore.evaluators.planagent.judging import judge_prompt
 from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
-from evalq.evalcore.evaluators.planagent.prompt import judge_prompt
 from evalq.producer.cli import cli
 from tests.unit.planagent.helpers import TWO_CHECKS, answer, evaluate, evaluation, row
 

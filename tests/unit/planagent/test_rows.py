@@ -11,7 +11,7 @@ import pytest
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.planagent import evaluator
 from evalq.evalcore.evaluators.planagent.params import PlanParams
-from evalq.evalcore.evaluators.planagent.scoring import ErrorTexts, SpeedScale, is_error
+from evalq.evalcore.evaluators.planagent.rules import ErrorTexts, SpeedScale, is_error
 from tests.unit.planagent.helpers import COLUMNS, SELECT_CHECK, TWO_CHECKS, answer, evaluate, row, to_csv
 
 

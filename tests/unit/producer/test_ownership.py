@@ -172,7 +172,7 @@ def test_handing_over_makes_room_at_once(stage: Stage, how: str) -> None:
         first.driver.launch()
         first.driver.detach()
     else:
-        first.ledger.create(one.header, 1)
+        first.ledger.open(one.header, 1)
     if how == "pause":
         assert first.ledger.close(one.run, "paused") == "paused"
     if how == "hand over":
@@ -243,16 +243,16 @@ def test_a_clock_that_is_set_back_keeps_no_dead_driver(server: Server, tmp_path:
     """A last step in the future counts as now: silence is waited out from there, not from the hour that comes."""
     brief = Stage(server, tmp_path, driver_seconds=0.2)
     one, two = _jobs(brief, "one", "two")
-    RunLedger(server.client, brief.settings, "host-a 11 aa").create(one.header, 1)
+    RunLedger(server.client, brief.settings, "host-a 11 aa").open(one.header, 1)
     ahead = server.client.time()[0] * 1000 + 3_600_000
     server.client.hset(brief.key(one.run, "meta"), "driver_at", ahead)
     second = RunLedger(server.client, brief.settings, "host-b 22 bb")
     with pytest.raises(Driven):
-        second.create(two.header, 1)
+        second.open(two.header, 1)
 
     def taken_over() -> bool:
         try:
-            return second.create(two.header, 1) > 1
+            return second.open(two.header, 1) > 1
         except Driven:
             return False
 
@@ -279,7 +279,7 @@ def test_a_detached_run_whose_plan_is_lost_says_so(stage: Stage) -> None:
 def test_an_empty_plan_is_never_taken_for_a_complete_one(stage: Stage) -> None:
     """Sealed, with its chunks lost: not complete, and no report is made of nothing."""
     (job,) = _jobs(stage, "one")
-    stage.ledger.create(job.header, 1)
+    stage.ledger.open(job.header, 1)
     stage.ledger.append(job.run, [], 0, None)
     stage.server.client.hset(stage.key(job.run, "meta"), "seal", b'{"chunks":5,"sha256":["s"]}')
     Reports(stage.ledger, stage.settings).detach(job.run, Detached(0))

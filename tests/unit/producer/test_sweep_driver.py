@@ -262,29 +262,53 @@ def _until(sweep: Sweep, count: int) -> None:
 @pytest.mark.usefixtures("patient")
 def test_a_server_that_comes_back_older_is_told_what_it_lost(stage: Stage) -> None:
     """A lagging replica is promoted: the sweep ends, and what callers had recorded is not called again."""
-    sweep = stage.sweep("a", 40)
+    sweep = stage.sweep("a", 60)
     stage.agent.latency = 0.02
     client = stage.server.client
-    with stage.calling():
+    keys = [key.encode() for key in SweepKeys.of(sweep.run)]
+    with stage.calling(2):
         one = Drive(stage.driver(sweep, "host 1 a"))
-        for least in (30, 70, 110):
+        for least in (30, 90, 150):
             _until(sweep, least)
-            keys = [key.encode() for key in SweepKeys.of(sweep.run)]
             pipe = client.pipeline()
             for key in keys:
                 pipe.dump(key)
             moment = dict(zip(keys, pipe.execute(), strict=True))
-            _until(sweep, least + 12)
+            _until(sweep, least + 20)
             pipe = client.pipeline()
             pipe.delete(*keys)
             for key, dump in moment.items():
                 if dump is not None:
                     pipe.restore(key, 60_000, dump)
+            pipe.hset(keys[0], "server", "the one that died")
             pipe.execute()
         one.end()
     assert one.error is None
-    assert sweep.recorded.count == 40 * CASES
-    assert stage.agent.calls.total() <= 40 * CASES + 3 * 4, "more than what was in flight at each promotion"
+    assert sweep.recorded.count == stage.agent.calls.total() == 60 * CASES, "nothing is called again"
+    _told_truly(one, stage.agent)
+
+
+def _told_truly(one: Drive, agent: Agent) -> None:
+    """Attempts and cost are those that the agent's server counted."""
+    served = agent.calls.total()
+    assert (one.facts["attempts"], one.facts["repaid"], one.facts["lost"]) == (served, 0, 0)
+    assert one.facts["cost"] == pytest.approx(0.02 * served)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_flushed_server_is_told_what_was_called(stage: Stage) -> None:
+    """All is forgotten in the middle: nothing is called again, and the sums are those of the agent's server."""
+    sweep = stage.sweep("a", 60)
+    stage.agent.latency = 0.02
+    with stage.calling(2):
+        one = Drive(stage.driver(sweep, "host 1 a"))
+        for least in (40, 120):
+            _until(sweep, least)
+            stage.server.client.flushdb()
+        one.end()
+    assert one.error is None
+    assert sweep.recorded.count == stage.agent.calls.total() == 60 * CASES
+    _told_truly(one, stage.agent)
 
 
 def test_a_sweep_that_is_cancelled_ends_for_its_driver(stage: Stage) -> None:

@@ -13,10 +13,11 @@ from evalq.evalcore.conformance import check
 from evalq.evalcore.contract.evaluator import Batch, InputResult
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.selfcheck import DANGER_SIGNALS, SELF_CHECK_QUESTIONS, SelfCheckParams, evaluator
-from evalq.evalcore.evaluators.selfcheck.sample import conformance_files, write_records
+from evalq.evalcore.evaluators.selfcheck.sample import write_records
 from evalq.evalcore.evaluators.selfcheck.state import SelfCheckState
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.views.markdown import escape
+from tests.unit.selfcheck.hard import hard_files
 
 GOOD = {
     "id": "good",
@@ -183,7 +184,7 @@ def test_options_name_real_params() -> None:
 def test_the_contract_holds(tmp_path: Path) -> None:
     """The conformance suite on samples with broken records among them, under each list of signals."""
     params: list[dict[str, Any]] = [{}, {"signals": "calibrated"}, {"require_labels": True}]
-    check(evaluator, conformance_files(tmp_path, 3), params=params, rounds=3)
+    check(evaluator, hard_files(tmp_path, 3), params=params, rounds=3)
 
 
 def test_samples_are_the_same_for_the_same_seed(tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.verification import VerificationParams, evaluator, score_verification
 from evalq.evalcore.evaluators.verification.patterns import DEFAULT
-from evalq.evalcore.evaluators.verification.sample import conformance_files, write_records
+from evalq.evalcore.evaluators.verification.sample import write_records
 from evalq.evalcore.evaluators.verification.score import scorer
 from evalq.evalcore.fold.inline import evaluate_files
+from tests.unit.verification.hard import hard_files
 
 BROKEN = {
     "{}": "$.actual_output: missing",
@@ -197,7 +198,7 @@ def test_options_name_real_params() -> None:
 
 def test_the_contract_holds(tmp_path: Path) -> None:
     """The conformance suite on samples with broken records among them."""
-    check(evaluator, conformance_files(tmp_path, 3), params=[{}, {"strict": True, "patterns": "hardened"}], rounds=3)
+    check(evaluator, hard_files(tmp_path, 3), params=[{}, {"strict": True, "patterns": "hardened"}], rounds=3)
 
 
 def test_samples_are_the_same_for_the_same_seed(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from evalq.evalcore.contract.evaluator import Batch, InputResult
 from evalq.evalcore.errors import NothingEvaluated
 from evalq.evalcore.evaluators.vs import VsState, evaluator
-from evalq.evalcore.evaluators.vs.sample import conformance_files, conformance_params
+from evalq.evalcore.evaluators.vs.sample import sample_params
 from evalq.evalcore.evaluators.vs.state import CaseState
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.tally import Tally
 from evalq.evalcore.stats import ExactSum
+from tests.unit.vs.hard import hard_files
 from tests.unit.vs.helpers import PARAMS, detail, entry, evaluated, good_output, line, make_params, runs_of, without
 
 any_line = st.one_of(
@@ -51,7 +52,7 @@ def test_the_report_does_not_depend_on_the_cuts(tmp_path: Path, lines: list[byte
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_sample_files_are_the_same_at_any_chunk_size(tmp_path: Path, size: int) -> None:
     """The two files of the conformance suite, calm and rough, give one report."""
-    paths, params = conformance_files(tmp_path, 5), conformance_params()
+    paths, params = hard_files(tmp_path, 5), sample_params()
     whole, cut = evaluate_files(evaluator, paths, params), evaluate_files(evaluator, paths, params, chunk_size=size)
     assert canonical_json(cut.report) == canonical_json(whole.report)
     assert cut.lines == whole.lines

@@ -8,12 +8,12 @@ from pathlib import Path
 from evalq.evalcore.evaluators.vs import evaluator
 from evalq.evalcore.evaluators.vs.sample import (
     GOLDEN,
-    conformance_files,
-    conformance_params,
     sample_cases,
+    sample_params,
     write_outputs,
 )
 from evalq.evalcore.fold.inline import evaluate_files
+from tests.unit.vs.hard import hard_files
 
 
 def made(repeats: int, seed: int) -> bytes:
@@ -37,7 +37,7 @@ def test_fifty_repeats_have_something_of_everything(tmp_path: Path) -> None:
     """Every fifth case collapses and no other; there are passes, failures of every check, faults and errors."""
     path = tmp_path / "fifty.jsonl"
     path.write_bytes(made(50, 1))
-    found = evaluate_files(evaluator, [path], conformance_params())
+    found = evaluate_files(evaluator, [path], sample_params())
     results = found.report["results"]
     collapsed = [index for index, item in enumerate(results["mode_collapse"]) if item["verdict"] == "collapsed"]
     assert collapsed == list(range(0, 30, 5))
@@ -58,16 +58,16 @@ def test_the_evaluators_sample_is_a_request_of_its_own(tmp_path: Path) -> None:
     assert evaluator.command.request(evaluator.sample.write(tmp_path, 1, 4)).inputs == request.inputs
 
 
-def test_conformance_files_hold_what_is_hard(tmp_path: Path) -> None:
+def test_hard_files_hold_what_is_hard(tmp_path: Path) -> None:
     """One file is calm, one has repeated, blank, unknown and broken lines, one is of a sweep that could stop."""
-    calm, rough, stopped = conformance_files(tmp_path, 3)
-    found = evaluate_files(evaluator, [calm, rough], conformance_params())
+    calm, rough, stopped = hard_files(tmp_path, 3)
+    found = evaluate_files(evaluator, [calm, rough], sample_params())
     reasons = " ".join(fault["reason"] for fault in found.report["faults"])
     for reason in ("came before", "not in the golden set", "not UTF-8", "repeat: -1", "the line is a list"):
         assert reason in reasons
     assert b"\n  \n" in rough.read_bytes()
     assert not rough.read_bytes().endswith(b"\n")
-    found = evaluate_files(evaluator, [stopped], conformance_params())
+    found = evaluate_files(evaluator, [stopped], sample_params())
     reasons = " ".join(fault["reason"] for fault in found.report["faults"])
     for reason in ("came before", "stop.rule: 'soon'", "stop.of: 0", "timeout"):
         assert reason in reasons

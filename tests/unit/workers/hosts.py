@@ -78,7 +78,7 @@ class Hosts(Summing):
 
     def begin(self, *, left: bool = False) -> None:
         """A run of CHUNKS chunks, which its producer attends or has left."""
-        self.ledger.create(HEADER, 1)
+        self.ledger.open(HEADER, 1)
         self.ledger.append("r", self.chunks, 0, Seal(CHUNKS, ("s",)))
         if left:
             Reports(self.ledger, self.settings).detach("r", Detached(0.0))

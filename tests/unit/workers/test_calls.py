@@ -37,10 +37,10 @@ def _sweep(calls: SweepLedger, run: str, **budget: float) -> SweepHeader:
     return header
 
 
-def _result(call: int, kind: str = "", fatal: str = "", cost: float = 0.0, text: str = "") -> Result:
+def _result(call: int, kind: str = "", fatal: str = "", cost: float = 0.0, text: str = "", attempts: int = 1) -> Result:
     attempt = Attempt(kind=kind, cost=cost or None, latency_seconds=0.2, prompt_tokens=3)
     output = Output(call=call, case=f"c{call % CASES}", agent="a", repeat=call // CASES, prompt="p", target="t",
-                    config="c", text=text or None, error=kind, attempts=(attempt,))  # fmt: skip
+                    config="c", text=text or None, error=kind, attempts=(attempt,) * attempts)  # fmt: skip
     return Result(output, kind, fatal)
 
 
@@ -83,7 +83,7 @@ def test_every_call_is_recorded_once_in_any_order_of_things(
             zombies += [(holder, call) for call in mine]
             mine.clear()
         elif step == "back" and mine:
-            calls.give_back("r", holder, {mine.pop(): True})
+            calls.give_back("r", holder, {mine.pop(): 0})
         elif step in ("halt", "go"):
             calls.halt("r", [rng.randrange(CASES)], go=step == "go")
         elif step == "lose":
@@ -126,9 +126,12 @@ def test_no_more_attempts_than_the_budget(server: Server, most: int) -> None:
     made = 0
     while got := calls.claim("budget", "p", 3, LEASE)[1]:
         made += len(got)
-        if calls.again("budget") == 1:
-            made += 1
-        calls.record("budget", "p", "t", [_result(call) for call in got])
+        tries = 1 + calls.again("budget", got[0])
+        made += tries - 1
+        look = calls.look("budget")
+        assert look is not None
+        assert look.started == made, "what is in flight counts"
+        calls.record("budget", "p", "t", [_result(got[0], attempts=tries), *(_result(call) for call in got[1:])])
     look = calls.look("budget")
     assert look is not None
     assert made == look.started <= most

@@ -104,7 +104,7 @@ def test_a_worker_that_is_told_to_stop_has_failed_at_nothing(hosts: Hosts, durin
         common.clear_terminate_handler_fired()
     assert sick_of(hosts.register.workers()["drained"]) == {}
     assert not Failures(hosts.ledger).told("r").chunks
-    hosts.ledger.release("drained")
+    hosts.ledger.give_back("drained")
     hosts.leave("drained")
     look = hosts.until(_complete, "the other one computes it all")
     assert (look.progress.state, look.progress.failures) == ("open", 0)
@@ -123,7 +123,7 @@ def test_the_only_worker_tries_a_chunk_three_times(hosts: Hosts) -> None:
     hosts.begin()
     look = hosts.until(_complete, "it goes in the end")
     assert (look.progress.state, look.progress.failures) == ("open", 2)
-    hosts.ledger.forget("r")
+    hosts.ledger.delete("r")
     hosts.fails["only"] = _raise(ValueError("always"))
     hosts.begin()
     look = hosts.until(_failed, "the run fails")
@@ -144,7 +144,7 @@ def test_when_all_fail_the_run_does_not_wait_for_each_chunk_to_fail_often(hosts:
     server.client.hset(RunKeys.of("r").failures, "barren", f"0 {now - 6000}")
     hosts.ledger.claim("r", 2, 1, "c", 1)
     assert hosts.reconciler.tend(HEADER).progress.state == "open", "somebody is at work"
-    hosts.ledger.release("c")
+    hosts.ledger.give_back("c")
     look = hosts.reconciler.tend(HEADER)
     assert look.progress.state == "failed"
     assert "a bug on a" in look.progress.reason
@@ -190,7 +190,7 @@ def test_a_worker_that_cannot_load_an_evaluator_is_sick_and_fails_nobody(hosts: 
     assert look.progress.state == "open"
     assert not Failures(hosts.ledger).told("r").chunks
     del hosts.cannot["sick"]
-    hosts.ledger.forget("r")
+    hosts.ledger.delete("r")
     hosts.begin()
     assert hosts.act("sick", 0) == "committed", "it can after all"
     assert sick_of(hosts.register.workers()["sick"]) == {}
@@ -298,7 +298,7 @@ def test_a_restart_begins_the_list_anew(hosts: Hosts) -> None:
     hosts.fails["a"] = _raise(ValueError("a bug"))
     hosts.begin()
     hosts.until(_failed, "the run fails")
-    assert hosts.ledger.create(HEADER, 2) == 2
+    assert hosts.ledger.open(HEADER, 2) == 2
     assert Failures(hosts.ledger).told("r").workers == {}
     assert hosts.turn().progress.state == "open"
 

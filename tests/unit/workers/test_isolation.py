@@ -123,7 +123,7 @@ def test_a_bug_is_raised_and_not_taken_for_a_death() -> None:
         _isolated(Failing(), _batch(["a"]))
 
 
-@pytest.mark.parametrize("name", ["planagent", "cooperation", "vs", "selfcheck", "verification"])
+@pytest.mark.parametrize("name", registry.own())
 def test_pieces_of_real_evaluators_fold_to_the_chunk_s_own_bytes(name: str, tmp_path: Path) -> None:
     """Halved all the way down, a chunk of sample records has the digest of its plain evaluation."""
     evaluator = registry.get(name)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
+from evalq.evalcore.model.life import LEDGER_STATES
+from evalq.workers.ledger.answers import Claimed, Committed, Standing, answer_of
 from evalq.workers.ledger.keys import PREFIX, SHARED, HistoryKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.ledger.scripts import HISTORY, MONITOR, RATE_LIMIT, RUNS, SWEEPS, Family, script_text
 from tests.integration.harness import running_server
@@ -42,6 +45,24 @@ def test_a_script_that_names_no_key_is_refused() -> None:
         script_text(HISTORY, "record", "local now_us = keys.flight")
     with pytest.raises(KeyError, match="nothing"):
         script_text(HISTORY, "record", "local now_us = shared.nothing")
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "answers"), [(RUNS, "claim", Claimed), (RUNS, "commit", Committed)], ids=["claim", "commit"]
+)
+def test_a_script_answers_what_its_type_says(family: Family, name: str, answers: Any) -> None:
+    """Each answer in the Lua is one that Python knows, and each that Python knows is given somewhere."""
+    text = (LUA / family.folder / f"{name}.lua").read_text()
+    code = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+    assert set(re.findall(r"return \{?'(\w+)'", code)) == set(get_args(answers))
+
+
+def test_closing_answers_a_state_of_the_ledger() -> None:
+    """Those of the table of a run's life, and "gone"; anything else that a server says is refused."""
+    assert set(get_args(Standing)) == {*LEDGER_STATES, "gone"}
+    assert answer_of(Standing, b"paused") == "paused"
+    with pytest.raises(ValueError, match="which no script of this code does"):
+        answer_of(Standing, b"calling")
 
 
 def test_no_two_things_have_one_key() -> None:

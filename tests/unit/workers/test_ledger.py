@@ -52,7 +52,7 @@ def _chunks(count: int) -> list[Chunk]:
 
 
 def _begin(ledger: RunLedger, count: int = 5, run: str = "r") -> list[Chunk]:
-    ledger.create(_header(run), 1)
+    ledger.open(_header(run), 1)
     ledger.append(run, _chunks(count), 0, Seal(count, ("s",)))
     return _chunks(count)
 
@@ -64,7 +64,7 @@ def test_the_first_commit_wins_and_the_same_again_is_a_duplicate(ledger: RunLedg
     assert ledger.commit(_header(), chunk, 1, ANSWER) == "duplicate"
     progress = ledger.look("r").progress
     assert (progress.committed, progress.records, progress.duplicates) == (1, 1, 1)
-    assert ledger.fetch("r", [0, 1]) == [ANSWER, None]
+    assert ledger.collect("r", [0, 1]) == [ANSWER, None]
 
 
 def test_another_answer_is_divergent_and_kept_aside(ledger: RunLedger, server: Server) -> None:
@@ -75,7 +75,7 @@ def test_another_answer_is_divergent_and_kept_aside(ledger: RunLedger, server: S
     progress = ledger.look("r").progress
     assert (progress.state, progress.divergent) == ("failed", 1)
     assert "chunk 2" in progress.reason
-    assert ledger.fetch("r", [2]) == [ANSWER]
+    assert ledger.collect("r", [2]) == [ANSWER]
     assert server.client.hgetall("evalq:run:{r}:aside") == {b"2 " + b"b" * 64: b"another part"}
 
 
@@ -84,7 +84,7 @@ def test_the_digest_outlives_the_part(ledger: RunLedger) -> None:
     chunk = _begin(ledger)[0]
     ledger.commit(_header(), chunk, 1, ANSWER)
     ledger.trim("r", [0])
-    assert ledger.fetch("r", [0]) == [Partial(ANSWER.digest, b"")]
+    assert ledger.collect("r", [0]) == [Partial(ANSWER.digest, b"")]
     assert ledger.claim("r", 0, 1, "w", 1).status == "committed"
     assert ledger.commit(_header(), chunk, 1, OTHER) == "divergent"
 
@@ -92,11 +92,11 @@ def test_the_digest_outlives_the_part(ledger: RunLedger) -> None:
 def test_an_old_epoch_is_stale(ledger: RunLedger) -> None:
     """After a restart neither the claims nor the commits of the epoch before count."""
     chunk = _begin(ledger)[0]
-    assert ledger.create(_header(), 2) == 2
+    assert ledger.open(_header(), 2) == 2
     assert ledger.claim("r", 0, 1, "w", 1).status == "stale"
     assert ledger.commit(_header(), chunk, 1, ANSWER) == "stale"
     assert ledger.look("r").progress.committed == 0
-    assert ledger.create(_header(), 1) == 2, "an epoch is never lowered"
+    assert ledger.open(_header(), 1) == 2, "an epoch is never lowered"
 
 
 def test_a_lease_keeps_others_away_until_it_dies(ledger: RunLedger, brief: RunLedger) -> None:
@@ -137,7 +137,7 @@ def test_a_restart_publishes_only_what_is_missing(ledger: RunLedger) -> None:
     chunks = _begin(ledger, 5)
     ledger.take("r")
     ledger.commit(_header(), chunks[1], 1, ANSWER)
-    ledger.create(_header(), 2)
+    ledger.open(_header(), 2)
     assert ledger.restore("r", [(0, "d" * 64, 1), (1, "a" * 64, 1)]) == 1
     assert ledger.take("r") == [2, 3, 4]
 
@@ -207,10 +207,10 @@ def test_a_closed_run_gives_no_work(ledger: RunLedger) -> None:
     assert ledger.take("r") == []
     assert ledger.claim("r", 0, 1, "w", 1).status == "closed"
     assert ledger.commit(_header(), chunk, 1, ANSWER) == "closed"
-    ledger.create(_header(), 2)
+    ledger.open(_header(), 2)
     assert ledger.take("r") == [0, 1, 2]
     ledger.close("r", "cancelled", "by hand")
-    ledger.create(_header(), 3)
+    ledger.open(_header(), 3)
     assert ledger.take("r") == []
 
 
@@ -328,7 +328,7 @@ def test_workers_are_seen_while_they_beat(ledger: RunLedger, server: Server) -> 
     Heartbeats(ledger.client).beat("w2", {"code": "c"}, 0.05)
     assert Heartbeats(ledger.client).workers()["w1"] == {"code": "c", "pid": "7"}
     wait_until(lambda: set(Heartbeats(ledger.client).workers()) == {"w1"}, "the silent one is gone")
-    ledger.release("w1")
+    ledger.give_back("w1")
     Heartbeats(ledger.client).leave("w1")
     assert Heartbeats(ledger.client).workers() == {}
     assert server.client.scard("evalq:workers") == 0
@@ -340,7 +340,7 @@ def test_a_worker_that_leaves_gives_back_its_leases_and_no_others(ledger: RunLed
     Heartbeats(ledger.client).beat("leaving", {"pid": 1}, 600)
     ledger.claim("r", 0, 1, "leaving", 1)
     ledger.claim("r", 1, 1, "staying", 2)
-    ledger.release("leaving")
+    ledger.give_back("leaving")
     Heartbeats(ledger.client).leave("leaving")
     assert ledger.claim("r", 0, 1, "staying", 3).status == "leased"
     assert ledger.claim("r", 1, 1, "other", 4).status == "held"
@@ -389,7 +389,7 @@ def test_a_reopened_run_lacks_the_named_answers_and_counts_no_record_twice(ledge
     assert ledger.reopen("r", [(1, 1, 1)])
     progress = ledger.look("r").progress
     assert (progress.state, progress.committed, progress.dead) == ("open", 1, 0)
-    ledger.create(_header(), 2)
+    ledger.open(_header(), 2)
     assert ledger.commit(_header(), chunks[1], 2, OTHER) == "committed"
     totals = server.client.hgetall(SHARED.totals)
     assert totals[b"records planagent default"] == b"2"
@@ -399,7 +399,7 @@ def test_a_reopened_run_lacks_the_named_answers_and_counts_no_record_twice(ledge
 
 def test_entries_behind_a_gap_are_not_taken(ledger: RunLedger) -> None:
     """A server that lost entries says how many it has, and takes no seal before it has them all."""
-    ledger.create(_header(), 1)
+    ledger.open(_header(), 1)
     chunks = _chunks(5)
     assert ledger.append("r", chunks[:2], 0) == 2
     assert ledger.append("r", chunks[4:], 4, Seal(5, ("s",))) == 2

@@ -16,7 +16,7 @@ from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHead
 from evalq.workers.ledger.sweeps import CLOSED, SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server
+from tests.integration.harness import Server, running_server, wait_until
 
 CASES, REPEATS = 3, 4
 TOTAL = CASES * REPEATS
@@ -195,7 +195,7 @@ def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
     calls.record("named", "p", "t", [_result(call) for call in [*got, *made[6:]]])
     look = calls.look("named")
     assert look is not None
-    assert (look.busy, look.known, look.left, look.repaid) == (0, TOTAL, False, 0)
+    assert (look.busy, look.known, look.left, look.repaid) == (0, TOTAL, False, len(got))
     calls.record("named", "p", "t", [_result(call, retold=True) for call in untold])
     again = calls.look("named")
     assert again is not None
@@ -289,11 +289,12 @@ def test_calls_of_the_dead_count_against_the_budgets(server: Server) -> None:
 
 def test_a_folder_tells_a_new_server_of_lost_calls(server: Server) -> None:
     """The server died with the processes that called: what they had begun counts."""
-    calls = _calls(server, "a 1 x")
+    calls = SweepLedger(server.client, Settings(broker=server.url, look_seconds=0.02), "a 1 x")
     calls.erase("told")
-    calls.open(_header("told"), 8, known=Known(started=6, paid=4, cost=0.4, lost=2))
+    calls.open(_header("told"), 8, known=Known(attempts=4, paid=4, cost=0.4, lost=2))
     calls.offer("told", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
-    assert len(calls.claim("told", "p", 100, LEASE, [])[1]) == 2
+    calls.look("told", attending=True)
+    assert len(wait_until(lambda: calls.claim("told", "p", 100, LEASE, [])[1], "all had time to tell")) == 2
     look = calls.look("told")
     assert look is not None
     assert (look.started, look.lost) == (8, 2)

@@ -44,7 +44,7 @@ def _chunks(count: int) -> list[Chunk]:
 
 
 def _begin(ledger: RunLedger, count: int = 5, run: str = "r") -> list[Chunk]:
-    ledger.create(_header(run), 1)
+    ledger.open(_header(run), 1)
     ledger.append(run, _chunks(count), 0, Seal(count, ("s",)))
     return _chunks(count)
 
@@ -60,7 +60,7 @@ def _look(server: Server, settings: Settings = SETTINGS) -> Snapshot:
 def test_records_are_submitted_once(ledger: RunLedger, server: Server) -> None:
     """Entries that the ledger has already, and ones behind a gap, are not counted; nor is what reads like a count."""
     chunks = _chunks(4)
-    ledger.create(_header(), 1)
+    ledger.open(_header(), 1)
     ledger.append("r", chunks, 0)
     ledger.append("r", chunks, 0)
     ledger.append("r", chunks[3:], 3)

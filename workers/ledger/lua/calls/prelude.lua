@@ -1,5 +1,5 @@
 -- Shared by the scripts of a sweep's calls. KEYS: 1 meta, 2 prompts, 3 again, 4 holders, 5 held, 6 recorded, 7 outbox,
--- 8 halted, 9 lost, 10 left, 11 forgotten. ARGV[1] is their lifetime in ms, prolonged by every step that moves the sweep
+-- 8 halted, 9 lost, 10 left, 11 forgotten, 12 retries, 13 awaited. ARGV[1] is their lifetime in ms, prolonged by every step that moves the sweep
 -- on, ARGV[2] the token of whoever takes the step ('' for one that drives nothing). Call number n is repeat n // cases of
 -- case n % cases, so that a sweep which ends early is balanced.
 local function now_ms()
@@ -48,9 +48,14 @@ end
 -- A call goes back to those that are to be made. One that was begun may have reached its target: it was paid, then, and
 -- what for is lost.
 local function take_back(call, holder, begun)
+  local retries = redis.call('HGET', KEYS[12], call)
   redis.call('HDEL', KEYS[5], call)
+  redis.call('HDEL', KEYS[12], call)
   redis.call('RPUSH', KEYS[3], call)
-  if begun then redis.call('SADD', KEYS[9], holder .. ' ' .. call) end
+  if begun then
+    redis.call('SADD', KEYS[9], holder .. ' ' .. call)
+    if retries then redis.call('HINCRBY', KEYS[1], 'lost', retries) end
+  end
 end
 -- Calls of processes that are silent for longer than their lease go back. No lease ends later than one from now: where
 -- the clock was set back, processes have that time to be heard of again.
@@ -67,6 +72,7 @@ local function reclaim()
   for _, holder in ipairs(over) do
     dead[holder] = true
     redis.call('ZREM', KEYS[4], holder)
+    redis.call('SREM', KEYS[13], holder)
   end
   local held = redis.call('HGETALL', KEYS[5])
   for i = 1, #held, 2 do
@@ -86,16 +92,84 @@ local function adopt(held)
 end
 -- Calls that were paid and came to nothing, as far as is known.
 local function lost() return number('lost') + redis.call('SCARD', KEYS[9]) end
+-- What processes made for the sweep: each tells all of its own, 'number attempts outputs cost', and the highest number
+-- counts. So nothing is counted twice, and a server that comes back older than it was is told what it lost.
+local SUMS = {'attempts', 'paid', 'spent'}
+local function numbers(tally)
+  local found = {}
+  for value in string.gmatch(tally or '0 0 0 0', '%S+') do table.insert(found, tonumber(value)) end
+  return found
+end
+local function exact(value) return string.format('%.17g', value) end
+local function tell(name, tally)
+  if not name or redis.call('HEXISTS', KEYS[1], 'sweep') == 0 then return end
+  local known = redis.call('HGET', KEYS[1], 'by ' .. name)
+  if known == tally then return end
+  local before, now = numbers(known), numbers(tally)
+  if now[1] <= before[1] then return end
+  redis.call('HSET', KEYS[1], 'by ' .. name, tally)
+  for i, sum in ipairs(SUMS) do redis.call('HSET', KEYS[1], sum, exact(number(sum) + now[i + 1] - before[i + 1])) end
+end
+local function told(argument) tell(string.match(argument, '^(%S+) (.+)$')) end
+-- A sum, or what the run folder knows of it as long as processes that tell their part are waited for.
+local function at_least(sum) return math.max(number(sum), number('least ' .. sum)) end
+-- Attempts that ended, and those that are under way or handed out.
+local function started()
+  local count = at_least('attempts') + redis.call('HLEN', KEYS[5]) + lost()
+  for _, retries in ipairs(redis.call('HVALS', KEYS[12])) do count = count + retries end
+  return count
+end
+-- This server has forgotten some of what it answered. Until the processes that it knows, and the driver, have told it
+-- what they have, it offers no calls: those may be made, or paid, already.
+local function fall()
+  redis.call('HINCRBY', KEYS[1], 'generation', 1)
+  redis.call('HSET', KEYS[1], 'fallen', now_ms())
+  local awaited = redis.call('ZRANGE', KEYS[4], 0, -1)
+  redis.call('DEL', KEYS[13])
+  for _, holder in ipairs(awaited) do
+    redis.call('SADD', KEYS[13], holder)
+    -- The server was away: nobody is taken for dead because of that.
+    if number('lease') > 0 then redis.call('ZADD', KEYS[4], now_ms() + number('lease'), holder) end
+  end
+  local driver = redis.call('HGET', KEYS[1], 'driver')
+  if driver then redis.call('SADD', KEYS[13], driver) end
+end
+-- Another server than the one that the sweep was on, a replica that was promoted or a restart, may have fallen behind it.
+local function notice()
+  local facts = redis.pcall('INFO', 'replication')
+  local server = type(facts) == 'string' and string.match(facts, 'master_replid:(%x+)')
+  local before = redis.call('HGET', KEYS[1], 'server')
+  if not server or server == before then return end
+  redis.call('HSET', KEYS[1], 'server', server)
+  if before then fall() end
+end
+-- Whether somebody is still waited for: no longer than processes are taken for living, and always for the pause that those
+-- need whom the server does not know.
+local function unsettled()
+  local at = heard('fallen')
+  if at == 0 then return false end
+  local since, pause = now_ms() - at, number('pause')
+  local most = math.max(pause, math.min(number('lease'), 10000))
+  if since < pause or (since < most and redis.call('SCARD', KEYS[13]) > 0) then return true end
+  for _, sum in ipairs(SUMS) do
+    -- What is missing now was of processes that are no more.
+    redis.call('HSET', KEYS[1], sum, exact(at_least(sum)))
+    redis.call('HDEL', KEYS[1], 'least ' .. sum)
+  end
+  redis.call('HDEL', KEYS[1], 'fallen')
+  redis.call('DEL', KEYS[13])
+  return false
+end
 -- What was spent, with lost calls at the mean of those that were paid.
 local function spent()
-  local paid, known = number('paid'), number('spent')
+  local paid, known = at_least('paid'), at_least('spent')
   return paid > 0 and known + lost() * known / paid or known
 end
 -- How many more attempts the budgets allow: calls, and cost at the mean of those paid so far (ten before any is, and
 -- no more than ten where the target tells no cost).
 local function room()
   local calls, cost = number('max_calls'), number('max_cost')
-  local most = calls > 0 and calls - number('started') or math.huge
+  local most = calls > 0 and calls - started() or math.huge
   if cost > 0 then
     local paid, busy = number('paid'), redis.call('HLEN', KEYS[5])
     if number('spent') == 0 then

@@ -1,17 +1,14 @@
 -- What became of calls; the first output of each stays, a later one was paid for twice. A fatal failure (a spent quota,
 -- a wrong key) is no output: it stops the sweep, and its call is made when the sweep goes on. An output that comes after
--- all of a call that was counted as lost takes it from those. One that is told once more counts only where it was lost,
--- and what it cost only where that was not counted then: it was of one that is to be made again.
--- ARGV: ttl, token, holder, totals key, target, (call, kind of failure or '', fatal reason or '', cost, prompt tokens,
+-- all of a call that was counted as lost takes it from those. What was paid in all is in what the process tells of itself:
+-- an output that is told once more counts in the totals of all sweeps, where it was lost and not merely forgotten.
+-- ARGV: ttl, token, holder, what it has made ('name tally' or ''), totals key, target, (call, kind of failure or '', fatal reason or '', cost, prompt tokens,
 -- completion tokens, latency bucket, latency in microseconds, output, 1 when told once more)... Returns how many were
 -- new. Costs in totals are in millionths.
-local me, totals, target, fresh = ARGV[3], ARGV[4], ' ' .. ARGV[5], 0
+local me, totals, target, fresh = ARGV[3], ARGV[5], ' ' .. ARGV[6], 0
+told(ARGV[4])
 local there = redis.call('HEXISTS', KEYS[1], 'sweep') == 1
-local function keep(call, kind, fatal, cost, output, counted)
-  if not counted then
-    redis.call('HINCRBYFLOAT', KEYS[1], 'spent', cost)
-    redis.call('HINCRBY', KEYS[1], 'paid', 1)
-  end
+local function keep(call, kind, fatal, output)
   if fatal ~= '' then
     redis.call('RPUSH', KEYS[3], call)
     if redis.call('HGET', KEYS[1], 'state') == 'open' then
@@ -19,7 +16,6 @@ local function keep(call, kind, fatal, cost, output, counted)
     end
     redis.call('HINCRBY', totals, 'failed' .. target .. ' ' .. kind, 1)
   elseif redis.call('SADD', KEYS[6], call) == 0 then
-    redis.call('HINCRBY', KEYS[1], 'repaid', 1)
     redis.call('HINCRBY', totals, 'repaid' .. target, 1)
   else
     fresh = fresh + 1
@@ -33,13 +29,16 @@ local function keep(call, kind, fatal, cost, output, counted)
     end
   end
 end
-for i = 6, #ARGV, 10 do
+for i = 7, #ARGV, 10 do
   local call, cost = ARGV[i], ARGV[i + 3]
   local known = ARGV[i + 9] == '1' and (not there or redis.call('SISMEMBER', KEYS[6], call) == 1)
-  if redis.call('HGET', KEYS[5], call) == me then redis.call('HDEL', KEYS[5], call) end
+  if redis.call('HGET', KEYS[5], call) == me then
+    redis.call('HDEL', KEYS[5], call)
+    redis.call('HDEL', KEYS[12], call)
+  end
   redis.call('SREM', KEYS[9], me .. ' ' .. call)
   local counted = not known and redis.call('SREM', KEYS[11], call) == 1 and ARGV[i + 9] == '1'
-  if there and not known then keep(call, ARGV[i + 1], ARGV[i + 2], cost, ARGV[i + 8], counted) end
+  if there and not known then keep(call, ARGV[i + 1], ARGV[i + 2], ARGV[i + 8]) end
   if not known and not counted then
     if tonumber(cost) > 0 then
       redis.call('HINCRBY', totals, 'cost' .. target, math.floor(tonumber(cost) * 1000000 + 0.5))

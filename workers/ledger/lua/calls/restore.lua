@@ -5,5 +5,6 @@ if other then return other end
 for i = 3, #ARGV do
   redis.call('SADD', KEYS[6], ARGV[i])
   redis.call('HDEL', KEYS[5], ARGV[i])
+  redis.call('HDEL', KEYS[12], ARGV[i])
 end
 return redis.call('SCARD', KEYS[6])

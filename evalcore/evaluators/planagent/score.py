@@ -10,49 +10,19 @@ from evalq.evalcore.contract.evaluator import Batch, Outcome, Tally
 from evalq.evalcore.evaluators.planagent.answer import Answer, read_answer
 from evalq.evalcore.evaluators.planagent.checks import Checklist, checklist_reader
 from evalq.evalcore.evaluators.planagent.counting import Group, spread
-from evalq.evalcore.evaluators.planagent.llm import Agreement, LlmScore, read_llm_score
+from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score
 from evalq.evalcore.evaluators.planagent.params import PlanParams
 from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_row
-from evalq.evalcore.evaluators.planagent.scoring import EMPTY, ERROR, UNPARSABLE, ErrorTexts, SpeedScale
+from evalq.evalcore.evaluators.planagent.record import READ, RecordLine
+from evalq.evalcore.evaluators.planagent.rules import EMPTY, ERROR, UNPARSABLE, ErrorTexts, SpeedScale
 from evalq.evalcore.evaluators.planagent.search import paths_of_missed
 from evalq.evalcore.evaluators.planagent.state import PlanState
 from evalq.evalcore.stats import ExactSum
 
-__all__ = ["COLUMNS", "evaluate_batch"]
+__all__ = ["evaluate_batch"]
 
-COLUMNS = (
-    "Run ID",
-    "Item ID",
-    "Query ID",
-    "질의",
-    "기대결과",
-    "카테고리",
-    "방/반복",
-    "오류",
-    "LLM 상태",
-    "LLM 점수",
-    "LLM 코멘트",
-    "Raw JSON",
-)
-"""What a CSV must have (the seed's section 1)."""
-
-_READ = ("Query ID", "방/반복", "기대결과", "카테고리", "오류", "Raw JSON", "LLM 점수", "LLM 상태", "LLM 코멘트")
 _NO_CHECKS = msgspec.Raw(b"[]")
 _NO_CHECK = "no check can be read from 기대결과"
-
-
-class _Line(msgspec.Struct, gc=False):
-    """One line of records.jsonl, keys in the specification's order."""
-
-    record: str
-    id: str
-    round: str
-    status: str
-    score: int | None
-    checks: msgspec.Raw
-    seconds: float | None
-    reason: str | msgspec.UnsetType = msgspec.UNSET
-    llm_score: LlmScore | msgspec.UnsetType = msgspec.UNSET
 
 
 _encode = msgspec.json.Encoder().encode
@@ -72,7 +42,7 @@ class _Chunk:
     def __init__(self, batch: Batch, params: PlanParams) -> None:
         self._source = batch.source
         self._params = params
-        self._fields = itemgetter(*map(batch.columns.index, _READ)) if batch.columns else tuple
+        self._fields = itemgetter(*map(batch.columns.index, READ)) if batch.columns else tuple
         self._checklist = checklist_reader(params)
         self._errors = ErrorTexts.of(params)
         self._points = SpeedScale(params.speed_bands).points
@@ -94,7 +64,7 @@ class _Chunk:
         query, round_ = query.strip(), round_.strip()
         answer = read_answer(raw)
         seconds = None if answer is None else answer.seconds
-        out = _Line(f"{self._source}:{line}", query, round_, "scored", None, _NO_CHECKS, seconds)
+        out = RecordLine(f"{self._source}:{line}", query, round_, "scored", None, _NO_CHECKS, seconds)
         checklist = self._checklist(expected)
         if checklist is None:
             out.status, out.reason = "unscored", _NO_CHECK
@@ -111,7 +81,7 @@ class _Chunk:
         self._lines.append(_encode(out))
         self._state.queries.add(query, pack_row(round_, UNSCORED if out.score is None else out.score, line))
 
-    def _judge(self, checklist: Checklist, raw: str, answer: Answer | None, error: str, out: _Line) -> int | None:
+    def _judge(self, checklist: Checklist, raw: str, answer: Answer | None, error: str, out: RecordLine) -> int | None:
         """The passed checks, or None and the line's reason where the row is 0 without judging."""
         text = self._errors.find(error, answer)
         if text is not None:

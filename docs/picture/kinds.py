@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, DateFormatter, date2num
 from matplotlib.patches import Wedge
 
-from grafana.picture.answers import Source, Value, lines, matrix, table, values
-from grafana.picture.words import colour, named, text
+from docs.picture.answers import Source, Value, lines, matrix, table, values
+from docs.picture.words import colour, named, text
 
 __all__ = ["KINDS"]
 

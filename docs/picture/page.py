@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 
+from docs.picture.answers import Source, marked
+from docs.picture.kinds import KINDS
 from grafana.layout import COLUMNS
-from grafana.picture.answers import Source, marked
-from grafana.picture.kinds import KINDS
 
 __all__ = ["save"]
 

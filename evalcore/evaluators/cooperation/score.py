@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from evalq.evalcore.evaluators.cooperation.agents import BETRAYAL, COOPERATIVE, NEITHER
-from evalq.evalcore.evaluators.cooperation.event import Event, number
 from evalq.evalcore.evaluators.cooperation.params import Rules
+from evalq.evalcore.evaluators.cooperation.record import Event, number
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
 
 __all__ = ["kinds_of", "summarize", "values_of"]

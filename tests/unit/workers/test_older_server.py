@@ -1,0 +1,234 @@
+"""A server that forgot the last moments of a sweep: what was answered then is told, not called again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from evalq.evalcore.model.calls import Attempt, Output, Prompt
+from evalq.evalcore.version import code_version
+from evalq.workers.ledger.keys import SweepKeys
+from evalq.workers.ledger.sweep_model import Known, Result, SweepHeader, SweepLook
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.ledger.tally import Made, Tally
+from evalq.workers.settings import Settings
+from tests.integration.harness import Server, running_server, wait_until
+
+CASES, REPEATS, LEASE, COST = 3, 10, 600.0, 0.125
+RUN, DRIVER = "older", "a 1 x"
+KEYS = SweepKeys.of(RUN)
+HEADER = SweepHeader(RUN, "t", code_version(), CASES, REPEATS)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all of it."""
+    with running_server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+class Fleet(NamedTuple):
+    """A sweep's driver and two processes that call, each with what it remembers."""
+
+    driver: SweepLedger
+    p: SweepLedger
+    q: SweepLedger
+
+    def look(self) -> SweepLook:
+        """As the driver sees it."""
+        found = self.driver.look(RUN, attending=True)
+        assert found is not None
+        return found
+
+
+def _fleet(server: Server, max_calls: int = 0) -> Fleet:
+    settings = Settings(broker=server.url, look_seconds=0.02)
+    fleet = Fleet(*(SweepLedger(server.client, settings, driver) for driver in (DRIVER, "", "")))
+    fleet.driver.erase(RUN)
+    fleet.driver.open(HEADER, max_calls)
+    fleet.driver.offer(RUN, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
+    return fleet
+
+
+def _result(call: int, *, retold: bool = False) -> Result:
+    output = Output(call=call, case=f"c{call % CASES}", agent="a", repeat=call // CASES, prompt="p", target="t",
+                    config="c", attempts=(Attempt(cost=COST),))  # fmt: skip
+    return Result(output, retold=retold)
+
+
+def _record(calls: SweepLedger, holder: str, some: list[int], *, retold: bool = False) -> None:
+    calls.record(RUN, holder, "t", [_result(call, retold=retold) for call in some])
+
+
+def _moment(server: Server) -> dict[str, bytes]:
+    return {key: dump for key in KEYS if (dump := server.client.dump(key)) is not None}
+
+
+def _promote(server: Server, moment: dict[str, bytes]) -> None:
+    """Another server answers now, which has the sweep as it was at a ``moment``."""
+    server.client.delete(*KEYS)
+    for key, dump in moment.items():
+        server.client.restore(key, 0, dump)
+    server.client.hset(KEYS.meta, "server", "the one that died")
+
+
+def _restored(fleet: Fleet, folder: list[int]) -> None:
+    """The driver tells what its folder has."""
+    known = Known(len(folder), len(folder), COST * len(folder))
+    fleet.driver.open(HEADER, known=known, how="keep")
+    fleet.driver.restore(RUN, folder)
+    fleet.look()
+
+
+def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> None:
+    """Two processes have answers, and calls in flight, that the promoted server has never heard of: none is made again,
+    and calls, cost and attempts are those that were made.
+    """
+    fleet = _fleet(server)
+    _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
+    _, its, _ = fleet.q.claim(RUN, "q", 6, LEASE, [])
+    moment = _moment(server)
+    _record(fleet.p, "p", mine[:4])
+    _record(fleet.q, "q", its[:2])
+    _, more, _ = fleet.p.claim(RUN, "p", 3, LEASE)
+    _record(fleet.p, "p", more[:1])
+    collected = [output.call for output in fleet.driver.collect(RUN, 3).outputs]
+    _promote(server, moment)
+
+    assert fleet.q.claim(RUN, "q", 30, LEASE)[1] == []
+    assert fleet.q.fell, "it is asked to tell"
+    assert fleet.q.claim(RUN, "q", 30, LEASE, its[2:], its[:2])[1:] == ([], its[:2])
+    _record(fleet.q, "q", its[:2], retold=True)
+    assert fleet.look().unsettled
+    assert fleet.look().generation != fleet.driver.generation(RUN), "the driver is asked, too"
+    _restored(fleet, collected)
+    assert fleet.q.claim(RUN, "q", 30, LEASE)[1] == [], "one is awaited still"
+    told = [*mine[:4], *more[:1]]
+    _, got, untold = fleet.p.claim(RUN, "p", 0, LEASE, [*mine[4:], *more[1:]], told)
+    assert (got, set(untold)) == ([], set(told) - set(collected))
+    _record(fleet.p, "p", untold, retold=True)
+
+    rest = wait_until(lambda: fleet.q.claim(RUN, "q", 30, LEASE, its[2:])[1], "all have told")
+    assert not set(rest) & {*mine, *its, *more}
+    assert not fleet.look().unsettled
+    _record(fleet.p, "p", [*mine[4:], *more[1:]])
+    _record(fleet.q, "q", [*its[2:], *rest])
+    look = fleet.look()
+    assert (look.known, look.busy, look.left) == (HEADER.total, 0, False)
+    assert (look.started, look.repaid, look.lost) == (HEADER.total, 0, 0)
+    assert look.spent == COST * HEADER.total
+
+
+def test_what_was_paid_twice_is_told(server: Server) -> None:
+    """A process is cut off for longer than it is waited for: its answers are paid again, and the sums say so."""
+    fleet = _fleet(server)
+    _, mine, _ = fleet.p.claim(RUN, "p", 6, 0.2, [])
+    fleet.q.claim(RUN, "q", 0, 0.2, [])
+    moment = _moment(server)
+    _record(fleet.p, "p", mine)
+    _promote(server, moment)
+    fleet.look()
+    _restored(fleet, [])
+    got: list[int] = []
+
+    def all_got() -> bool:
+        got.extend(fleet.q.claim(RUN, "q", 30, 0.2, got)[1])
+        return len(got) == HEADER.total
+
+    wait_until(all_got, "the calls of the silent one are made again")
+    _record(fleet.q, "q", got)
+    assert (fleet.look().repaid, fleet.look().lost) == (0, 6), "as far as is known yet"
+    _, _, untold = fleet.p.claim(RUN, "p", 0, 0.2, [], mine)
+    assert not untold
+    look = fleet.look()
+    assert (look.known, look.repaid) == (HEADER.total, 6)
+    assert look.spent == COST * (HEADER.total + 6)
+
+
+def test_a_process_that_died_meanwhile_is_waited_for_no_longer_than_its_lease(server: Server) -> None:
+    """Nothing stands still because of it; what it had in flight counts as lost."""
+    fleet = _fleet(server)
+    _, gone, _ = fleet.p.claim(RUN, "p", 6, 0.3, [])
+    fleet.q.claim(RUN, "q", 0, 0.3, [])
+    _promote(server, _moment(server))
+    fleet.look()
+    _restored(fleet, [])
+    wait_until(lambda: set(gone) <= set(fleet.q.claim(RUN, "q", 30, 0.3, [])[1]), "the lease has ended", 5)
+    assert fleet.look().lost == len(gone)
+
+
+def test_a_flushed_server_is_told_the_sums(server: Server) -> None:
+    """By the folder for processes that are no more, and by those that live for themselves: each counts once."""
+    fleet = _fleet(server)
+    _, dead, _ = fleet.p.claim(RUN, "p", 4, LEASE, [])
+    _, alive, _ = fleet.q.claim(RUN, "q", 4, LEASE, [])
+    _record(fleet.p, "p", dead)
+    _record(fleet.q, "q", alive[:2])
+    seen = fleet.look()
+    _record(fleet.q, "q", alive[2:])
+    server.client.delete(*KEYS)
+    folder = [*dead, *alive]
+    known = Known(8, 8, 8 * COST, 0, 0, seen.tallies)
+    fleet.driver.open(HEADER, known=known, how="keep")
+    fleet.driver.restore(RUN, folder)
+    assert fleet.look().started == 8, "what the folder knows counts at once"
+    assert fleet.q.claim(RUN, "q", 1, LEASE)[1] == []
+    fleet.q.claim(RUN, "q", 0, LEASE, [], alive)
+    wait_until(lambda: not fleet.look().unsettled, "all had time to tell")
+    look = fleet.look()
+    assert (look.started, look.repaid, look.lost, look.spent) == (8, 0, 0, 8 * COST)
+
+
+def test_calls_that_are_told_once_more_are_no_attempts(server: Server) -> None:
+    """A driver elsewhere has calls made again that their maker still knows: the budget is not touched by them."""
+    fleet = _fleet(server, max_calls=HEADER.total)
+    _, made, _ = fleet.p.claim(RUN, "p", 16, LEASE, [])
+    _record(fleet.p, "p", made)
+    fleet.driver.forget(RUN, made)
+    _, got, untold = fleet.p.claim(RUN, "p", 16, LEASE, [], made)
+    assert not set(got) & set(made), "what it is to tell nobody makes"
+    _record(fleet.p, "p", untold, retold=True)
+    got += fleet.p.claim(RUN, "p", 16, LEASE)[1]
+    _record(fleet.p, "p", got)
+    look = fleet.look()
+    assert (look.started, look.known, look.repaid) == (HEADER.total, HEADER.total, 0)
+
+
+def test_a_lagging_replica_that_is_promoted_is_known_for_what_it_is(tmp_path: Path) -> None:
+    """By its own replication id, without a word of any process: so nothing is offered to whoever comes first."""
+    for name in ("primary", "replica"):
+        (tmp_path / name).mkdir()
+    with (
+        running_server(tmp_path / "primary", None, "--repl-diskless-sync-delay", "0") as primary,
+        running_server(tmp_path / "replica", None, "--replicaof", f"127.0.0.1 {primary.port}") as replica,
+    ):
+        fleet = _fleet(primary)
+        _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
+        fleet.q.claim(RUN, "q", 0, LEASE, [])
+        link = replica.client.info
+        wait_until(lambda: link("replication").get("master_link_status") == "up", "it follows")
+        assert primary.client.wait(1, 5000) == 1
+        replica.client.replicaof("NO", "ONE")
+        _record(fleet.p, "p", mine)
+        promoted = Fleet(*(SweepLedger(replica.client, Settings(broker=replica.url)) for _ in range(3)))
+        assert promoted.q.claim(RUN, "q", 30, LEASE)[1] == []
+        look = promoted.q.look(RUN)
+        assert look is not None
+        assert (look.generation, look.unsettled, look.left) == (1, True, True)
+
+
+def test_a_tally_counts_once_what_is_told_twice() -> None:
+    """An answer of the server's was lost, so it is recorded again; made again later, it counts again."""
+    tally = Tally()
+    assert tally.wire() == ""
+    tally.count({1: Made(2, 1, 0.5), 2: Made(1, 1)})
+    name, *first = tally.wire().split()
+    tally.count({1: Made(2, 1, 0.5), 2: Made(1, 1), 3: Made(1)})
+    assert (first, tally.wire().split()) == (["2", "3", "2", "0.5"], [name, "3", "4", "2", "0.5"])
+    tally.told([1, 2, 3])
+    tally.count({1: Made(1, 1, 0.25)})
+    assert tally.wire().split() == [name, "4", "5", "3", "0.75"]
+    assert Tally().wire() != tally.wire()

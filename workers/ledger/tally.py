@@ -1,0 +1,54 @@
+"""What one process made for one sweep: a sum that it tells again and again, so that no server can lose it."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+__all__ = ["Made", "Tally"]
+
+
+class Made(NamedTuple):
+    """Attempts of a call that ended, the outputs that came of them (0 or 1), and what they cost."""
+
+    attempts: int
+    outputs: int = 0
+    cost: float = 0.0
+
+
+class Tally:
+    """Attempts, outputs and cost so far, numbered by their changes: of two that were told, the later counts.
+
+    A ledger that adds up events counts some twice, when an answer is lost, and forgets others, when a replica that lags
+    is promoted. Of a sum that its only writer tells as a whole neither is true.
+    """
+
+    def __init__(self) -> None:
+        self._name = secrets.token_hex(6)
+        self._number = self._attempts = self._outputs = 0
+        self._cost = 0.0
+        self._telling: set[int] = set()
+        self._lock = threading.Lock()
+
+    def count(self, made: Mapping[int, Made]) -> None:
+        """Add what came of calls; what was counted and may not have been `told` since counts once."""
+        with self._lock:
+            for call in made.keys() - self._telling:
+                self._attempts += made[call].attempts
+                self._outputs += made[call].outputs
+                self._cost += made[call].cost
+                self._telling.add(call)
+                self._number += 1
+
+    def told(self, calls: Iterable[int]) -> None:
+        """These are in the ledger: when they are made again, that counts."""
+        with self._lock:
+            self._telling.difference_update(calls)
+
+    def wire(self) -> str:
+        """Its name and the sums; empty before anything was made."""
+        with self._lock:
+            sums = f"{self._attempts} {self._outputs} {self._cost!r}"
+            return f"{self._name} {self._number} {sums}" if self._number else ""
