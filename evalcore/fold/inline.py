@@ -66,7 +66,7 @@ def evaluate_files(
         for index, source in enumerate(sources):
             with open_input(source.path) as stream:
                 cutter = Cutter(stream, chosen.records.format, source.name, size=chunk_size)
-                columns = cutter.columns(chosen.records.columns) if chosen.records.format == "csv" else ()
+                columns = cutter.columns(chosen.records.columns)
                 for span in cutter.spans():
                     data = read_span(source.path, span)
                     batch = Batch(source.name, span.first_line, data, columns, span.of(source.members))

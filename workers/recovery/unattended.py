@@ -23,7 +23,7 @@ from evalq.evalcore.version import code_version
 from evalq.workers.inputs import pack
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.keys import SHARED, SweepKeys
-from evalq.workers.ledger.progress import TRIES
+from evalq.workers.ledger.progress import REPORT_TRIES
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepLook
 from evalq.workers.ledger.sweeps import SweepLedger
@@ -105,7 +105,7 @@ class UnattendedSweeps:
         Raises WireError for outputs that evalq did not write: whoever watches the sweep is told.
         """
         left = self.find(run)
-        if left is None or self._client.hincrby(_key(run), "tries", 1) > TRIES:
+        if left is None or self._client.hincrby(_key(run), "tries", 1) > REPORT_TRIES:
             self.take_back(run)
             return False
         header, look = left.header, self._calls.look(run)
