@@ -548,7 +548,7 @@ def test_what_is_ended_while_a_worker_begins_to_evaluate_it_has_no_report(
             done = evalq(command, "run", cwd=tmp_path, EVALQ_BROKER=server.url)
             assert done.returncode == 0, done.stderr
 
-        late.before, late.end = before, end  # type: ignore[method-assign]
+        late.before, late.end = before, end
         if not before:
             end()
         assert not left.evaluate(run, late)
