@@ -1,10 +1,11 @@
-"""Docs name only what exists: commands, their flags, make targets, links, and files in the tree.
+"""Docs name only what exists (commands, flags, make targets, links, files), and folders say what is in them.
 
 Run by `make check`; exits 1 with a line for each thing that is named and is not there.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import sys
@@ -18,6 +19,7 @@ from evalq.producer.cli import cli
 TOP = Path(__file__).parent.parent
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md"), *TOP.glob("deploy/**/*.md")])
 FOLDERS = ("evalq", "evalcore", "workers", "producer", "tests", "deploy", "grafana", "docs")
+PACKAGES = ("evalcore", "workers", "producer", "grafana")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -29,8 +31,18 @@ _TARGET = re.compile(r"^([a-z][\w-]*):", re.MULTILINE)
 def main() -> int:
     """Check every page; returns an exit code."""
     faults = [f"{page.relative_to(TOP)}: {fault}" for page in PAGES for fault in _faults(page)]
+    faults += [f"{path.relative_to(TOP)}: its first line does not say what is in the folder" for path in _silent()]
     sys.stdout.write("".join(fault + "\n" for fault in faults) or f"{len(PAGES)} pages name only what exists\n")
     return 1 if faults else 0
+
+
+def _silent() -> Iterator[Path]:
+    """`__init__` modules that do not begin with a sentence on one line."""
+    for name in PACKAGES:
+        for path in sorted((TOP / name).rglob("__init__.py")):
+            first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+            if not first.endswith((".", "?")):
+                yield path
 
 
 def _faults(page: Path) -> Iterator[str]:

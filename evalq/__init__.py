@@ -1,1 +1,130 @@
-"""evalq: a distributed evaluator of agents. This name is all that is installed; its public API stands here."""
+"""evalq: a distributed evaluator of agents. Everything public is a name of this module; the rest is internal.
+
+    import evalq
+
+    run = evalq.evaluate("planagent", "results.csv")
+    run.report["results"]["set"]["intent"]
+    run.records()                              # a pandas DataFrame, a row for each record
+
+A name is imported when it is first used, so that `import evalq` costs next to nothing. docs/reference/python.md
+describes each name, and what stays the same between versions.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # type checkers take it for true; importing typing would be most of the cost of this module
+if TYPE_CHECKING:
+    from typing import Any
+
+    from evalq import errors
+    from evalq._evaluate import evaluate, sweep
+    from evalq._run import Run, open_run
+    from evalq.evalcore.conformance import ConformanceError, Violation
+    from evalq.evalcore.conformance import check as check_evaluator
+    from evalq.evalcore.contract.evaluator import (
+        Batch,
+        Calls,
+        Command,
+        CommandLine,
+        Evaluator,
+        Export,
+        Gathering,
+        InputResult,
+        Option,
+        Outcome,
+        Params,
+        Records,
+        Request,
+        Sample,
+        State,
+        Stopping,
+        Tally,
+        Views,
+        WholeInput,
+    )
+    from evalq.evalcore.model.calls import Prompt
+    from evalq.evalcore.model.canonical import Json, canonical_json
+    from evalq.evalcore.stats import ExactSum
+    from evalq.evalcore.version import __version__
+    from evalq.evalcore.views.metrics import Metric
+    from evalq.evalcore.views.panels import Panel, Plot, Threshold
+
+__all__ = [
+    "Batch",
+    "Calls",
+    "Command",
+    "CommandLine",
+    "ConformanceError",
+    "Evaluator",
+    "ExactSum",
+    "Export",
+    "Gathering",
+    "InputResult",
+    "Json",
+    "Metric",
+    "Option",
+    "Outcome",
+    "Panel",
+    "Params",
+    "Plot",
+    "Prompt",
+    "Records",
+    "Request",
+    "Run",
+    "Sample",
+    "State",
+    "Stopping",
+    "Tally",
+    "Threshold",
+    "Views",
+    "Violation",
+    "WholeInput",
+    "__version__",
+    "canonical_json",
+    "check_evaluator",
+    "errors",
+    "evaluate",
+    "open_run",
+    "sweep",
+]
+
+_CONTRACT = "evalq.evalcore.contract.evaluator"
+_PLACES = {
+    "ConformanceError": "evalq.evalcore.conformance",
+    "ExactSum": "evalq.evalcore.stats",
+    "Json": "evalq.evalcore.model.canonical",
+    "Metric": "evalq.evalcore.views.metrics",
+    "Panel": "evalq.evalcore.views.panels",
+    "Plot": "evalq.evalcore.views.panels",
+    "Prompt": "evalq.evalcore.model.calls",
+    "Run": "evalq._run",
+    "Threshold": "evalq.evalcore.views.panels",
+    "Violation": "evalq.evalcore.conformance",
+    "__version__": "evalq.evalcore.version",
+    "canonical_json": "evalq.evalcore.model.canonical",
+    "evaluate": "evalq._evaluate",
+    "open_run": "evalq._run",
+    "sweep": "evalq._evaluate",
+}
+"""{name: the module it is defined in}; those of the contract itself are not listed."""
+
+if not TYPE_CHECKING:  # for a checker the module has its public names and no others
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name when it is first used."""
+        from importlib import import_module
+
+        if name not in __all__:
+            raise AttributeError(f"module 'evalq' has no attribute {name!r}")
+        if name == "errors":
+            return import_module("evalq.errors")
+        if name == "check_evaluator":
+            value = import_module("evalq.evalcore.conformance").check
+        else:
+            value = getattr(import_module(_PLACES.get(name, _CONTRACT)), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        """The public names, for completion."""
+        return sorted(__all__)

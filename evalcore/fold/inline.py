@@ -23,7 +23,7 @@ from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import discover, format_suffixes
 from evalq.evalcore.records.spool import spool
 
-__all__ = ["Evaluation", "evaluate_files"]
+__all__ = ["Evaluation", "evaluate_files", "request_of"]
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def evaluate_files(
     """
     chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
     given = [paths] if isinstance(paths, str | Path) else paths
-    asked = chosen.command.request(_asked(chosen, [str(path) for path in given], params or {}, options or {}))
+    asked = chosen.command.request(request_of(chosen, [str(path) for path in given], params or {}, options or {}))
     checked = validate(chosen.Params, asked.params, "params")
     sources = discover(asked.inputs, format_suffixes(chosen.records.format), chosen.gathering.endings)
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
@@ -66,7 +66,7 @@ def evaluate_files(
         for index, source in enumerate(sources):
             with open_input(source.path) as stream:
                 cutter = Cutter(stream, chosen.records.format, source.name, size=chunk_size)
-                columns = cutter.columns(chosen.records.columns) if chosen.records.format == "csv" else ()
+                columns = cutter.columns(chosen.records.columns)
                 for span in cutter.spans():
                     data = read_span(source.path, span)
                     batch = Batch(source.name, span.first_line, data, columns, span.of(source.members))
@@ -84,7 +84,7 @@ def evaluate_files(
     return Evaluation(json.loads(canonical_json(report)), lines + closing)
 
 
-def _asked(
+def request_of(
     evaluator: Evaluator[Any, Any], inputs: list[str], params: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Request:
     """What the command would ask for, given these. Raises UsageError for an option that the evaluator does not have."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
 from evalq.evalcore.records.inputs import read_columns
-from evalq.evalcore.records.kinds import HEAD_BYTES, kind_of
+from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
 
 __all__ = ["Cutter", "QuoteFault", "record_ends"]
 
@@ -121,6 +121,10 @@ class Cutter:
         while self._left() < HEAD_BYTES and not self._ended:
             self._fill()
         head = bytes(self._rest()[:HEAD_BYTES])
+        if self._format != "csv":
+            if encoding := encoding_of(head):
+                raise InputError(f"{self._name} is no JSONL in UTF-8", [(f"{self._name}:1", encoding)])
+            return ()
         try:
             while True:
                 line, first = self.line, self.header()

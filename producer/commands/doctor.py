@@ -16,6 +16,7 @@ from evalq.producer.commands import SUMMARIES
 from evalq.producer.commands import options as shared
 from evalq.producer.commands.heartbeat import worker_heard
 from evalq.producer.monitor.diagnosis import Finding, diagnose
+from evalq.workers.connections import server_options
 
 if TYPE_CHECKING:
     from evalq.workers.settings import Settings
@@ -65,8 +66,9 @@ def _doctor(**given: Any) -> int:
         return worker_heard(settings)
     findings = list(_here())
     findings += _deployment(settings) if settings.broker else _embedded()
+    named = server_options(settings)
     for kind, text in findings:
-        click.echo(f"{kind:<6} {text}")
+        click.echo(f"{kind:<6} {text.replace('--broker URL', named) if settings.broker else text}")
     return 3 if any(kind == "wrong" for kind, _ in findings) else 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from evalq.evalcore.errors import Driven, UsageError
-from evalq.evalcore.model.life import RunState
+from evalq.evalcore.model.life import RunState, may_follow
 from evalq.producer.commands import options as shared
 from evalq.producer.commands.find import (
     RUNS,
@@ -22,11 +22,13 @@ from evalq.producer.commands.find import (
     warn,
 )
 from evalq.producer.folder.info import RunInfo
+from evalq.producer.folder.lock import LOCK, interrupt_holder
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["COMMANDS"]
 
 _DRIVER_SECONDS = 10.0
+_ENDING_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
 
@@ -87,6 +89,8 @@ def _refuse_unnamed(folder: RunFolder, info: RunInfo, given: dict[str, Any], sta
 
 def _note(folder: RunFolder, state: RunState) -> bool:
     """Say in the folder how the run ended, unless a process drives it: that one says so at its next look."""
+    if not folder.begun:
+        raise UsageError(f"{folder.path}: this run is gone: it ended on faulty input")
     with folder.driving() as free:
         if free:
             folder.note(state=state)
@@ -105,11 +109,30 @@ def _cancel(run: str, **given: Any) -> None:
         _refuse_unnamed(folder, info, given, state, "cancel")
     if state not in ("cancelled", "gone", None):
         raise UsageError(f"{info.run} cannot be cancelled: it is {state}; {folder.next_step('done')}")
-    if not _note(folder, "cancelled"):
-        if state != "cancelled":
-            raise Driven(info.run, f"{folder.driver()}: end that one with Ctrl-C, or name its server with --broker URL")
-        _await_driver(folder)
+    if state == "cancelled":
+        if not _note(folder, "cancelled"):
+            _await_driver(folder)
+    else:
+        _end_here(folder, info)
     click.echo(f"{info.run}: cancelled", err=True)
+
+
+def _end_here(folder: RunFolder, info: RunInfo) -> None:
+    """Cancel a run that no server knows which is named: whoever drives it on this host is ended, one after the other.
+
+    A command that waits for a driver drives next.
+    """
+    deadline = time.monotonic() + _ENDING_SECONDS
+    sent: set[str] = set()
+    while not _note(folder, "cancelled"):
+        by = folder.driver()
+        mine = not info.server and may_follow("cancelled", info.state)
+        if by and by not in sent and not (mine and interrupt_holder(folder.path / LOCK)):
+            raise Driven(info.run, f"{by}: end that one with Ctrl-C, or name its server with --broker URL")
+        sent.add(by)
+        if time.monotonic() > deadline:
+            raise Driven(info.run, f"{by}: it does not end")
+        time.sleep(_POLL_SECONDS)
 
 
 def _await_driver(folder: RunFolder) -> None:

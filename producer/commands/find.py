@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.model.life import next_step
 from evalq.producer.commands import SUMMARIES
 from evalq.producer.commands import options as shared
 from evalq.producer.folder.info import RunInfo
@@ -56,7 +55,9 @@ def find(run: str | None) -> RunFolder:
         return latest[-1][0]
     path = next((path for path in (Path(run), RUNS / run) if path.is_dir()), None)
     if path is None:  # the folder of a run that follows a log is named after the log
-        path = next((folder.path for folder, info in folders() if info.run == run), RUNS / run)
+        path = next((folder.path for folder, info in folders() if info.run == run), None)
+    if path is None:  # an id, unless it is written as a path
+        path = Path(run) if len(Path(run).parts) > 1 or Path(run).exists() else RUNS / run
     return RunFolder.existing(path)
 
 
@@ -70,7 +71,7 @@ def left_behind(folder: RunFolder, info: RunInfo) -> str:
     """
     if info.state not in _GOING or folder.driver():
         return ""
-    return f"no process drives it here; {next_step(info.state, folder.path)}"
+    return f"no process drives it here; {folder.next_step(info.state)}"
 
 
 def elsewhere(run: str | None, given: dict[str, Any]) -> bool:

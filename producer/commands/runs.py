@@ -13,7 +13,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import Driven, EvalqError, Finished, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.producer.commands import options as shared
-from evalq.producer.commands.evaluate import conclude, reporter_for, show
+from evalq.producer.commands.evaluate import conclude, refuse_unscored, reporter_for, show
 from evalq.producer.commands.find import (
     RUNS,
     calls_of,
@@ -142,7 +142,7 @@ def _troubles(ledger: RunLedger, header: Header, look: Look) -> dict[str, Json]:
     """Which hosts failed at an open run, and why, and what to do where it waits for somebody."""
     from evalq.workers.ledger.failures import Failures
     from evalq.workers.ledger.heartbeats import Heartbeats
-    from evalq.workers.ledger.progress import TRIES
+    from evalq.workers.ledger.progress import REPORT_TRIES
     from evalq.workers.recovery.judge import judge
 
     if look.progress.state != "open":
@@ -152,7 +152,7 @@ def _troubles(ledger: RunLedger, header: Header, look: Look) -> dict[str, Json]:
     facts: dict[str, Json] = {"trouble": list(found.trouble)} if found.trouble else {}
     if look.unserved:
         facts["waiting"] = "no living worker can compute it: start one that can, or it fails by unserved_seconds"
-    if look.progress.complete and look.progress.finals >= TRIES:
+    if look.progress.complete and look.progress.finals >= REPORT_TRIES:
         facts["waiting"] = f"no worker could make its report: make it with evalq resume {header.run}"
     return facts
 
@@ -270,6 +270,7 @@ def _report(run: str | None, **given: Any) -> None:
     info, result = folder.info(), folder.report()
     evaluator = registry.get(result["evaluator"])
     show(folder, evaluator, result, info.request.options, {"quiet": True, "json_lines": False, **given})
+    refuse_unscored(folder, result)
 
 
 _json = click.Option(["--json", "as_json"], is_flag=True, help="As JSON.")

@@ -26,7 +26,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     folders a worker must be allowed to read for them. ``retry`` holds {chunk: dead records} while dead records are
     tried again, ``progress`` the ledger's counters at the last look, ``follows`` the log of a run that follows one,
     ``driver`` the token of whoever drove it from this folder last, ``server`` the options that name the server it was
-    driven on then (empty: none that outlives a command).
+    driven on then (empty: none that outlives a command), ``targets`` the targets file of a sweep whose calls were made
+    by its own command (its path alone: what is in it stays there).
     """
 
     run: str
@@ -42,6 +43,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     roots: list[str] = []
     target: str = ""
     driver: str = ""
+    targets: str = ""
     server: str = ""
     follows: str = ""
     retry: dict[str, int] | None = None

@@ -263,10 +263,8 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
 
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
-    if evaluator.records.format != "csv":
-        return ()
     with open_input(source.path) as stream:
-        return Cutter(stream, "csv", source.name).columns(evaluator.records.columns)
+        return Cutter(stream, evaluator.records.format, source.name).columns(evaluator.records.columns)
 
 
 def _absolute(source: Source) -> Source:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import socket
 import time
 from io import FileIO
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from evalq.evalcore.files import open_appending, open_raw
 
-__all__ = ["LOCK", "RunLock", "holder"]
+__all__ = ["LOCK", "RunLock", "holder", "interrupt_holder"]
 
 LOCK = "run.lock"
 _TRIES, _PAUSE = 5, 0.01
@@ -77,6 +78,36 @@ def holder(path: Path) -> str:
     except OSError:
         return ""
     return ""
+
+
+def interrupt_holder(path: Path) -> bool:
+    """Send SIGTERM to the process that holds the lock at ``path``: what Ctrl-C in its terminal would do to it.
+
+    False, and nothing is sent, where that is not certainly a process of this host and of this user: its number is held
+    while it is seen to have this very file open, so that it can be nobody else's.
+    """
+    host, _, number = holder(path).rpartition(" ")
+    if host != socket.gethostname() or not number.isdecimal() or not hasattr(os, "pidfd_open"):
+        return False
+    with contextlib.suppress(OSError):
+        handle = os.pidfd_open(int(number))
+        try:
+            if _has_open(int(number), path):
+                signal.pidfd_send_signal(handle, signal.SIGTERM)
+                return True
+        finally:
+            os.close(handle)
+    return False
+
+
+def _has_open(number: int, path: Path) -> bool:
+    """Whether a process has the file at ``path`` open (Linux). Raises OSError where it may not be looked at."""
+    wanted = path.stat()
+    for opened in Path(f"/proc/{number}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if os.path.samestat(opened.stat(), wanted):
+                return True
+    return False
 
 
 def _written(path: Path) -> str:

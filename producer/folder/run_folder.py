@@ -225,6 +225,8 @@ class RunFolder:
         if not self.reported:
             state = self.info().state
             then = "somebody removed it: run the evaluation again" if state == "done" else self.next_step(state)
+            if by := self.driver():
+                then = f"{by} drives it: wait for it with evalq watch {self.path}"
             raise UsageError(f"{self.path}: this run has no report (it is {state}); {then}")
         try:
             report: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)

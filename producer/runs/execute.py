@@ -102,6 +102,10 @@ class Backend(msgspec.Struct, frozen=True):
         """The options that name its server, for commands of other processes; empty for an embedded one."""
         return server_options(self.named or self.settings)
 
+    def resumable(self, error: EvalqError, folder: RunFolder) -> EvalqError:
+        """``error``, which says how the run in ``folder`` is resumed, too."""
+        return type(error)(f"{str(error).rstrip('.')}; resume with: {self.resume(folder)}")
+
 
 def carry_out(job: Job, place: Backend, reporter: Reporter) -> dict[str, Json]:
     """Drive a job to its report and write all of its files. Returns the report.
@@ -180,7 +184,7 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
         raise
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
         _leave(job, collector, "stopped")
-        raise type(error)(f"{error}; resume with: {asked.resume(job.folder)}") from error
+        raise asked.resumable(error, job.folder) from error
     except BaseException:
         _leave(job, collector, "stopped")
         raise
@@ -249,7 +253,7 @@ def resumable(folder: RunFolder, place: Backend) -> Iterator[None]:
     try:
         yield
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
-        raise type(error)(f"{error}; resume with: {place.resume(folder)}") from error
+        raise place.resumable(error, folder) from error
 
 
 def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:

@@ -50,7 +50,7 @@ def prune(
                 continue
             removed.add(info.run)
             if calls is not None and not dry_run:
-                calls.erase(info.run)
+                calls.delete(info.run)
             yield f"{info.run}: {folder.path}"
     for path in clean_up(runs, dry_run=dry_run):
         yield f"left by a killed process: {path}"
@@ -75,7 +75,7 @@ def prune_named(
         if not dry_run:
             _removed(folder, _refuse)
             if calls is not None:
-                calls.erase(info.run)
+                calls.delete(info.run)
         yield f"{info.run}: {folder.path}"
         if ledger is not None and (line := _forgotten(info.run, ledger, dry_run=dry_run)) is not None:
             yield line

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from evalq.evalcore.errors import Driven, Finished, Incomplete
 from evalq.producer.folder.job import Job
+from evalq.producer.folder.run_folder import HEAD
 from evalq.producer.runs.collector import Collector
 from evalq.workers.ledger.ownership import is_gone
 from evalq.workers.ledger.progress import Progress
@@ -52,7 +53,8 @@ class Registration:
         """
         job, info = self._job, self._job.folder.info()
         # The outputs of a sweep may be others than those that a report in the ledger is of.
-        fresh = not (self.epoch or info.epoch or info.target or self._collector.held)
+        swept = (job.folder.path / HEAD).is_file()
+        fresh = not (self.epoch or info.epoch or swept or self._collector.held)
         self.epoch = self._take_over(info.epoch + 1, info.driver, fresh=fresh)
         if info.retry is not None:  # also where an earlier try at it was interrupted
             dead = {int(seq): count for seq, count in info.retry.items()}

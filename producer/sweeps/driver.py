@@ -100,7 +100,7 @@ class SweepDriver:
 
     def release(self) -> None:
         """Let go of the sweep: whoever drives it next need not wait."""
-        self._calls.release(self._sweep.run)
+        self._calls.hand_over(self._sweep.run)
 
     def _mine(self, step: Callable[[], bool]) -> bool:
         """Take a step as the driver; where the ledger knows of none, or lost this one, that is made good first."""

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from evalq.evalcore.errors import (
     BrokerUnreachable,
     Cancelled,
@@ -60,7 +62,7 @@ def resume_sweep(
     with driving(folder, place):
         _refuse_over(folder)
         _refuse_unnamed(folder, place)
-        sweep = Sweep.load(folder)
+        sweep, place = Sweep.load(folder), _with_targets(place, folder)
         sweep.budgeted(*budgets)
         reporter.event("launch", run=sweep.run, folder=str(folder.path))
         return sweep, *_carry_out_here(sweep, place, reporter)
@@ -92,6 +94,7 @@ def _carry_out_here(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[J
     try:
         if place.inline:
             raise UsageError("--inline calls nobody: live calls are paced by way of a server; omit --inline")
+        _note_targets(place, sweep.folder)
         with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
             _call(sweep, shared, place, reporter)
             _forget_evaluation(sweep, shared, place, reporter)
@@ -103,6 +106,20 @@ def _carry_out_here(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[J
         if sweep.new and not sweep.recorded.count:  # one begun before may have outputs in the ledger
             sweep.discard()
         raise
+
+
+def _note_targets(place: Backend, folder: RunFolder) -> None:
+    """So that it can be resumed without naming the file again; a fleet has a file of its own."""
+    if place.settings.targets and not place.settings.broker:
+        folder.note(targets=str(Path(place.settings.targets).absolute()))
+
+
+def _with_targets(place: Backend, folder: RunFolder) -> Backend:
+    """``place`` with the targets file of the command that called last, where none is named now, nor a fleet."""
+    known, settings = folder.info().targets, place.settings
+    if not known or settings.targets or settings.broker or place.inline:
+        return place
+    return msgspec.structs.replace(place, settings=settings.model_copy(update={"targets": known}))
 
 
 def refuse_detached(live: SweepOptions) -> None:
@@ -158,7 +175,7 @@ def _call(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> 
                 state = "interrupted"
                 with contextlib.suppress(KeyboardInterrupt):
                     if not patience.once(driver.pause):
-                        reporter.warn("the server does not answer, so processes that call may go on for a while")
+                        reporter.warn("the server does not answer, so processes that call may continue for a while")
                 raise Interrupted(place.resume(sweep.folder)) from None
             except Paused:
                 state = "paused"
@@ -182,7 +199,7 @@ def _call(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> 
         state = "cancelled"
         raise Cancelled(f"{error}; what it recorded is in {sweep.outputs}") from None
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
-        raise type(error)(f"{error}; resume with: {place.resume(sweep.folder)}") from error
+        raise place.resumable(error, sweep.folder) from error
     except Incomplete as error:
         raise Incomplete(f"{error}; after fixing it, resume with: {place.resume(sweep.folder)}") from None
     finally:

@@ -120,12 +120,12 @@ class Sweep:
             raise WireError(f"{folder.path / HEAD} is damaged: {error}; start the sweep anew") from error
         if head.header.code != code_version():
             raise ConfigError(
-                f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; go on "
-                f"with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
+                f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; "
+                f"resume it with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
             )
         away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
         if away and head.cwd not in ("", str(Path.cwd())):
-            raise ConfigError(f"{away[0]}: not there, seen from here: go on in the folder of its begin, cd {head.cwd}")
+            raise ConfigError(f"{away[0]}: not there, seen from here: resume it where it was begun: cd {head.cwd}")
         then = head.header.asked.get("expectations")
         if then not in (None, expectations(head.request.inputs)):
             raise ConfigError(

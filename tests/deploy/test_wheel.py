@@ -1,4 +1,4 @@
-"""The wheel: the same tree gives the same code, whatever was built in it before."""
+"""The wheel: the same tree gives the same code, whatever was built in it before; and what installing it changes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+from importlib.metadata import version
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -15,34 +17,35 @@ from tests.deploy.programs import TOP
 PARTS = ("evalq", "evalcore", "workers", "producer", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
-def test_a_wheel_holds_nothing_of_an_earlier_build(tmp_path: Path) -> None:
-    """A module that lies in build/ and no longer in the tree is not packed; the wheel's code is the tree's."""
-    tree = tmp_path / "tree"
-    tree.mkdir()
+def _wheel(source: Path, folder: Path) -> Path:
+    """The wheel of ``source``, built into ``folder``."""
+    folder.mkdir(exist_ok=True)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*build, "-w", str(folder), str(source)], check=True, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def _tree(folder: Path) -> Path:
+    """A copy of what a wheel is made of."""
+    folder.mkdir()
     for part in PARTS:
         if (TOP / part).is_dir():
-            shutil.copytree(TOP / part, tree / part, symlinks=True)
+            shutil.copytree(TOP / part, folder / part, symlinks=True)
         else:
-            shutil.copy(TOP / part, tree / part)
+            shutil.copy(TOP / part, folder / part)
+    return folder
+
+
+def test_a_wheel_holds_nothing_of_an_earlier_build(tmp_path: Path) -> None:
+    """A module that lies in build/ and no longer in the tree is not packed; the wheel's code is the tree's."""
+    tree = _tree(tmp_path / "tree")
     for folder in ("evalq/evalcore", "evalq/workers/ledger/lua"):
         stale = tree / "build" / "lib" / folder
         stale.mkdir(parents=True)
         (stale / "gone.py").write_text("")
         (stale / "gone.lua").write_text("")
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        str(tmp_path),
-        str(tree),
-    ]
-    subprocess.run(build, check=True, cwd=tmp_path)
-    (wheel,) = tmp_path.glob("evalq-*.whl")
+    wheel = _wheel(tree, tmp_path)
     with ZipFile(wheel) as packed:
         assert not [name for name in packed.namelist() if "gone" in name]
         assert {name.partition("/")[0].partition("-")[0] for name in packed.namelist()} == {"evalq"}
@@ -51,3 +54,86 @@ def test_a_wheel_holds_nothing_of_an_earlier_build(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
     told = subprocess.check_output([sys.executable, "-P", "-c", script], env=environment, text=True).split()
     assert told == [str(tmp_path / "installed" / "evalq" / "evalcore" / "version.py"), code_version()]
+
+
+class Environment:
+    """A new virtual environment; what evalq needs is lent to it by this one."""
+
+    def __init__(self, folder: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+        self.python = folder / "bin" / "python"
+        self.site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+
+    def pip(self, *words: str | Path) -> None:
+        """Run pip for this environment, without an index."""
+        command = [sys.executable, "-m", "pip", "--python", str(self.python), "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*command, *map(str, words)], check=True)
+
+    def run(self, *command: str | Path) -> str:
+        """What a program of this environment prints."""
+        environment = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
+        return subprocess.check_output([*map(str, command)], env=environment, text=True, cwd=self.site)
+
+    def files(self) -> set[str]:
+        """Everything that is installed, compiled modules aside."""
+        found = (path for path in self.site.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return {path.relative_to(self.site).as_posix() for path in found}
+
+
+OTHER = {
+    "pyproject.toml": """
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "somebody"
+version = "1"
+
+[tool.setuptools]
+packages = ["workers", "producer"]
+""",
+    "workers/__init__.py": "OWNER = 'somebody'",
+    "workers/settings.py": "OWNER = 'somebody'",
+    "producer/__init__.py": "OWNER = 'somebody'",
+    "producer/cli.py": "OWNER = 'somebody'",
+}
+BOTH = """
+import workers.settings, producer.cli
+import evalq, evalq.workers.settings, evalq.producer.cli
+print(workers.settings.OWNER, producer.cli.OWNER, evalq.workers.settings.Settings.__name__, evalq.evaluate.__name__)
+print(evalq.__file__)
+"""
+
+
+def test_one_name_is_installed_and_nothing_of_another_distribution_is_touched(tmp_path: Path) -> None:
+    """Beside one that owns `workers` and `producer` both work, and each is uninstalled without a loss for the other."""
+    for name, text in OTHER.items():
+        (tmp_path / "somebody" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "somebody" / name).write_text(text)
+    wheel = _wheel(_tree(tmp_path / "tree"), tmp_path / "ours")
+    other = _wheel(tmp_path / "somebody", tmp_path / "theirs")
+    environment = Environment(tmp_path / "venv")
+    empty = environment.files()
+
+    environment.pip("install", "--no-deps", "--no-index", wheel)
+    evalq_alone = environment.files()
+    assert {name.partition("/")[0] for name in evalq_alone - empty} == {"evalq", f"evalq-{version('evalq')}.dist-info"}
+
+    environment.pip("install", "--no-deps", "--no-index", other)
+    both = environment.files()
+    told = environment.run(environment.python, "-P", "-c", BOTH).split()
+    assert told == ["somebody", "somebody", "Settings", "evaluate", str(environment.site / "evalq" / "__init__.py")]
+    assert "evalq" in environment.run(environment.python.parent / "evalq", "--version")
+
+    environment.pip("uninstall", "-y", "evalq")
+    assert environment.files() == both - (evalq_alone - empty)
+    script = "import workers.settings, producer.cli; print(workers.settings.OWNER, producer.cli.OWNER)"
+    assert environment.run(environment.python, "-P", "-c", script).split() == ["somebody", "somebody"]
+
+    environment.pip("install", "--no-deps", "--no-index", wheel)
+    environment.pip("uninstall", "-y", "somebody")
+    assert environment.files() == evalq_alone
+    assert "evalq" in environment.run(environment.python.parent / "evalq", "--version")
+    environment.pip("uninstall", "-y", "evalq")
+    assert environment.files() == empty

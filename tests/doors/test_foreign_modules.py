@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -144,6 +145,85 @@ def test_an_exporter_imports_nothing_of_its_folder(server: Server, trap: Path) -
         address = process.stderr.readline().split()[-1]
         with urllib.request.urlopen(address, timeout=SECONDS) as answer:  # noqa: S310 - the exporter's own address
             assert answer.status == 200
+
+
+CELL = """
+import evalq
+
+run = evalq.evaluate("planagent", "results.csv")
+assert evalq.evaluate("planagent", "results.csv", workers=1, folder="queued").report == run.report
+assert len(run.records()) == 600 and len(run.summary())
+evalq.open_run("queued")._repr_markdown_()
+"""
+PLUG_IN = """
+import json
+from evalq import Evaluator, Outcome, Params, State, Tally, canonical_json, check_evaluator
+
+class Count(State):
+    lines: int = 0
+    def merge(self, later):
+        self.lines += later.lines
+
+class Lines(Evaluator[Params, Count]):
+    name, version, summary, Params, State = "lines", "1", "Count lines.", Params, Count
+    def evaluate(self, batch, params):
+        found = [number for number, _ in batch.lines()]
+        lines = [canonical_json({"record": batch.where(n), "id": str(n), "status": "scored"}) for n in found]
+        return Outcome(Count(len(found)), Tally(scored=len(found)), lines)
+    def section(self, results, params):
+        return {"lines": sum(result.state.lines for result in results)}
+
+def test_the_contract(tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"n": n}) + chr(10) for n in range(3)))
+    check_evaluator(Lines(), [tmp_path / "a.jsonl"], rounds=1)
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, trap: Path) -> Path:
+    """A folder with results.csv whose modules have the names of evalq's parts, and none those of other packages."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    shutil.copy(trap / "results.csv", folder)
+    for name in OURS - {"evalq"}:
+        shutil.copytree(trap / name, folder / name)
+    for name in ("celeryconfig", "settings", "tasks"):
+        (folder / f"{name}.py").write_text(_trap(tmp_path, name))
+    return folder
+
+
+def python(*words: str, cwd: Path) -> str:
+    """Python as a user starts it, in a folder."""
+    command = [sys.executable, *words]
+    environment = clean_environment()
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_notebook_is_not_shown_the_folder_s_parts_for_evalq_s(checkout: Path) -> None:
+    """A cell's code, with the current folder first on the path, beside folders workers/, producer/ and evalcore/."""
+    python("-c", CELL, cwd=checkout)
+
+
+def test_a_notebook_that_leaves_its_folder_out_works_beside_anything(trap: Path) -> None:
+    """With `-P`, also beside a redis.py, yaml.py and celery.py, and an evalq/; without, these are what is imported."""
+    python("-P", "-c", CELL, cwd=trap)
+
+
+def test_pytest_checks_a_plug_in_beside_foreign_parts(checkout: Path) -> None:
+    """Beside workers/, producer/ and evalcore/, pytest runs as its user is used to."""
+    (checkout / "test_plug_in.py").write_text(PLUG_IN)
+    assert "1 passed" in python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_plug_in.py", cwd=checkout)
+
+
+def test_pytest_that_leaves_its_folder_out_checks_a_plug_in_beside_anything(trap: Path) -> None:
+    """Beside modules of every name, once pytest neither puts the folder on the path nor reads its conftest.py."""
+    (trap / "test_plug_in.py").write_text(PLUG_IN)
+    words = ("-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--noconftest")
+    assert "1 passed" in python(*words, "test_plug_in.py", cwd=trap)
 
 
 def test_there_is_one_way_to_start_a_process_of_our_own() -> None:

@@ -9,12 +9,9 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.conformance import check
-from evalq.evalcore.contract.evaluator import Evaluator, Outcome, Params, State, Tally
+import evalq
 from evalq.evalcore.evaluators.planagent.sample import write_rows
-from evalq.evalcore.fold.inline import evaluate_files
-from evalq.evalcore.model.canonical import canonical_json
-from tests.integration.harness import evalq
+from tests.integration.harness import evalq as command
 
 TOP = Path(__file__).parents[2]
 BLOCKS = dict(
@@ -34,16 +31,17 @@ def _rows(folder: Path) -> Path:
 
 
 def test_the_python_session_runs_as_it_stands(tmp_path: Path, monkeypatch: Any) -> None:
-    """The lines of "From Python" give an intent between 0 and 5 and a row for each record."""
+    """The lines of "From Python" give an intent between 0 and 5, a row for each record, and metrics."""
     _rows(tmp_path)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(BLOCKS["session"], names)  # noqa: S102 - the README's own lines are the test
-    assert 0 <= names["evaluation"].report["results"]["set"]["intent"] <= 5
+    assert 0 <= names["run"].report["results"]["set"]["intent"] <= 5
     assert len(names["rows"]) == 200
+    assert "evalq_planagent_intent" in set(names["quality"]["metric"])
 
 
-class Total(State):
+class Total(evalq.State):
     """The README's Total: a count and a sum."""
 
     count: int = 0
@@ -57,21 +55,21 @@ class Total(State):
 
 def test_ten_lines_make_an_evaluator(tmp_path: Path) -> None:
     """The README's evaluator, as it stands there, keeps the whole contract."""
-    names = {"Evaluator": Evaluator, "Params": Params, "Total": Total, "Outcome": Outcome, "Tally": Tally}
-    exec(textwrap.dedent(BLOCKS["evaluator"]), names | {"canonical_json": canonical_json}, names)  # noqa: S102 - as above
+    names: dict[str, Any] = {"Total": Total}
+    exec(textwrap.dedent(BLOCKS["evaluator"]), names)  # noqa: S102 - as above
     evaluator = names["Lengths"]()
     path = tmp_path / "answers.jsonl"
     path.write_bytes(b"".join(msgspec.json.encode({"answer": "x" * n}) + b"\n" for n in range(40)))
-    check(evaluator, [path])
+    evalq.check_evaluator(evaluator, [path])
     sizes = [len(line) for line in path.read_bytes().splitlines()]
-    assert evaluate_files(evaluator, [path]).report["results"] == {"mean": sum(sizes) / len(sizes)}
+    assert evalq.evaluate(evaluator, path).report["results"] == {"mean": sum(sizes) / len(sizes)}
 
 
 def test_the_laptop_job_is_one_command(tmp_path: Path) -> None:
     """`evalq planagent results/plan_agent_*.csv` without a server gives the files that the README names."""
     (tmp_path / "results").mkdir()
     _rows(tmp_path).rename(tmp_path / "results" / "plan_agent_1.csv")
-    done = evalq("planagent", "results/plan_agent_*.csv", cwd=tmp_path)
+    done = command("planagent", "results/plan_agent_*.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "evalq-runs").iterdir()
     named = re.findall(r"`([a-z]+\.(?:json|yaml|md|jsonl))`", (TOP / "README.md").read_text())

@@ -121,6 +121,27 @@ def test_a_run_on_a_server_is_cancelled_for_good(
         assert evalq(*here, cwd=tmp_path, PYTHONPATH=HAZARDS).returncode == 0, "the key is free again"
 
 
+@pytest.mark.parametrize("how", [("--inline",), ("--workers", "1")], ids=["inline", "embedded"])
+def test_a_run_that_another_terminal_drives_is_cancelled(
+    tmp_path: Path, slow: tuple[str | Path, ...], how: tuple[str, ...]
+) -> None:
+    """Its command ends, so does one that waits to take it over, and the run is cancelled for good."""
+    (tmp_path / "params.json").write_text('{"pause": 3600}')
+    driver = start_evalq(*slow, *how, cwd=tmp_path, PYTHONPATH=HAZARDS)
+    wait_until(lambda: _driven(tmp_path / "run"), "it is driven")
+    waiting = start_evalq(*slow, *how, cwd=tmp_path, PYTHONPATH=HAZARDS)
+    said = waiting.stderr
+    assert said is not None
+    wait_until(lambda: "waiting for its report" in said.readline(), "another command waits for it")
+    done = evalq("cancel", "run", cwd=tmp_path, PYTHONPATH=HAZARDS)
+    assert (done.returncode, "cancelled" in done.stderr) == (0, True), done.stderr
+    assert _ends(driver)[0] == 130
+    assert _ends(waiting)[0] in (3, 130)
+    assert info(tmp_path / "run")["state"] == "cancelled"
+    refused = evalq("resume", "run", *how, cwd=tmp_path, PYTHONPATH=HAZARDS)
+    assert (refused.returncode, "cancelled for good" in refused.stderr) == (3, True), refused.stderr
+
+
 def test_an_interrupted_detach_says_how_to_resume(server: Server, data: Path, tmp_path: Path) -> None:
     """Ctrl-C while the plan is made: 130 and a command, and it is halted in the ledger and in the folder."""
     args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "20", "--out", tmp_path / "run")

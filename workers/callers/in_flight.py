@@ -277,7 +277,7 @@ class InFlightCalls:
         results, returned = list(self._results), dict(self._returned)
         run, holder = self._header.run, self._holder
         if results:
-            await asyncio.to_thread(self._calls.record, run, holder, self._header.target, results)
+            await asyncio.to_thread(self._calls.commit, run, holder, self._header.target, results)
             del self._results[: len(results)]
             self._told.keep(results)
         if returned:

@@ -22,8 +22,9 @@ class SharedKeys(NamedTuple):
     run: str = PREFIX + "run:"
     suites: str = PREFIX + "suites"  # those that are counted by name
     totals: str = PREFIX + "totals"  # counters over all runs
-    sweeps: str = PREFIX + "sweeps"  # {sweep: its header} of open ones, and of others until somebody claims of them
+    sweeps: str = PREFIX + "sweeps"  # {sweep: its header} of open ones, and of closed ones until somebody claims
     sweep: str = PREFIX + "sweep:"
+    closed: str = PREFIX + "sweeps:closed"  # sweeps that were, by when they expire
     unattended: str = PREFIX + "sweeps:left"  # {sweep: code version} of those left to the fleet
     calls: str = PREFIX + "calls"  # counters over all sweeps, by target
     workers: str = PREFIX + "workers"  # names; one whose own key expired is dead

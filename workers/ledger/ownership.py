@@ -11,18 +11,13 @@ import secrets
 import socket
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import islice
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.model.life import RunState, leading_to
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, differences, from_wire, same_run, to_wire
-from evalq.workers.ledger.answers import Standing, answer_of
-from evalq.workers.ledger.scripts import RUNS, Scripts
+from evalq.workers.ledger.scripts import RUNS, STEP, Scripts
 
 __all__ = ["OTHER", "Driving", "driver_token", "is_gone"]
 
-STEP = 1000
-"""Chunks that one script is given: it keeps the server from everybody else for a few milliseconds."""
 OTHER = "other"
 """What suites beyond ``max_suites`` are counted as."""
 
@@ -101,10 +96,7 @@ class Driving(Scripts):
 
     def restore(self, run: str, held: Iterable[tuple[int, str, int]]) -> int:
         """Count chunks (seq, digest, records) held by the run folder as committed; returns how many were new."""
-        added, rest = 0, iter(held)
-        while some := list(islice(rest, STEP)):
-            added += max(0, int(self.step("restore", run, *(value for item in some for value in item))))
-        return added
+        return sum(max(0, int(added)) for added in self.in_steps("restore", run, held))
 
     def supply(self, run: str, seq: int, blob: bytes, *, publish: bool = True) -> bool:
         """Give a chunk's packed bytes; returns whether its message is to be sent now.
@@ -125,20 +117,6 @@ class Driving(Scripts):
         """
         flat = [value for chunk in chunks for value in chunk]
         return int(self.step("reopen", run, *flat)) == 0
-
-    def close(self, run: str, state: RunState, reason: str = "") -> Standing:
-        """Move a run on to where the table of `evalq.evalcore.model.life` lets it go; returns the state it is in then.
-
-        "gone" for a run the ledger does not know; "done" needs every chunk. Without a token it is somebody else's wish,
-        which a driver notices.
-        """
-        answer: Standing = answer_of(Standing, self.step("close", run, state, reason, *leading_to(state)))
-        return answer
-
-    def hand_over(self, run: str) -> None:
-        """Leave the run to whoever comes next; nothing where this process does not drive it."""
-        if self.token:
-            self.step("hand_over", run)
 
 
 def _another(run: str, what: str) -> ConfigError:

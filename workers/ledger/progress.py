@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-__all__ = ["TRIES", "Look", "Progress", "progress_of", "unreported"]
+__all__ = ["REPORT_TRIES", "Look", "Progress", "progress_of", "unreported"]
 
-TRIES = 3
+REPORT_TRIES = 3
 """How often finalising a run is begun: one that takes its process down is left to whoever watches it."""
 
 
@@ -62,7 +62,7 @@ class Look(msgspec.Struct, frozen=True):
 
 def unreported(progress: Progress, facts: Mapping[bytes, bytes]) -> bool:
     """Whether a run that was left to the workers is complete and has no report yet."""
-    left = facts[b"detached"] == b"1" and facts[b"reported"] != b"1" and int(facts.get(b"finals", b"0")) < TRIES
+    left = facts[b"detached"] == b"1" and facts[b"reported"] != b"1" and int(facts.get(b"finals", b"0")) < REPORT_TRIES
     return left and progress.complete and progress.state in ("open", "done")
 
 

@@ -1,39 +1,49 @@
 """The scripts of the ledger: each is one atomic step over the keys of one run, sweep, history or target.
 
-A script is made of the clock, its family's prelude, its own body, and an end. It names keys as
-`evalq.workers.ledger.keys` does: ``keys.meta`` is one that it is given, ``shared.runs`` one of the whole ledger. A body
-that two families share lies in `lua/common`.
+A script is made of the clock, its family's prelude, its own body, and an end; a body that two families share lies in
+`lua/common`. It names keys as `evalq.workers.ledger.keys` does: ``keys.meta`` is one that it is given, ``shared.runs``
+one of the whole ledger. The loader writes KEYS[1] and 'evalq:runs' for them, so that names cost a step nothing.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 import redis
 
 from evalq.evalcore.errors import Driven, Finished
+from evalq.evalcore.model.life import RunState, leading_to
+from evalq.workers.ledger.answers import Standing, answer_of
 from evalq.workers.ledger.keys import SHARED, HistoryKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.settings import Settings
 
-__all__ = ["HISTORY", "MONITOR", "RATE_LIMIT", "RUNS", "SWEEPS", "Family", "Scripts", "script_text"]
+__all__ = ["HISTORY", "MONITOR", "RATE_LIMIT", "RUNS", "STEP", "SWEEPS", "Family", "Scripts", "script_text"]
+
+
+STEP = 1000
+"""Items that one script is given: it keeps the server from everybody else for a few milliseconds."""
 
 
 class Family(NamedTuple):
     """Scripts that are given the same keys, from one folder below `lua`.
 
-    Where the keys ``expire``, their lifetime in ms is the first argument of each.
+    Where the keys ``expire``, their lifetime in ms is the first argument of each; where they may be ``driven``, the
+    token of whoever takes the step is the second.
     """
 
     folder: str
     keys: type[RunKeys | SweepKeys | HistoryKeys | RateLimitKeys] | None = None
     expire: bool = True
+    driven: bool = False
 
 
-RUNS = Family("runs", RunKeys)
-SWEEPS = Family("sweeps", SweepKeys)
+RUNS = Family("runs", RunKeys, driven=True)
+SWEEPS = Family("sweeps", SweepKeys, driven=True)
 HISTORY = Family("history", HistoryKeys, expire=False)
 MONITOR = Family("monitor", expire=False)
 RATE_LIMIT = Family("ratelimit", RateLimitKeys)
@@ -46,17 +56,12 @@ def script_text(family: Family, name: str, clock: str = "") -> str:
     Raises KeyError for a script that names a key which there is not.
     """
     body = _file(family.folder, name) or _file("common", name)
-    parts = [clock or _file("common", "clock"), _file(family.folder, "prelude"), f"local function body()\n{body}end"]
+    parts = [clock or _file("common", "clock"), _file("common", "driver") if family.driven else ""]
+    parts += [_file(family.folder, "prelude"), f"local function body()\n{body}end"]
     text = "\n".join([*parts, _file("common", "expire") if family.expire else "return (body())"])
     given = {key: f"KEYS[{number}]" for number, key in enumerate(family.keys._fields if family.keys else (), 1)}
-    shared = {key: f"'{value}'" for key, value in SHARED._asdict().items()}
-    return f"{_table('keys', given, text)}{_table('shared', shared, text)}{text}"
-
-
-def _table(name: str, values: dict[str, str], text: str) -> str:
-    """A table of those ``values`` that ``text`` names, for every call makes it anew."""
-    used = sorted(set(re.findall(rf"\b{name}\.(\w+)", text)))
-    return f"local {name} = {{{', '.join(f'{key} = {values[key]}' for key in used)}}}\n" if used else ""
+    text = re.sub(r"\bkeys\.(\w+)", lambda found: given[found[1]], text)
+    return re.sub(r"\bshared\.(\w+)", lambda found: f"'{SHARED._asdict()[found[1]]}'", text)
 
 
 def _file(folder: str, name: str) -> str:
@@ -92,3 +97,24 @@ class Scripts:
             if what == "FINISHED":
                 raise Finished(run) from None
             raise
+
+    def in_steps(self, script: str, run: str, items: Iterable[Sequence[Any]]) -> list[Any]:
+        """One step for each `STEP` items; returns what each answered."""
+        answers, rest = [], iter(items)
+        while some := list(islice(rest, STEP)):
+            answers.append(self.step(script, run, *(value for item in some for value in item)))
+        return answers
+
+    def hand_over(self, run: str) -> None:
+        """Leave a run or sweep to whoever comes next; nothing where this process does not drive it."""
+        if self.token:
+            self.step("hand_over", run)
+
+    def close(self, run: str, state: RunState, reason: str = "") -> Standing:
+        """Move a run or sweep on to where the table of `evalq.evalcore.model.life` lets it go; returns its state then.
+
+        "gone" for one that the ledger does not know; a run is "done" with every chunk only. Without a token it is
+        somebody else's wish, which a driver notices. Raises Driven for a driver whose run is another's by now.
+        """
+        answer: Standing = answer_of(Standing, self.step("close", run, state, reason, *leading_to(state)))
+        return answer

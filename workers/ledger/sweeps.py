@@ -10,72 +10,48 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 import msgspec
 import redis
 import zstandard
 
-from evalq.evalcore.errors import Driven, UsageError, WireError
+from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.model.calls import Output, Prompt
-from evalq.evalcore.model.life import RunState, leading_to
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.histograms import bucket
-from evalq.workers.ledger.keys import SweepKeys
+from evalq.workers.ledger.keys import SHARED, SweepKeys
+from evalq.workers.ledger.scripts import STEP, SWEEPS, Scripts
 from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader, SweepLook
 from evalq.workers.ledger.tally import Made, Tally
 from evalq.workers.settings import Settings
 
-__all__ = ["TOTALS", "SweepLedger", "keys_of"]
+__all__ = ["SweepLedger"]
 
-PREFIX = "evalq:"
-SWEEPS = PREFIX + "sweeps"
-CLOSED = SWEEPS + ":closed"
-TOTALS = PREFIX + "calls"
 _BY = "by "
 _PAUSE_LOOKS, _PAUSE_SECONDS = 2, 0.5
 """For so many looks, and no less long, a server that lost calls offers none, so that all may tell what they have."""
 _KEPT = 1000
 """Sweeps of which a process remembers what it made; of one that it comes back to later, a new sum begins."""
-_STEP = 5000
 _PAGE = 500
 MAX_WIRE_BYTES = 64 << 20
 
 
-@cache
-def _script(name: str) -> str:
-    lua = files("evalq.workers.ledger") / "lua"
-    prelude, body = (lua.joinpath("calls", f"{part}.lua").read_text() for part in ("prelude", name))
-    return f"{prelude}\nlocal function body()\n{body}\nend\n{lua.joinpath('common', 'expire.lua').read_text()}"
+class SweepLedger(Scripts):
+    """All that evalq keeps of sweeps in Redis or Valkey, over one client (which returns bytes).
 
+    ``token`` is that of a process that drives sweeps; where another one does, its steps raise Driven.
+    """
 
-class SweepLedger:
-    """All that evalq keeps of sweeps in Redis or Valkey, over one client (which returns bytes)."""
+    family = SWEEPS
 
-    def __init__(self, client: redis.Redis, settings: Settings, driver: str = "") -> None:
-        """``driver`` is the token of a process that drives sweeps; where another one does, its steps raise Driven."""
-        self.client: Any = client
-        self._settings = settings
-        self._driver = driver
-        self._scripts: dict[str, Any] = {}
+    def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
+        super().__init__(client, settings, token)
         self._tallies: dict[tuple[str, str], Tally] = {}
         self._generations: dict[str, int] = {}
         self._lock = threading.Lock()
         self.fell = False
         """Whether a server has forgotten some of the sweep claimed of last since this process named its calls."""
-
-    def _run(self, script: str, run: str, *args: Any) -> Any:
-        if script not in self._scripts:
-            self._scripts[script] = self.client.register_script(_script(script))
-        try:
-            return self._scripts[script](keys=keys_of(run), args=[self._settings.keep_ms, self._driver, *args])
-        except redis.ResponseError as error:
-            what, _, by = str(error).partition(" ")
-            if what == "DRIVEN":
-                raise Driven(run, by or "nobody: it was let go of") from None
-            raise
 
     # -- the producer's side -----------------------------------------------------------------------------
 
@@ -102,14 +78,11 @@ class SweepLedger:
         known = known or Known()
         budgets = (max_calls, max_cost, int(unattended_seconds * 1000))
         facts = (msgspec.json.encode(header, order="sorted"), header.cases, header.total)
-        driver = (before, int(self._settings.driver_seconds * 1000), how, place)
-        pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_LOOKS * self._settings.look_seconds))
+        driver = (before, int(self.settings.driver_seconds * 1000), how, place)
+        pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_LOOKS * self.settings.look_seconds))
         sums = (known.attempts, known.paid, repr(known.cost), known.lost, known.free)
         told = [text for item in known.tallies.items() for text in item]
-        args = (*facts, *budgets, SWEEPS, header.run, *driver, pause, *sums, *told)
-        state, *other = self._run("open", header.run, *args)
-        if state == b"driven":
-            raise Driven(header.run, other[0].decode())
+        state, *other = self.step("open", header.run, header.run, *facts, *budgets, *driver, pause, *sums, *told)
         if state == b"differs":
             differs = header.differs(_header(header.run, other[0])) or "its form"
             raise UsageError(f"sweep {header.run} is another one in the ledger: {differs}; choose another --once key")
@@ -125,28 +98,26 @@ class SweepLedger:
         flat: list[Any] = []
         for number, prompt in enumerate(prompts, start=first):
             flat += [number, zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(prompt))]
-        return int(self._run("offer", run, *flat))
+        return int(self.step("offer", run, *flat))
 
     def restore(self, run: str, calls: Sequence[int]) -> None:
         """Count calls as recorded whose outputs the run folder has."""
-        for start in range(0, len(calls), _STEP):
-            self._run("restore", run, *calls[start : start + _STEP])
+        self.in_steps("restore", run, ((call,) for call in calls))
 
     def forget(self, run: str, calls: Sequence[int]) -> None:
         """Have calls made (again) that the ledger counts as recorded."""
-        for start in range(0, len(calls), _STEP):
-            self._run("forget", run, *calls[start : start + _STEP])
+        self.in_steps("forget", run, ((call,) for call in calls))
 
     def halt(self, run: str, cases: Iterable[int], *, go: bool = False) -> None:
         """Make no more calls of these cases; with ``go``, make them again."""
-        self._run("halt", run, "go" if go else "halt", *cases)
+        self.step("halt", run, "go" if go else "halt", *cases)
 
     def look(self, run: str, *, attending: bool = False, free: int = 0) -> SweepLook | None:
         """How a sweep stands; None for one the ledger does not know.
 
         Its driver looks ``attending``, and stays that; ``free`` is as in `Known`.
         """
-        found = self._run("look", run, int(attending), SWEEPS, run, self.generation(run), free)
+        found = self.step("look", run, run, int(attending), self.generation(run), free)
         meta, waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled = found
         if not meta:
             return None
@@ -181,7 +152,7 @@ class SweepLedger:
 
         Raises WireError for what evalq never wrote.
         """
-        number, *packed = self._run("collect", run, most)
+        number, *packed = self.step("collect", run, most)
         outputs, size = [], 0
         for data in packed:
             wire = _unpacked(data)
@@ -197,12 +168,12 @@ class SweepLedger:
     def trim(self, run: str, collected: Collected) -> None:
         """Forget outputs that are safe in the run folder; those that have other numbers by now stay."""
         if collected.outputs:
-            self._run("trim", run, collected.upto, collected.last)
+            self.step("trim", run, collected.upto, collected.last)
 
     def waiting(self, run: str) -> Iterator[Output]:
         """All outputs in the ledger, which stay there. Raises WireError."""
         first = 0
-        while packed := self.client.lrange(keys_of(run)[6], first, first + _PAGE - 1):
+        while packed := self.client.lrange(SweepKeys.of(run).outbox, first, first + _PAGE - 1):
             for data in packed:
                 yield Output.from_wire(_unpacked(data))
             first += len(packed)
@@ -210,37 +181,24 @@ class SweepLedger:
     def has(self, run: str, calls: Sequence[int]) -> set[int]:
         """Those of ``calls`` that the ledger counts as recorded."""
         found: set[int] = set()
-        for start in range(0, len(calls), _STEP):
-            some = calls[start : start + _STEP]
+        for start in range(0, len(calls), STEP):
+            some = calls[start : start + STEP]
             pipe = self.client.pipeline(transaction=False)
             for call in some:
-                pipe.sismember(keys_of(run)[5], call)
+                pipe.sismember(SweepKeys.of(run).recorded, call)
             found |= {call for call, there in zip(some, pipe.execute(), strict=True) if there}
         return found
 
-    def release(self, run: str) -> None:
-        """Let go of a sweep: whoever drives it next need not wait for this driver's silence."""
-        self._run("release", run)
-
-    def close(self, run: str, state: RunState, reason: str = "") -> str:
-        """Move a sweep on to where the table of `evalcore.model.life` lets it go; returns the state it is in then.
-
-        "gone" for a sweep the ledger does not know. Raises Driven for a driver whose sweep is another's by now; who
-        drives nothing may close any.
-        """
-        result: bytes = self._run("close", run, state, reason, *leading_to(state))
-        return result.decode()
-
-    def erase(self, run: str) -> None:
+    def delete(self, run: str) -> None:
         """Remove all that is known of a sweep."""
-        self.client.delete(*keys_of(run))
-        self.client.hdel(SWEEPS, run)
-        self.client.zrem(CLOSED, run)
+        self.client.delete(*SweepKeys.of(run))
+        self.client.hdel(SHARED.sweeps, run)
+        self.client.zrem(SHARED.closed, run)
 
     def means(self, target: str) -> dict[str, float]:
         """Mean tokens of a target's calls so far: {calls, prompt, completion}; empty before the first."""
         names = [f"answered {target}", f"tokens {target} prompt", f"tokens {target} completion"]
-        calls, prompt, completion = (int(value or 0) for value in self.client.hmget(TOTALS, names))
+        calls, prompt, completion = (int(value or 0) for value in self.client.hmget(SHARED.calls, names))
         if not calls or not prompt + completion:
             return {}
         return {"calls": calls, "prompt": prompt / calls, "completion": completion / calls}
@@ -249,13 +207,13 @@ class SweepLedger:
 
     def header(self, run: str) -> SweepHeader | None:
         """A sweep's header; None for one that the ledger does not know. Raises WireError."""
-        data = self.client.hget(keys_of(run)[0], "sweep")
+        data = self.client.hget(SweepKeys.of(run).meta, "sweep")
         return _header(run, data) if data else None
 
     def sweeps(self) -> list[SweepHeader]:
         """Open sweeps of this code version, and others that nobody has claimed of since they were closed."""
         headers = []
-        for data in self.client.hvals(SWEEPS):
+        for data in self.client.hvals(SHARED.sweeps):
             try:
                 header = msgspec.json.decode(data, type=SweepHeader)
             except msgspec.DecodeError:
@@ -266,7 +224,8 @@ class SweepLedger:
 
     def runs(self) -> list[str]:
         """Sweeps that are open, and those that were closed and may not have expired yet."""
-        names = [*self.client.hgetall(SWEEPS), *self.client.zrange(CLOSED, 0, -1)]  # HKEYS is not a producer's right
+        listed = self.client.hgetall(SHARED.sweeps)  # HKEYS is not a producer's right
+        names = [*listed, *self.client.zrange(SHARED.closed, 0, -1)]
         return sorted({name.decode() for name in names})
 
     def claim(
@@ -286,8 +245,8 @@ class SweepLedger:
         """
         names = [-1] if mine is None else [len(mine), *mine, *told]
         made = self._tally(run, holder).wire()
-        state, generation, untold, *calls = self._run(
-            "claim", run, holder, made, int(lease_seconds * 1000), most, SWEEPS, run, *names
+        state, generation, untold, *calls = self.step(
+            "claim", run, run, holder, made, int(lease_seconds * 1000), most, *names
         )
         if mine is not None:
             _keep(self._generations, run, generation)
@@ -296,7 +255,7 @@ class SweepLedger:
 
     def prompts(self, run: str, cases: Sequence[int]) -> dict[int, Prompt]:
         """The prompts of ``cases``. Raises WireError for one that evalq never wrote."""
-        packed = self.client.hmget(keys_of(run)[1], [str(case) for case in cases]) if cases else []
+        packed = self.client.hmget(SweepKeys.of(run).prompts, [str(case) for case in cases]) if cases else []
         try:
             return {
                 case: msgspec.json.decode(_unpacked(data), type=Prompt)
@@ -308,9 +267,9 @@ class SweepLedger:
 
     def again(self, run: str, call: int) -> int:
         """Whether a failed call may be tried once more (it is counted then): 1 yes, 0 no budget, -1 no longer open."""
-        return int(self._run("again", run, call))
+        return int(self.step("again", run, call))
 
-    def record(self, run: str, holder: str, target: str, results: Sequence[Result]) -> int:
+    def commit(self, run: str, holder: str, target: str, results: Sequence[Result]) -> int:
         """Keep what became of calls; returns how many were new."""
         flat: list[Any] = []
         tally = self._tally(run, holder)
@@ -334,7 +293,7 @@ class SweepLedger:
                 zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(output)),
                 int(result.retold),
             ]
-        fresh = int(self._run("record", run, holder, tally.wire(), TOTALS, target, *flat))
+        fresh = int(self.step("commit", run, holder, tally.wire(), target, *flat))
         tally.told(made)
         return fresh
 
@@ -343,7 +302,7 @@ class SweepLedger:
         tally = self._tally(run, holder)
         made = {call: Made(attempts) for call, attempts in returned.items() if attempts}
         tally.count(made)
-        self._run("back", run, holder, tally.wire(), int(leave), *returned)
+        self.step("give_back", run, holder, tally.wire(), int(leave), *returned)
         tally.told(made)
 
     def _tally(self, run: str, holder: str) -> Tally:
@@ -358,11 +317,6 @@ def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
     kept[key] = value
     if len(kept) > _KEPT:
         del kept[next(iter(kept))]
-
-
-def keys_of(run: str) -> list[str]:
-    """All keys of a sweep, in the order the scripts know them by."""
-    return list(SweepKeys.of(run))
 
 
 def _header(run: str, data: bytes) -> SweepHeader:

@@ -1,8 +1,8 @@
 """When a run has failed: the rules, over what its list of failures says and who lives.
 
-A run has failed when a chunk of it was tried TRIES times, and every living worker that can load its evaluator failed at
-it (or MANY different ones did); when HOPELESS tries at a chunk came to nothing, wherever they were made; when every
-such worker has failed since the last commit, over BARREN_SECONDS, and none is at work; and when for
+A run has failed when a chunk of it was tried CHUNK_TRIES times, and every living worker that can load its evaluator
+failed at it (or MANY different ones did); when HOPELESS tries at a chunk came to nothing, wherever they were made;
+when every such worker has failed since the last commit, over BARREN_SECONDS, and none is at work; and when for
 ``unserved_seconds`` no living worker could load its evaluator or, with its producer gone, none could read its input.
 A run without any worker waits.
 """
@@ -17,9 +17,9 @@ from evalq.workers.ledger.failures import Failed, FailureCounts
 from evalq.workers.ledger.heartbeats import sick_of
 from evalq.workers.ledger.progress import Look
 
-__all__ = ["BARREN_SECONDS", "HOPELESS", "MANY", "TRIES", "Judgement", "judge"]
+__all__ = ["BARREN_SECONDS", "CHUNK_TRIES", "HOPELESS", "MANY", "Judgement", "judge"]
 
-TRIES = 3
+CHUNK_TRIES = 3
 """Tries at one chunk before the run fails, where every living worker failed at it."""
 HOPELESS = 24
 """Tries at one chunk before the run fails, whoever lives: with the pauses between them over ten minutes."""
@@ -60,7 +60,7 @@ def _hopeless(told: FailureCounts, able: set[str]) -> str:
     for seq, tries in sorted(told.chunks.items()):
         total = sum(tries.values())
         everywhere = bool(able) and able <= tries.keys()
-        if (total >= TRIES and everywhere) or len(tries) >= MANY or total >= HOPELESS:
+        if (total >= CHUNK_TRIES and everywhere) or len(tries) >= MANY or total >= HOPELESS:
             whom = [told.workers[name] for name in tries if name in told.workers]
             where = f"all {len(able)} living worker(s)" if everywhere else f"{len(tries)} worker(s)"
             return f"chunk {seq} failed {total} times, on {where}: " + "; ".join(_lines(whom))

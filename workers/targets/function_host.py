@@ -154,7 +154,13 @@ def _found(path: str, folder: str) -> Callable[[dict[str, Any]], Any]:
         _same(module, name, folder)
         for part in inner.split("."):
             found = getattr(found, part)
-    except (Exception, SystemExit) as error:  # what an import of a user's module raises is the user's to see
+    except SystemExit as error:
+        ended = f"sys.exit({'' if error.code is None else repr(error.code)})"
+        raise _NotFound(
+            f"{path} cannot be imported: {name} calls {ended} while it is imported; have it do so under "
+            'if __name__ == "__main__":'
+        ) from None
+    except Exception as error:  # what an import of a user's module raises is the user's to see
         raise _NotFound(f"{path} cannot be imported: {type(error).__name__}: {error}") from None
     if not callable(found):
         raise _NotFound(f"{path} is no function")

@@ -49,7 +49,8 @@ def render(lines: Iterable[Line]) -> str:
 
 def _what(line: Line) -> tuple[str, str]:
     if line["kind"] == "other":
-        return f"half of them with another {line['differs']}", "all name one folder" if line["named"] else ""
+        other = "another" if line["differs"] == "chunk size" else "other"
+        return f"half of them with {other} {line['differs']}", "all name one folder" if line["named"] else ""
     return ("equal, in 20 folders" if line["kind"] == "folders" else "equal, in one folder"), ""
 
 

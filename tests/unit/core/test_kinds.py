@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 import zipfile
+from pathlib import Path
 
 import pytest
 
 from evalq.evalcore.errors import InputError
+from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.kinds import HEAD_BYTES, kind_of
 
@@ -51,3 +54,25 @@ def test_another_kind_of_file_is_named(case: str) -> None:
 def test_what_may_be_csv_is_called_nothing(text: str) -> None:
     """Its faults are told as they are."""
     assert kind_of(text.encode()[:HEAD_BYTES]) is None
+
+
+LINES = "".join(json.dumps({"id": f"r{number}", "text": "가나다"}, ensure_ascii=False) + "\n" for number in range(40))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_lines_in_another_encoding_are_one_fault(encoding: str, tmp_path: Path) -> None:
+    """Not one for every line: the encoding is named before anything is evaluated."""
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(LINES.encode(encoding))
+    with pytest.raises(InputError) as caught:
+        evaluate_files("cooperation", [str(path)])
+    ((place, reason),) = caught.value.faults
+    assert (place, "UTF-" in reason, "save the file as UTF-8" in reason) == ("lines.jsonl:1", True, True), reason
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n\n", LINES.encode(), b'{"id": 1}', b'{"id": "\0"}\n' + LINES.encode("cp949")]
+)
+def test_lines_that_may_be_utf_8_are_read_one_by_one(data: bytes) -> None:
+    """Also where some of them are broken: each of those is a fault of its own."""
+    assert Cutter(io.BytesIO(data), "jsonl", "t.jsonl").columns(()) == ()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.errors import InputError, UsageError
+from evalq.evalcore.errors import BrokerUnreachable, InputError, UsageError
 from evalq.evalcore.model.life import NEXT, RunState, may_follow, next_step
+from evalq.evalcore.version import code_version
 from evalq.producer.cli import main
+from evalq.producer.folder.lock import interrupt_holder
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.execute import Backend, resume
 from evalq.workers.settings import Settings
@@ -181,3 +186,60 @@ def test_a_run_that_says_it_goes_and_that_nobody_drives_is_told_as_that(
     _left(half, "interrupted")
     assert main(["list"]) == 0
     assert "no process drives it" not in capsys.readouterr().out
+
+
+def test_only_the_process_that_holds_a_run_is_interrupted(half: RunFolder) -> None:
+    """What the lock says of its holder is not enough: the process must have the very file open, and be of this host."""
+    lock = half.path / "run.lock"
+    other = subprocess.Popen(["sleep", "600"])
+    try:
+        with half.driving():
+            for text in (f"{socket.gethostname()} {other.pid}", f"elsewhere {os.getpid()}", "", "x y"):
+                lock.write_text(text)
+                assert not interrupt_holder(lock), text
+        assert other.poll() is None
+        assert not interrupt_holder(lock), "nobody holds it"
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_report_that_a_process_is_about_to_make_is_waited_for(
+    half: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While it is driven nobody is told to resume it; a path is named as it was given."""
+    with half.driving():
+        assert main(["report", "run"]) == 2
+    said = capsys.readouterr().err
+    assert "drives it: wait for it with evalq watch evalq-runs/run" in said
+    assert "resume" not in said
+    assert main(["status", "evalq-runs/file"]) == 2
+    assert capsys.readouterr().err.startswith("evalq: evalq-runs/file: no run folder")
+
+
+def test_a_run_of_another_code_is_not_said_to_be_resumable(
+    half: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By this one, that is: watch names the code that can."""
+    monkeypatch.setattr("evalq.producer.sweeps.joining.code_version", lambda: "0" * 12)
+    assert main(["watch", "run"]) == 3
+    said = capsys.readouterr().err
+    assert f"begun by evalq code {code_version()}, this is {'0' * 12}: resume it with that version" in said
+    assert "evalq resume" not in said
+
+
+def test_a_report_of_nothing_says_so_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every record is broken: the command, a watch and the report end with 5."""
+    monkeypatch.chdir(tmp_path)
+    Path("broken.jsonl").write_text('{"id": 1\n')
+    for command in (["selfcheck", "broken.jsonl", "--inline", "--out", "run"], ["watch", "run"], ["report", "run"]):
+        assert main([*command, "--format", "none"]) == 5, command
+
+
+def test_a_hint_has_one_full_stop_at_most(tmp_path: Path) -> None:
+    """An error that ends with one is continued without it."""
+    error = Backend(Settings(), inline=True).resumable(BrokerUnreachable("refused."), RunFolder(tmp_path))
+    assert (type(error), str(error)) == (
+        BrokerUnreachable,
+        f"refused; resume with: evalq resume {tmp_path} --inline",
+    )

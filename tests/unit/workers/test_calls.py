@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def _sweep(calls: SweepLedger, run: str, **budget: float) -> SweepHeader:
     header = SweepHeader(run, "t", code_version(), CASES, REPEATS)
-    calls.erase(run)
+    calls.delete(run)
     calls.open(header, int(budget.get("max_calls", 0)), budget.get("max_cost", 0.0), budget.get("alone", 0.0))
     calls.offer(run, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     return header
@@ -74,10 +74,10 @@ def test_every_call_is_recorded_once_in_any_order_of_things(
             assert not set(got) & {call for others in held.values() for call in others}, "a call is held once"
             mine += got
         elif step == "record" and mine:
-            calls.record("r", holder, "t", [_result(mine.pop(rng.randrange(len(mine))), rng.choice(["", "server"]))])
+            calls.commit("r", holder, "t", [_result(mine.pop(rng.randrange(len(mine))), rng.choice(["", "server"]))])
         elif step == "double" and zombies:
             dead, call = zombies.pop()
-            calls.record("r", dead, "t", [_result(call, text="late")])
+            calls.commit("r", dead, "t", [_result(call, text="late")])
         elif step == "die":
             server.client.zadd("evalq:sweep:{r}:holders", {holder: 1})
             zombies += [(holder, call) for call in mine]
@@ -94,9 +94,9 @@ def test_every_call_is_recorded_once_in_any_order_of_things(
             collect()
     calls.halt("r", range(CASES), go=True)
     for holder, mine in held.items():
-        calls.record("r", holder, "t", [_result(call) for call in mine])
+        calls.commit("r", holder, "t", [_result(call) for call in mine])
     while (got := calls.claim("r", "last", 4, LEASE)[1]) or calls.look("r").busy:  # type: ignore[union-attr]  # it is known
-        calls.record("r", "last", "t", [_result(call) for call in got])
+        calls.commit("r", "last", "t", [_result(call) for call in got])
         for holder in held:
             calls.give_back("r", holder, {}, leave=True)
     collect()
@@ -131,7 +131,7 @@ def test_no_more_attempts_than_the_budget(server: Server, most: int) -> None:
         look = calls.look("budget")
         assert look is not None
         assert look.started == made, "what is in flight counts"
-        calls.record("budget", "p", "t", [_result(got[0], attempts=tries), *(_result(call) for call in got[1:])])
+        calls.commit("budget", "p", "t", [_result(got[0], attempts=tries), *(_result(call) for call in got[1:])])
     look = calls.look("budget")
     assert look is not None
     assert made == look.started <= most
@@ -148,10 +148,10 @@ def test_cost_is_kept_to_the_mean_of_what_was_paid(server: Server) -> None:
     _sweep(calls, "cost", max_cost=1.2)
     _, first, _ = calls.claim("cost", "p", 100, LEASE)
     assert len(first) == 10
-    calls.record("cost", "p", "t", [_result(call, cost=0.1) for call in first])
+    calls.commit("cost", "p", "t", [_result(call, cost=0.1) for call in first])
     _, more, _ = calls.claim("cost", "p", 100, LEASE)
     assert len(more) == 2
-    calls.record("cost", "p", "t", [_result(call, cost=0.1) for call in more])
+    calls.commit("cost", "p", "t", [_result(call, cost=0.1) for call in more])
     assert calls.claim("cost", "p", 100, LEASE)[:2] == ("spent", [])
 
 
@@ -173,12 +173,12 @@ def test_a_fatal_failure_stops_a_sweep_and_is_no_output(server: Server) -> None:
     calls = SweepLedger(server.client, Settings(broker=server.url))
     header = _sweep(calls, "fatal")
     _, (call, *others), _ = calls.claim("fatal", "p", 3, LEASE)
-    calls.record("fatal", "p", "t", [_result(call, "quota", "t: quota: spent")])
+    calls.commit("fatal", "p", "t", [_result(call, "quota", "t: quota: spent")])
     look = calls.look("fatal")
     assert look is not None
     assert (look.state, look.reason, look.known) == ("failed", "t: quota: spent", 0)
     assert calls.claim("fatal", "p", 3, LEASE)[:2] == ("failed", [])
-    calls.record("fatal", "p", "t", [_result(other) for other in others])
+    calls.commit("fatal", "p", "t", [_result(other) for other in others])
     calls.open(header)
     assert call in calls.claim("fatal", "p", 3, LEASE)[1]
 
@@ -200,7 +200,7 @@ def test_all_keys_of_a_sweep_expire(server: Server, tmp_path: Path) -> None:
     """Everything that holds a run's id goes, prolonged by every step; the totals stay."""
     calls = SweepLedger(server.client, Settings(broker=server.url, keep_days=1))
     _sweep(calls, "old")
-    calls.record("old", "p", "t", [_result(call) for call in calls.claim("old", "p", 3, LEASE)[1]])
+    calls.commit("old", "p", "t", [_result(call) for call in calls.claim("old", "p", 3, LEASE)[1]])
     keys = list(server.client.scan_iter("evalq:sweep:{old}:*"))
     assert len(keys) >= 4
     assert all(0 < server.client.ttl(key) <= 86_400 for key in keys)
@@ -227,7 +227,7 @@ def test_only_what_moves_a_sweep_on_keeps_it(server: Server) -> None:
         assert calls.claim("left", "q", 0, LEASE)[:2] == ("open", [])
         assert kept(), "calls are in flight"
         age()
-        calls.record("left", "p", "t", [_result(call) for call in mine])
+        calls.commit("left", "p", "t", [_result(call) for call in mine])
         assert kept()
     age()
     for _ in range(3):
@@ -259,7 +259,7 @@ def test_long_outputs_are_collected_in_smaller_steps(server: Server) -> None:
     calls = SweepLedger(server.client, Settings(broker=server.url))
     _sweep(calls, "long")
     _, mine, _ = calls.claim("long", "p0", TOTAL, LEASE)
-    calls.record("long", "p0", "t", [_result(call, text="x" * (MAX_WIRE_BYTES // 4)) for call in mine])
+    calls.commit("long", "p0", "t", [_result(call, text="x" * (MAX_WIRE_BYTES // 4)) for call in mine])
     steps = []
     while (found := calls.collect("long", 1000)).outputs:
         steps.append([output.call for output in found.outputs])

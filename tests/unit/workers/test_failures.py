@@ -22,7 +22,7 @@ from evalq.workers.ledger.progress import Look
 from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.pool.chunk_runner import REST_SECONDS
 from evalq.workers.recovery.finaliser import Finalisers
-from evalq.workers.recovery.judge import HOPELESS, TRIES
+from evalq.workers.recovery.judge import CHUNK_TRIES, HOPELESS
 from tests.integration.harness import Server, running_server, wait_until
 from tests.unit.workers.hosts import CHUNKS, HEADER, Hosts
 
@@ -111,7 +111,7 @@ def test_a_worker_that_is_told_to_stop_has_failed_at_nothing(hosts: Hosts, durin
 
 
 def test_the_only_worker_tries_a_chunk_three_times(hosts: Hosts) -> None:
-    """What fails once and then goes is no reason to end a run; what fails TRIES times is."""
+    """What fails once and then goes is no reason to end a run; what fails CHUNK_TRIES times is."""
     hosts.add("only")
     left = [ValueError("once"), ValueError("twice")]
 
@@ -127,7 +127,7 @@ def test_the_only_worker_tries_a_chunk_three_times(hosts: Hosts) -> None:
     hosts.fails["only"] = _raise(ValueError("always"))
     hosts.begin()
     look = hosts.until(_failed, "the run fails")
-    assert TRIES <= look.progress.failures <= TRIES * CHUNKS
+    assert CHUNK_TRIES <= look.progress.failures <= CHUNK_TRIES * CHUNKS
     assert "host-only: in.jsonl" in look.progress.reason
 
 
@@ -261,10 +261,10 @@ def test_a_step_that_the_ledger_refuses_is_counted(hosts: Hosts, server: Server)
     hosts.begin()
     server.client.rpush(RunKeys.of("r").blobs, "no hash")  # every claim of this run answers WRONGTYPE
     hosts.ledger.take("r")
-    for _ in range(TRIES):
+    for _ in range(CHUNK_TRIES):
         assert hosts.act("a", 0) == "failed"
     told = Failures(hosts.ledger).told("r")
-    assert told.chunks == {0: {"a": TRIES}}
+    assert told.chunks == {0: {"a": CHUNK_TRIES}}
     assert told.workers["a"].kind == "ledger"
     assert "WRONGTYPE" in told.workers["a"].reason
     assert "host-a: chunk 0: " in hosts.turn().progress.reason

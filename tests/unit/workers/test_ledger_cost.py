@@ -8,8 +8,8 @@ import pytest
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal, to_wire
-from evalq.workers.ledger.ownership import STEP
 from evalq.workers.ledger.runs import TAKE_LOOKS, RunLedger
+from evalq.workers.ledger.scripts import STEP
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 

@@ -47,7 +47,7 @@ class Fleet(NamedTuple):
 def _fleet(server: Server, max_calls: int = 0) -> Fleet:
     settings = Settings(broker=server.url, look_seconds=0.02)
     fleet = Fleet(*(SweepLedger(server.client, settings, driver) for driver in (DRIVER, "", "")))
-    fleet.driver.erase(RUN)
+    fleet.driver.delete(RUN)
     fleet.driver.open(HEADER, max_calls)
     fleet.driver.offer(RUN, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     return fleet
@@ -60,7 +60,7 @@ def _result(call: int, *, retold: bool = False) -> Result:
 
 
 def _record(calls: SweepLedger, holder: str, some: list[int], *, retold: bool = False) -> None:
-    calls.record(RUN, holder, "t", [_result(call, retold=retold) for call in some])
+    calls.commit(RUN, holder, "t", [_result(call, retold=retold) for call in some])
 
 
 def _moment(server: Server) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.cli import main
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader
-from evalq.workers.ledger.sweeps import CLOSED, SweepLedger
+from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
@@ -40,7 +40,7 @@ def _header(run: str, **other: str) -> SweepHeader:
 
 def _begun(server: Server, run: str, driver: str = "a 1 x", **budget: float) -> SweepLedger:
     calls = _calls(server, driver)
-    calls.erase(run)
+    calls.delete(run)
     calls.open(_header(run), int(budget.get("max_calls", 0)), budget.get("max_cost", 0.0))
     calls.offer(run, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     return calls
@@ -71,7 +71,7 @@ def test_who_does_not_drive_a_sweep_changes_nothing_of_it(server: Server) -> Non
     """Every step of a driver is refused to anybody else, and leaves each key as it was."""
     mine, other, nobody = _begun(server, "one"), _calls(server, "b 2 y"), _calls(server)
     _, made, _ = mine.claim("one", "p", 4, LEASE, [])
-    mine.record("one", "p", "t", [_result(call) for call in made])
+    mine.commit("one", "p", "t", [_result(call) for call in made])
     found = mine.collect("one", 10)
     before = _moment(server, "one")
     for calls in (other, nobody):
@@ -91,7 +91,7 @@ def test_who_does_not_drive_a_sweep_changes_nothing_of_it(server: Server) -> Non
             assert refused.value.by == "a 1 x"
     with pytest.raises(Driven):
         other.close("one", "done")
-    other.release("one")
+    other.hand_over("one")
     assert _moment(server, "one") == before
     assert len(mine.collect("one", 10).outputs) == 4
 
@@ -110,7 +110,7 @@ def test_what_is_done_is_opened_by_whoever_says_so(server: Server) -> None:
     """A second producer of a sweep that is done does not have it called again."""
     mine = _begun(server, "done")
     mine.close("done", "done")
-    mine.release("done")
+    mine.hand_over("done")
     assert _calls(server, "b 2 y").open(_header("done")) == "done"
     assert _calls(server, "b 2 y").open(_header("done"), how="anew") == "open"
 
@@ -134,7 +134,7 @@ def test_a_silent_driver_loses_the_sweep(server: Server, at: int) -> None:
 def test_a_driver_that_let_go_or_died_in_the_same_folder_is_followed_at_once(server: Server) -> None:
     """Nobody waits for the silence of a process that is known to be gone."""
     mine, other = _begun(server, "next"), _calls(server, "b 2 y")
-    mine.release("next")
+    mine.hand_over("next")
     assert other.open(_header("next")) == "open"
     assert _calls(server, "c 3 z").open(_header("next"), before="b 2 y") == "open"
 
@@ -158,7 +158,7 @@ def test_what_was_not_collected_is_never_trimmed(server: Server) -> None:
     _, made, _ = calls.claim("trim", "p", TOTAL, LEASE, [])
 
     def recorded(some: list[int], text: str = "") -> None:
-        calls.record("trim", "p", "t", [_result(call, text) for call in some])
+        calls.commit("trim", "p", "t", [_result(call, text) for call in some])
 
     def kept() -> list[int]:
         return [output.call for output in calls.collect("trim", 100).outputs]
@@ -184,19 +184,19 @@ def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
     calls = _begun(server, "named")
     _, made, _ = calls.claim("named", "p", TOTAL, LEASE, [])
     moment = _moment(server, "named")
-    calls.record("named", "p", "t", [_result(call) for call in made[:6]])
+    calls.commit("named", "p", "t", [_result(call) for call in made[:6]])
     _older(server, "named", moment)
     look = calls.look("named")
     assert look is not None
     assert (look.busy, look.known) == (TOTAL, 0)
     state, got, untold = calls.claim("named", "p", 100, LEASE, made[6:], made[:4])
     assert (state, sorted(got), sorted(untold)) == ("open", made[4:6], made[:4])
-    calls.record("named", "p", "t", [_result(call, retold=True) for call in untold])
-    calls.record("named", "p", "t", [_result(call) for call in [*got, *made[6:]]])
+    calls.commit("named", "p", "t", [_result(call, retold=True) for call in untold])
+    calls.commit("named", "p", "t", [_result(call) for call in [*got, *made[6:]]])
     look = calls.look("named")
     assert look is not None
     assert (look.busy, look.known, look.left, look.repaid) == (0, TOTAL, False, len(got))
-    calls.record("named", "p", "t", [_result(call, retold=True) for call in untold])
+    calls.commit("named", "p", "t", [_result(call, retold=True) for call in untold])
     again = calls.look("named")
     assert again is not None
     then = msgspec.structs.replace(again, driver_silent=look.driver_silent)
@@ -207,12 +207,12 @@ def test_an_output_that_is_told_again_for_another_folder_costs_nothing_more(serv
     """A driver elsewhere has calls made again; one is told once more by its maker, and one is really made again."""
     calls = _begun(server, "twice")
     _, made, _ = calls.claim("twice", "p", 4, LEASE, [])
-    calls.record("twice", "p", "t", [_result(call, cost=1.0) for call in made])
+    calls.commit("twice", "p", "t", [_result(call, cost=1.0) for call in made])
     calls.trim("twice", calls.collect("twice", 10))
     calls.forget("twice", made[:2])
     _, _, untold = calls.claim("twice", "p", 0, LEASE, [], made)
     assert sorted(untold) == made[:2]
-    calls.record("twice", "p", "t", [_result(made[0], cost=1.0, retold=True), _result(made[1], cost=1.0)])
+    calls.commit("twice", "p", "t", [_result(made[0], cost=1.0, retold=True), _result(made[1], cost=1.0)])
     look = calls.look("twice")
     assert look is not None
     assert (look.spent, look.known, look.waiting) == (5.0, 4, 2)
@@ -271,7 +271,7 @@ def test_calls_of_the_dead_count_against_the_budgets(server: Server) -> None:
     """They may have been paid: as attempts, and at the mean cost; one that is recorded after all counts as itself."""
     calls = _begun(server, "dead", max_cost=1.0)
     _, first, _ = calls.claim("dead", "p", 4, LEASE, [])
-    calls.record("dead", "p", "t", [_result(call, cost=0.1) for call in first])
+    calls.commit("dead", "p", "t", [_result(call, cost=0.1) for call in first])
     _, gone, _ = calls.claim("dead", "q", 4, LEASE, [])
     server.client.zadd(SweepKeys.of("dead").holders, {"q": 1})
     _, rest, _ = calls.claim("dead", "p", 100, LEASE, [])
@@ -280,7 +280,7 @@ def test_calls_of_the_dead_count_against_the_budgets(server: Server) -> None:
     assert look is not None
     assert (look.started, look.lost) == (10, 4)
     assert look.spent == pytest.approx(0.4)
-    calls.record("dead", "q", "t", [_result(gone[0], cost=0.1)])
+    calls.commit("dead", "q", "t", [_result(gone[0], cost=0.1)])
     look = calls.look("dead")
     assert look is not None
     assert look.lost == 3
@@ -290,7 +290,7 @@ def test_calls_of_the_dead_count_against_the_budgets(server: Server) -> None:
 def test_a_folder_tells_a_new_server_of_lost_calls(server: Server) -> None:
     """The server died with the processes that called: what they had begun counts."""
     calls = SweepLedger(server.client, Settings(broker=server.url, look_seconds=0.02), "a 1 x")
-    calls.erase("told")
+    calls.delete("told")
     calls.open(_header("told"), 8, known=Known(attempts=4, paid=4, cost=0.4, lost=2))
     calls.offer("told", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     calls.look("told", attending=True)
@@ -302,7 +302,7 @@ def test_a_folder_tells_a_new_server_of_lost_calls(server: Server) -> None:
 
 def _detached(server: Server, run: str) -> tuple[SweepLedger, UnattendedSweeps]:
     calls = _begun(server, run)
-    calls.release(run)
+    calls.hand_over(run)
     server.client.hset(SHARED.unattended, run, code_version())
     return _calls(server), UnattendedSweeps(_calls(server), Settings(broker=server.url))
 
@@ -313,7 +313,7 @@ def test_a_detached_sweep_is_evaluated_whole_whatever_key_is_lost(server: Server
     calls, left = _detached(server, "left")
     try:
         _, made, _ = calls.claim("left", "p", 6, LEASE, [])
-        calls.record("left", "p", "t", [_result(call) for call in made[:4]])
+        calls.commit("left", "p", "t", [_result(call) for call in made[:4]])
         calls.give_back("left", "p", dict.fromkeys(made[4:], False))
         server.client.delete(f"evalq:sweep:{{left}}:{part}")
         rounds = paid = 0
@@ -322,9 +322,9 @@ def test_a_detached_sweep_is_evaluated_whole_whatever_key_is_lost(server: Server
                 driver = _calls(server, "w 1 x")
                 driver.open(_header("left"))
                 driver.offer("left", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
-                driver.release("left")
+                driver.hand_over("left")
             _, got, _ = calls.claim("left", "p", TOTAL, LEASE, [])
-            calls.record("left", "p", "t", [_result(call) for call in got])
+            calls.commit("left", "p", "t", [_result(call) for call in got])
             rounds, paid = rounds + 1, paid + len(got)
             assert rounds < 20
         assert sorted({output.call for output in calls.waiting("left")}) == list(range(TOTAL))
@@ -338,7 +338,7 @@ def test_a_detached_sweep_with_a_forged_output_does_not_wait_for_ever(server: Se
     calls, left = _detached(server, "forged")
     try:
         _, made, _ = calls.claim("forged", "p", TOTAL, LEASE, [])
-        calls.record("forged", "p", "t", [_result(call) for call in made])
+        calls.commit("forged", "p", "t", [_result(call) for call in made])
         server.client.lpush(SweepKeys.of("forged").outbox, b"forged")
         assert left.over() == ["forged"]
         assert calls.claim("forged", "p", TOTAL, LEASE, [])[1] == []
@@ -361,16 +361,16 @@ def test_a_sweep_is_put_back_on_the_list_of_those_to_call(server: Server) -> Non
 def test_a_closed_sweep_is_listed_until_it_expires(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     """Also when a process has claimed of it since, and no longer calls it; those that expired make room."""
     mine = _begun(server, "closed")
-    server.client.zadd(CLOSED, {"expired": 1})
+    server.client.zadd(SHARED.closed, {"expired": 1})
     mine.close("closed", "paused", "by evalq pause")
     assert _calls(server).claim("closed", "h", 1, 5.0)[0] == "paused"
     assert not server.client.hexists(SHARED.sweeps, "closed")
     assert "closed" in mine.runs()
     assert "expired" not in mine.runs()
-    assert server.client.ttl(CLOSED) > 0
+    assert server.client.ttl(SHARED.closed) > 0
     assert main(["list", "--broker", server.url]) == 0
     assert f"paused       in the ledger only, 0/{CASES * REPEATS} calls of t\n" in capsys.readouterr().out
-    mine.erase("closed")
+    mine.delete("closed")
     assert "closed" not in mine.runs()
 
 

@@ -1,7 +1,7 @@
--- All that is shown of a ledger, in one look that changes nothing. Returns
--- {now in ms, states, chunks, first publication of the oldest, totals, calls, workers, queues, version of the
--- histories, histories (none when the version is the known one), open sweeps with calls to make, processes that call
--- (both as they were written), {open run that no living worker can compute, since when in ms}}; what is by name is flat: name, value, name, value.
+-- All that is shown of a ledger, in one look that changes nothing. Returns {now in ms, states, chunks, first
+-- publication of the oldest, totals, calls, workers, queues, version of the histories, histories (none when the version
+-- is the known one), open sweeps with calls to make, processes that call (both as they were written), {open run that no
+-- living worker can compute, since when in ms}}; what is by name is flat: name, value, name, value.
 -- ARGV: queue classes separated by blanks, most recent runs of a history, known version of the histories
 local classes, recent, known_version = ARGV[1], tonumber(ARGV[2]) - 1, ARGV[3]
 local now = now_ms()

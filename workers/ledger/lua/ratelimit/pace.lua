@@ -1,6 +1,7 @@
 -- One exchange of a holder (a process) with the pool of its target: what became of its calls, how many it has in
 -- flight, how many more it wants. Returns {granted at (us), expected tokens a call, ms until to ask again, 1 when only
--- room for calls at once is missing, ms from now to each granted call's start...}. All of it is absolute or idempotent, so a lost reply costs a few slots, no more.
+-- room for calls at once is missing, ms from now to each granted call's start...}. All of it is absolute or idempotent,
+-- so a lost reply costs a few slots, no more.
 -- ARGV: lifetime ms, ask (JSON of evalq.workers.ratelimit.policy.Ask: the holder's, its limits, the policy)
 local ask = cjson.decode(ARGV[2])
 local policy, now = ask.policy, now_us()

@@ -26,7 +26,7 @@ if stored then
   count('divergent', 1)
   local reason = 'divergent: two different answers for chunk ' .. seq
   redis.call('HSET', keys.meta, 'reason', reason)
-  if open then end_run('failed', reason) end
+  if open then set_state('failed', reason) end
   return 'divergent'
 end
 if not open then return 'closed' end

@@ -1,9 +1,9 @@
 -- A run's header, once, and who drives it; a higher epoch reopens the run, and each driver has one of its own. Returns
--- {'open', epoch}; nothing changes where another header is there {'differs', that header}, or a driver that was heard of
--- lately, or a report for one who has nothing of the run.
--- ARGV: ttl, token ('': nobody's), run, header, epoch, evaluator, suite, how many suites are counted, name for the others,
--- code version, queue, ms that a silent driver keeps it, epoch that this driver has it in, driver that is known to be gone, 1
--- where this driver has nothing of the run yet
+-- {'open', epoch}; nothing changes where another header is there {'differs', that header}, or a driver that was heard
+-- of lately, or a report for one who has nothing of the run.
+-- ARGV: ttl, token ('': nobody's), run, header, epoch, evaluator, suite, how many suites are counted, name for the
+-- others, code version, queue, ms that a silent driver keeps it, epoch that this driver has it in, driver that is known
+-- to be gone, 1 where this driver has nothing of the run yet
 local meta, token = keys.meta, ARGV[2]
 local run, header, wanted, evaluator, suite, most_suites, other_suites, code, queue, driver_ms, had, gone, fresh =
   unpack(ARGV, 3, 15)

@@ -12,13 +12,6 @@ end
 local function set_lease(seq, ms, pid, worker)
   redis.call('HSET', keys.leases, seq, (now_ms() + tonumber(ms)) .. ' ' .. ms .. ' ' .. pid .. ' ' .. worker)
 end
--- The refusal of a driver's step by anybody else, nil for the driver itself (whose step is a sign of its life) and for
--- nobody where nobody drives.
-local function driven()
-  local driver = redis.call('HGET', keys.meta, 'driver') or ''
-  if driver ~= ARGV[2] then return redis.error_reply('DRIVEN ' .. driver) end
-  if driver ~= '' then redis.call('HSET', keys.meta, 'driver_at', now_ms()) end
-end
 local function hand_over() redis.call('HDEL', keys.meta, 'driver', 'driver_at') end
 -- How many chunks the run was sealed with, nil while its plan is open.
 local function sealed()
@@ -49,10 +42,16 @@ local function count(name, by, tail)
   local label = redis.call('HGET', keys.meta, 'label') or ' unknown unknown'
   redis.call('HINCRBY', shared.totals, name .. label .. (tail and ' ' .. tail or ''), by)
 end
-local function end_run(state, reason)
+local function set_state(state, reason)
   redis.call('HSET', keys.meta, 'state', state, 'reason', reason)
   count('ended', 1, state)
 end
+-- For closing: 'done' needs every chunk, and its driver keeps such a run until it has left the report.
+local function lacks(state)
+  local chunks = sealed()
+  return state == 'done' and (not chunks or redis.call('HLEN', keys.digests) < chunks)
+end
+local function keeps(state) return state == 'done' end
 -- Whether no producer attends the run: it was left to the workers, or its driver has been silent for so long.
 local function left_alone(now, driver_ms)
   if redis.call('HEXISTS', keys.meta, 'detached') == 1 then return true end

@@ -1,60 +1,58 @@
--- Shared by the scripts of a sweep's calls. KEYS: 1 meta, 2 prompts, 3 again, 4 holders, 5 held, 6 recorded, 7 outbox,
--- 8 halted, 9 lost, 10 left, 11 forgotten, 12 retries, 13 awaited. ARGV[1] is their lifetime in ms, prolonged by every step that moves the sweep
--- on, ARGV[2] the token of whoever takes the step ('' for one that drives nothing). Call number n is repeat n // cases of
--- case n % cases, so that a sweep which ends early is balanced.
-local function now_ms()
-  local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-end
-local function number(name) return tonumber(redis.call('HGET', KEYS[1], name) or '0') end
+-- Shared by the scripts of a sweep's calls. ARGV[1] is the lifetime of its keys in ms, prolonged by every step that
+-- moves the sweep on, ARGV[2] the token of whoever takes the step ('' for one that drives nothing). Call number n is
+-- repeat n // cases of case n % cases, so that a sweep which ends early is balanced.
+local function number(name) return tonumber(redis.call('HGET', keys.meta, name) or '0') end
 -- When something was heard of last. Clocks step: what was heard in the future was heard now.
 local function heard(name)
   local at, now = number(name), now_ms()
   if at > now then
-    redis.call('HSET', KEYS[1], name, now)
+    redis.call('HSET', keys.meta, name, now)
     return now
   end
   return at
 end
 local function silent() return now_ms() - heard('driver_at') >= number('driver_ms') end
--- The refusal of a step of the driver's by anybody else; a silent driver keeps the sweep from none that drives nothing.
-local function driven()
-  local driver = redis.call('HGET', KEYS[1], 'driver') or ''
-  if driver == ARGV[2] then
-    if driver ~= '' then redis.call('HSET', KEYS[1], 'driver_at', now_ms()) end
-    return nil
-  end
+-- The refusal of a driver's step by anybody else; a silent driver keeps the sweep from none that drives nothing.
+local function refused()
   if ARGV[2] == '' and silent() then return nil end
-  return redis.error_reply('DRIVEN ' .. driver)
+  return driven()
 end
+local function hand_over()
+  redis.call('HDEL', keys.meta, 'driver', 'driver_at')
+  redis.call('SREM', keys.awaited, ARGV[2])
+end
+-- For closing: any sweep may, and its driver keeps it until it lets go.
+local function lacks() return false end
+local function set_state(state, reason) redis.call('HSET', keys.meta, 'state', state, 'reason', reason) end
+local function keeps() return true end
 local function wanted(call, cases)
-  return redis.call('SISMEMBER', KEYS[6], call) == 0 and redis.call('HEXISTS', KEYS[5], call) == 0
-    and redis.call('SISMEMBER', KEYS[8], call % cases) == 0
+  return redis.call('SISMEMBER', keys.recorded, call) == 0 and redis.call('HEXISTS', keys.held, call) == 0
+    and redis.call('SISMEMBER', keys.halted, call % cases) == 0
 end
 -- The next call that is wanted and nobody has, nil when there is none; it stays where it is.
 local function next_call(cases, total)
   while true do
-    local back = redis.call('LINDEX', KEYS[3], 0)
+    local back = redis.call('LINDEX', keys.again, 0)
     if not back then break end
     if wanted(tonumber(back), cases) then return tonumber(back) end
-    redis.call('LPOP', KEYS[3])
+    redis.call('LPOP', keys.again)
   end
   local cursor = number('cursor')
   local first = cursor
   while cursor < total and not wanted(cursor, cases) do cursor = cursor + 1 end
-  if cursor > first then redis.call('HSET', KEYS[1], 'cursor', cursor) end
+  if cursor > first then redis.call('HSET', keys.meta, 'cursor', cursor) end
   return cursor < total and cursor or nil
 end
 -- A call goes back to those that are to be made. One that was begun may have reached its target: it was paid, then, and
 -- what for is lost.
 local function take_back(call, holder, begun)
-  local retries = redis.call('HGET', KEYS[12], call)
-  redis.call('HDEL', KEYS[5], call)
-  redis.call('HDEL', KEYS[12], call)
-  redis.call('RPUSH', KEYS[3], call)
+  local retries = redis.call('HGET', keys.retries, call)
+  redis.call('HDEL', keys.held, call)
+  redis.call('HDEL', keys.retries, call)
+  redis.call('RPUSH', keys.again, call)
   if begun then
-    redis.call('SADD', KEYS[9], holder .. ' ' .. call)
-    if retries then redis.call('HINCRBY', KEYS[1], 'lost', retries) end
+    redis.call('SADD', keys.lost, holder .. ' ' .. call)
+    if retries then redis.call('HINCRBY', keys.meta, 'lost', retries) end
   end
 end
 -- Calls of processes that are silent for longer than their lease go back. No lease ends later than one from now: where
@@ -62,36 +60,36 @@ end
 local function reclaim()
   local now, lease = now_ms(), number('lease')
   if lease > 0 then
-    for _, holder in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. string.format('%d', now + 2 * lease), '+inf')) do
-      redis.call('ZADD', KEYS[4], now + lease, holder)
+    for _, holder in ipairs(redis.call('ZRANGEBYSCORE', keys.holders, '(' .. string.format('%d', now + 2 * lease), '+inf')) do
+      redis.call('ZADD', keys.holders, now + lease, holder)
     end
   end
-  local over = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', now)
+  local over = redis.call('ZRANGEBYSCORE', keys.holders, '-inf', now)
   if #over == 0 then return end
   local dead = {}
   for _, holder in ipairs(over) do
     dead[holder] = true
-    redis.call('ZREM', KEYS[4], holder)
-    redis.call('SREM', KEYS[13], holder)
+    redis.call('ZREM', keys.holders, holder)
+    redis.call('SREM', keys.awaited, holder)
   end
-  local held = redis.call('HGETALL', KEYS[5])
+  local held = redis.call('HGETALL', keys.held)
   for i = 1, #held, 2 do
     if dead[held[i + 1]] then
       take_back(held[i], held[i + 1], true)
-      redis.call('HINCRBY', KEYS[1], 'reclaimed', 1)
+      redis.call('HINCRBY', keys.meta, 'reclaimed', 1)
     end
   end
 end
 -- A process that holds calls and is not among the holders (that key was lost) has a lease to be heard of again.
 local function adopt(held)
   for i = 2, #held, 2 do
-    if not redis.call('ZSCORE', KEYS[4], held[i]) then
-      redis.call('ZADD', KEYS[4], now_ms() + number('lease'), held[i])
+    if not redis.call('ZSCORE', keys.holders, held[i]) then
+      redis.call('ZADD', keys.holders, now_ms() + number('lease'), held[i])
     end
   end
 end
 -- Calls that were paid and came to nothing, as far as is known.
-local function lost() return number('lost') + redis.call('SCARD', KEYS[9]) end
+local function lost() return number('lost') + redis.call('SCARD', keys.lost) end
 -- What processes made for the sweep: each tells all of its own, 'number attempts outputs cost', and the highest number
 -- counts. So nothing is counted twice, and a server that comes back older than it was is told what it lost.
 local SUMS = {'attempts', 'paid', 'spent'}
@@ -102,45 +100,45 @@ local function numbers(tally)
 end
 local function exact(value) return string.format('%.17g', value) end
 local function tell(name, tally)
-  if not name or redis.call('HEXISTS', KEYS[1], 'sweep') == 0 then return end
-  local known = redis.call('HGET', KEYS[1], 'by ' .. name)
+  if not name or redis.call('HEXISTS', keys.meta, 'sweep') == 0 then return end
+  local known = redis.call('HGET', keys.meta, 'by ' .. name)
   if known == tally then return end
   local before, now = numbers(known), numbers(tally)
   if now[1] <= before[1] then return end
-  redis.call('HSET', KEYS[1], 'by ' .. name, tally)
-  for i, sum in ipairs(SUMS) do redis.call('HSET', KEYS[1], sum, exact(number(sum) + now[i + 1] - before[i + 1])) end
+  redis.call('HSET', keys.meta, 'by ' .. name, tally)
+  for i, sum in ipairs(SUMS) do redis.call('HSET', keys.meta, sum, exact(number(sum) + now[i + 1] - before[i + 1])) end
 end
 local function told(argument) tell(string.match(argument, '^(%S+) (.+)$')) end
 -- A sum, or what the run folder knows of it as long as processes that tell their part are waited for.
 local function at_least(sum) return math.max(number(sum), number('least ' .. sum)) end
 -- Attempts that ended, and those that are under way or handed out.
 local function started()
-  local count = at_least('attempts') + redis.call('HLEN', KEYS[5]) + lost()
-  for _, retries in ipairs(redis.call('HVALS', KEYS[12])) do count = count + retries end
+  local count = at_least('attempts') + redis.call('HLEN', keys.held) + lost()
+  for _, retries in ipairs(redis.call('HVALS', keys.retries)) do count = count + retries end
   return count
 end
 -- This server has forgotten some of what it answered. Until the processes that it knows, and the driver, have told it
 -- what they have, it offers no calls: those may be made, or paid, already.
 local function fall()
-  redis.call('HINCRBY', KEYS[1], 'generation', 1)
-  redis.call('HSET', KEYS[1], 'fallen', now_ms())
-  local awaited = redis.call('ZRANGE', KEYS[4], 0, -1)
-  redis.call('DEL', KEYS[13])
+  redis.call('HINCRBY', keys.meta, 'generation', 1)
+  redis.call('HSET', keys.meta, 'fallen', now_ms())
+  local awaited = redis.call('ZRANGE', keys.holders, 0, -1)
+  redis.call('DEL', keys.awaited)
   for _, holder in ipairs(awaited) do
-    redis.call('SADD', KEYS[13], holder)
+    redis.call('SADD', keys.awaited, holder)
     -- The server was away: nobody is taken for dead because of that.
-    if number('lease') > 0 then redis.call('ZADD', KEYS[4], now_ms() + number('lease'), holder) end
+    if number('lease') > 0 then redis.call('ZADD', keys.holders, now_ms() + number('lease'), holder) end
   end
-  local driver = redis.call('HGET', KEYS[1], 'driver')
-  if driver then redis.call('SADD', KEYS[13], driver) end
+  local driver = redis.call('HGET', keys.meta, 'driver')
+  if driver then redis.call('SADD', keys.awaited, driver) end
 end
 -- Another server than the one that the sweep was on, a replica that was promoted or a restart, may have fallen behind it.
 local function notice()
   local facts = redis.pcall('INFO', 'replication')
   local server = type(facts) == 'string' and string.match(facts, 'master_replid:(%x+)')
-  local before = redis.call('HGET', KEYS[1], 'server')
+  local before = redis.call('HGET', keys.meta, 'server')
   if not server or server == before then return end
-  redis.call('HSET', KEYS[1], 'server', server)
+  redis.call('HSET', keys.meta, 'server', server)
   if before then fall() end
 end
 -- Whether somebody is still waited for: no longer than processes are taken for living, and always for the pause that those
@@ -150,14 +148,14 @@ local function unsettled()
   if at == 0 then return false end
   local since, pause = now_ms() - at, number('pause')
   local most = math.max(pause, math.min(number('lease'), 10000))
-  if since < pause or (since < most and redis.call('SCARD', KEYS[13]) > 0) then return true end
+  if since < pause or (since < most and redis.call('SCARD', keys.awaited) > 0) then return true end
   for _, sum in ipairs(SUMS) do
     -- What is missing now was of processes that are no more.
-    redis.call('HSET', KEYS[1], sum, exact(at_least(sum)))
-    redis.call('HDEL', KEYS[1], 'least ' .. sum)
+    redis.call('HSET', keys.meta, sum, exact(at_least(sum)))
+    redis.call('HDEL', keys.meta, 'least ' .. sum)
   end
-  redis.call('HDEL', KEYS[1], 'fallen')
-  redis.call('DEL', KEYS[13])
+  redis.call('HDEL', keys.meta, 'fallen')
+  redis.call('DEL', keys.awaited)
   return false
 end
 -- What was spent, with lost calls at the mean of those that were paid.
@@ -171,7 +169,7 @@ local function room()
   local calls, cost = number('max_calls'), number('max_cost')
   local most = calls > 0 and calls - started() or math.huge
   if cost > 0 then
-    local paid, busy = number('paid'), redis.call('HLEN', KEYS[5])
+    local paid, busy = number('paid'), redis.call('HLEN', keys.held)
     if number('spent') == 0 then
       most = math.min(most, 10 - paid - lost() - busy)
     else

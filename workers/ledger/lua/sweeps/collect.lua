@@ -1,6 +1,6 @@
 -- Recorded outputs that were not trimmed yet. Returns {number of the first, output...}. ARGV: ttl, token, most
-local other = driven()
+local other = refused()
 if other then return other, true end
-local found = redis.call('LRANGE', KEYS[7], 0, ARGV[3] - 1)
+local found = redis.call('LRANGE', keys.outbox, 0, ARGV[3] - 1)
 table.insert(found, 1, number('trimmed'))
 return found, true

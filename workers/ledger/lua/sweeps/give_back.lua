@@ -3,15 +3,15 @@
 told(ARGV[4])
 local given = 0
 for i = 6, #ARGV do
-  if redis.call('HGET', KEYS[5], ARGV[i]) == ARGV[3] then
+  if redis.call('HGET', keys.held, ARGV[i]) == ARGV[3] then
     take_back(ARGV[i], ARGV[3], false)
     given = given + 1
   end
 end
 if ARGV[5] == '1' then
-  redis.call('ZREM', KEYS[4], ARGV[3])
-  redis.call('SREM', KEYS[13], ARGV[3])
-  local held = redis.call('HGETALL', KEYS[5])
+  redis.call('ZREM', keys.holders, ARGV[3])
+  redis.call('SREM', keys.awaited, ARGV[3])
+  local held = redis.call('HGETALL', keys.held)
   for i = 1, #held, 2 do
     if held[i + 1] == ARGV[3] then
       take_back(held[i], ARGV[3], true)

@@ -1,8 +1,8 @@
 -- Whether a failed call may be tried once more: 1 yes, 0 the budget is spent, -1 the sweep goes on no longer.
 -- ARGV: ttl, token, call
-if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return -1 end
+if redis.call('HGET', keys.meta, 'state') ~= 'open' then return -1 end
 local calls, cost = number('max_calls'), number('max_cost')
 if calls > 0 and started() >= calls then return 0 end
 if cost > 0 and spent() >= cost then return 0 end
-redis.call('HINCRBY', KEYS[12], ARGV[3], 1)
+redis.call('HINCRBY', keys.retries, ARGV[3], 1)
 return 1

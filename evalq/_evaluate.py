@@ -1,0 +1,191 @@
+"""Evaluating from Python: in this process, or through the queue exactly as the commands do it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from evalq._run import Asked, Run, computed, open_run
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.errors import UsageError
+
+if TYPE_CHECKING:
+    from evalq.producer.folder.job import RunOptions
+    from evalq.producer.monitor.reporter import Reporter
+    from evalq.workers.settings import Settings
+
+__all__ = ["evaluate", "sweep"]
+
+Inputs = str | Path | Sequence[str | Path]
+
+
+def evaluate(
+    evaluator: str | Evaluator[Any, Any],
+    inputs: Inputs,
+    *,
+    params: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    broker: str | None = None,
+    ledger: str | None = None,
+    workers: int | None = None,
+    folder: str | Path | None = None,
+    chunk_size: int | None = None,
+    suite: str = "default",
+    tags: Mapping[str, str] | None = None,
+    settings: str | Path | None = None,
+    progress: bool = False,
+) -> Run:
+    """Evaluate ``inputs`` (files, folders, globs; one alone needs no list) and return the finished `Run`.
+
+    Everything is computed in this process unless ``broker`` (a URL), ``workers`` (local worker processes to start;
+    without a broker, over a private server) or ``ledger`` asks for the queue. The report is the same, byte for byte.
+
+        evalq.evaluate("planagent", "results.csv", params={"rules": {"speed": "mean_of_points"}})
+        evalq.evaluate("vs", "golden.yaml", options={"outputs": ["recorded.jsonl"]})
+        evalq.evaluate("planagent", "results/*.csv", broker="redis://localhost:6379/0", suite="nightly")
+
+    ``params`` and ``options`` are the evaluator's: its page in docs/reference/evaluators lists them, an option under
+    its longest flag with underscores (``skip_bad_lines=True``). In this process nothing is written and the records
+    are held in memory, unless there is a ``folder``; through the queue the run folder is ``folder`` or
+    evalq-runs/<run id>. ``chunk_size`` is in records, ``suite`` and ``tags`` are kept with the run, ``settings`` is a
+    YAML file of settings, and ``progress`` shows a bar on standard error. Through the queue, settings that are not
+    given come from EVALQ_* variables. Records without a result raise nothing: ``report["records"]`` counts them.
+
+    Raises InputError, ConfigError, UsageError or NothingEvaluated for what was given; BrokerUnreachable, ServerRefused,
+    WorkersLost, StorageError and other InfrastructureErrors for the machinery; Interrupted for Ctrl-C while the queue
+    computes: `evalq resume` resumes that run.
+    """
+    chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
+    given = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    inline = broker is None and ledger is None and workers is None
+    if inline and folder is None:
+        from evalq.evalcore.fold.inline import evaluate_files
+
+        evaluation = evaluate_files(chosen, given, params, options=options, chunk_size=chunk_size)
+        return computed(chosen, evaluation, dict(options or {}), Asked(chosen.name, suite, tags=dict(tags or {})))
+    _refuse_unregistered(chosen)
+    from evalq.producer.folder.job import Job
+    from evalq.producer.runs.execute import Backend, carry_out
+
+    chosen_settings = _settings(settings, broker="", ledger="") if inline else _settings(settings, broker, ledger)
+    asked = _asked(chosen_settings, folder, chunk_size, suite, tags)
+    job = Job.start(chosen, _request(chosen, given, params, options), asked)
+    carry_out(job, Backend(chosen_settings, inline=inline, workers=workers), _reporter(chosen, progress))
+    return open_run(job.folder.path)
+
+
+def sweep(
+    evaluator: str | Evaluator[Any, Any],
+    inputs: Inputs,
+    *,
+    target: str,
+    targets: str | Path | None = None,
+    repeat: int = 1,
+    stop: Literal["", "when-decided"] = "",
+    max_calls: int | None = None,
+    max_cost: float | None = None,
+    cache: str | Path | None = None,
+    params: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    broker: str | None = None,
+    ledger: str | None = None,
+    workers: int | None = None,
+    calls: int | None = None,
+    folder: str | Path | None = None,
+    suite: str = "default",
+    tags: Mapping[str, str] | None = None,
+    settings: str | Path | None = None,
+    progress: bool = False,
+) -> Run:
+    """Call an agent live for every case of ``inputs``, record what it answers, evaluate that, and return the `Run`.
+
+    It is what `evalq vs GOLDEN --target NAME --repeat N` does: over ``broker``, or over a private server that ends
+    with the sweep.
+
+        evalq.sweep("vs", "golden.yaml", target="local", targets="targets.yaml", repeat=20)
+
+    ``target`` names an agent of the file ``targets``: with it this process's own helpers make at most ``calls`` calls
+    at once; without it the fleet at ``broker`` calls. Each case is called ``repeat`` times, or with
+    ``stop="when-decided"`` until its verdict is certain. ``max_calls`` and ``max_cost`` (in the target's currency)
+    are budgets for the whole sweep. ``cache`` is a file that outputs of the same prompts are taken from and kept in.
+    The run folder is ``folder`` or evalq-runs/<run id>; its outputs.jsonl holds every answer. The other arguments are
+    those of `evaluate`.
+
+    Calls that were never answered raise nothing here: they have no output, and `evalq retry RUN --errors` makes them
+    again. Raises what `evaluate` raises, and UsageError for an evaluator that calls nobody; Interrupted for Ctrl-C:
+    `evalq resume` resumes the sweep without paying again for what is recorded.
+    """
+    from evalq.producer.runs.execute import Backend
+    from evalq.producer.sweeps.cache import Cache
+    from evalq.producer.sweeps.execute import carry_out_sweep
+    from evalq.producer.sweeps.options import SweepOptions
+    from evalq.producer.sweeps.sweep import Sweep
+
+    chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
+    _refuse_unregistered(chosen)
+    if chosen.calls is None:
+        raise UsageError(f"{chosen.name} calls nobody: evaluate recorded outputs with evalq.evaluate")
+    if repeat != 1 and not chosen.calls.repeats:
+        raise UsageError(f"repeat={repeat}: {chosen.name} calls each case once")
+    if cache:
+        Cache(str(cache)).close()  # one that cannot be used is told before anything starts
+    given = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    chosen_settings = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)
+    live = SweepOptions(target, repeat, stop, max_calls or 0, max_cost or 0.0, str(cache or ""))
+    asked = _asked(chosen_settings, folder, None, suite, tags)
+    begun = Sweep.start(chosen, _request(chosen, given, params, options), live, asked)
+    carry_out_sweep(begun, Backend(chosen_settings, workers=workers), _reporter(chosen, progress))
+    return open_run(begun.folder.path)
+
+
+def _refuse_unregistered(evaluator: Evaluator[Any, Any]) -> None:
+    """Raise UsageError for an evaluator that a worker, or whoever resumes the run, would not find by its name."""
+    if registry.entries().get(evaluator.name) is None or registry.get(evaluator.name) is not evaluator:
+        raise UsageError(
+            f"{evaluator.name}: an evaluator that is not installed can only be computed in this process, without a "
+            "folder; register it under the entry-point group evalq.evaluators (docs/how-to/add-an-evaluator.md)"
+        )
+
+
+def _settings(file: str | Path | None, broker: str | None, ledger: str | None, **named: Any) -> Settings:
+    from evalq.workers.settings import load_settings
+
+    return load_settings(file or os.environ.get("EVALQ_SETTINGS"), broker=broker, ledger=ledger, **named)
+
+
+def _request(
+    evaluator: Evaluator[Any, Any],
+    inputs: Sequence[str | Path],
+    params: Mapping[str, Any] | None,
+    options: Mapping[str, Any] | None,
+) -> Request:
+    from evalq.evalcore.fold.inline import request_of
+
+    return request_of(evaluator, [str(path) for path in inputs], params or {}, options or {})
+
+
+def _asked(
+    settings: Settings,
+    folder: str | Path | None,
+    chunk_size: int | None,
+    suite: str,
+    tags: Mapping[str, str] | None,
+) -> RunOptions:
+    from evalq.producer.folder.job import RunOptions
+
+    return RunOptions(
+        out=None if folder is None else Path(folder),
+        chunk_size=chunk_size,
+        suite=suite,
+        tags=dict(tags or {}),
+        unpack_bytes=settings.unpack_bytes,
+    )
+
+
+def _reporter(evaluator: Evaluator[Any, Any], progress: bool) -> Reporter:
+    from evalq.producer.monitor.reporter import Reporter
+
+    return Reporter(evaluator.records.unit, quiet=not progress, bar=progress, json_lines=False)

@@ -1,0 +1,79 @@
+"""From Python through the queue: the same report as in this process, sweeps, and histories."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import evalq
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from tests.agents.server import running_agent, write_golden
+from tests.integration.harness import Server
+from tests.integration.ports import free_port
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with results.csv of 300 rows."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.delenv("EVALQ_BROKER", raising=False)
+    with (work / "results.csv").open("w", encoding="utf-8", newline="") as out:
+        write_rows(out, 300, seed=3)
+    return work
+
+
+def test_the_queue_gives_the_same_run_and_a_history(server: Server, rows: Path) -> None:
+    """Over a broker: the report and records of this process, and afterwards one entry a run, the oldest first."""
+    here = evalq.evaluate("planagent", "results.csv", suite="nightly")
+    first = evalq.evaluate("planagent", "results.csv", broker=server.url, workers=1, suite="nightly", folder="first")
+    second = evalq.evaluate("planagent", "results.csv", broker=server.url, workers=1, suite="nightly", chunk_size=99)
+    assert first.report == second.report == here.report
+    pd.testing.assert_frame_equal(second.records(), here.records())
+    assert second.path == Path("evalq-runs") / second.id
+    past = here.history(server.url)
+    assert list(dict.fromkeys(past["run"])) == [first.id, second.id]
+    assert (past["total"] == 300).all()
+    assert str(past.dtypes["ended"]) == "datetime64[ns, UTC]"
+    assert past["ended"].is_monotonic_increasing
+    summary = here.summary()
+    last = past[past["run"] == second.id].reset_index(drop=True)[list(summary.columns)]
+    pd.testing.assert_frame_equal(last, summary)
+    assert list(dict.fromkeys(here.history(server.url, most=1)["run"])) == [second.id]
+    assert evalq.evaluate("planagent", "results.csv", suite="other").history(server.url).empty
+
+
+def test_a_private_server_serves_one_evaluation(rows: Path) -> None:
+    """`workers` alone starts a server and workers, and leaves the run folder."""
+    run = evalq.evaluate("planagent", "results.csv", workers=1, folder="out")
+    assert run.report == evalq.evaluate("planagent", "results.csv").report
+    assert (rows / "out" / "report.json").is_file()
+
+
+def test_servers_that_are_away_are_errors_of_evalq(rows: Path) -> None:
+    """BrokerUnreachable, by every way to a server, and a run begun for it can be resumed."""
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    (rows / "quick.yaml").write_text("patience_seconds: 0.5\nconnect_seconds: 0.5\n")
+    with pytest.raises(evalq.errors.BrokerUnreachable, match="resume with"):
+        evalq.evaluate("planagent", "results.csv", broker=url, settings="quick.yaml", folder="left")
+    assert evalq.open_run("left").state == "stopped"
+    with pytest.raises(evalq.errors.BrokerUnreachable):
+        evalq.open_run("left").history(url)
+
+
+def test_a_sweep_calls_an_agent_and_evaluates_its_answers(rows: Path) -> None:
+    """Three calls a case, recorded in the folder, with the report of what is recorded."""
+    with running_agent() as (agent, url):
+        write_golden(rows / "golden.json", {"C": {}})
+        chat = {"kind": "openai", "base_url": url, "model": "m"}
+        (rows / "targets.yaml").write_text(json.dumps({"targets": {"chat": chat}}))
+        run = evalq.sweep("vs", "golden.json", target="chat", targets="targets.yaml", repeat=3, workers=1, folder="out")
+        assert len(agent.log) == 3
+    assert (run.state, run.target, run.report["records"]["total"]) == ("done", "chat", 3)
+    replayed = evalq.evaluate("vs", "golden.json", options={"outputs": ["out/outputs.jsonl"]})
+    assert replayed.report["results"] == run.report["results"]
+    assert len(run.records()) == 3

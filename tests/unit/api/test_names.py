@@ -1,0 +1,72 @@
+"""The public names: there, lazy, described, and no others."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evalq
+from evalq.evalcore import errors as internal
+
+TOP = Path(__file__).parents[3]
+PAGE = (TOP / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", evalq.__all__)
+def test_every_public_name_is_there_and_on_its_page(name: str) -> None:
+    """It is found, twice the same, and docs/reference/python.md names it."""
+    assert getattr(evalq, name) is getattr(evalq, name)
+    assert re.search(rf"`(?:evalq\.)?{name}\b", PAGE), f"docs/reference/python.md says nothing of {name}"
+
+
+@pytest.mark.parametrize("name", [name for name in evalq.__all__ if name not in ("Json", "__version__")])
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    """It has a docstring of its own."""
+    assert inspect.getdoc(getattr(evalq, name))
+
+
+@pytest.mark.parametrize("name", ["Run", "evaluate", "open_run", "sweep"])
+def test_functions_say_what_they_raise_and_have_an_example(name: str) -> None:
+    """A docstring with an indented line of code; functions name the errors they raise."""
+    text = inspect.getdoc(getattr(evalq, name)) or ""
+    assert re.search(r"^    .*evalq\.", text, re.MULTILINE)
+    assert name == "Run" or "Raises" in text
+
+
+def test_what_checkers_see_is_what_is_there() -> None:
+    """The imports for type checkers name the same objects as the lazy ones."""
+    block = inspect.getsource(evalq).partition("if TYPE_CHECKING:\n")[2].partition("\n__all__")[0]
+    found = {}
+    for module, names in re.findall(r"from (evalq[\w.]*) import (\([^)]*\)|[^\n(]+)", block):
+        for part in names.strip("()").split(","):
+            words = part.split()
+            if words:
+                found[words[-1]] = (module, words[0])
+    assert sorted(found) == sorted(evalq.__all__)
+    for name, (module, original) in found.items():
+        assert getattr(evalq, name) is getattr(importlib.import_module(module), original)
+
+
+def test_every_error_is_public() -> None:
+    """evalq.errors has the whole tree."""
+    assert sorted(evalq.errors.__all__) == sorted(internal.__all__)
+    assert all(getattr(evalq.errors, name) is getattr(internal, name) for name in internal.__all__)
+
+
+def test_other_names_are_no_attributes() -> None:
+    """A name that is not public is an AttributeError, as from any module."""
+    with pytest.raises(AttributeError, match="no attribute 'evaluate_all'"):
+        _ = evalq.evaluate_all  # type: ignore[attr-defined] # it is not there
+
+
+def test_importing_evalq_imports_nothing_else() -> None:
+    """`import evalq` loads no module of evalq but itself, and none of the packages that it needs."""
+    script = "import sys; before = set(sys.modules); import evalq; print(*sorted(set(sys.modules) - before))"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["evalq"]

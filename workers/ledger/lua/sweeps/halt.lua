@@ -1,0 +1,13 @@
+-- Cases that are decided get no more calls, and those that are open again get them.
+-- ARGV: ttl, token, 'halt' or 'go', case...
+if redis.call('HEXISTS', keys.meta, 'sweep') == 0 then return -1 end
+local other = refused()
+if other then return other end
+for i = 4, #ARGV do
+  if ARGV[3] == 'halt' then
+    redis.call('SADD', keys.halted, ARGV[i])
+  elseif redis.call('SREM', keys.halted, ARGV[i]) == 1 then
+    redis.call('HSET', keys.meta, 'cursor', 0)
+  end
+end
+return redis.call('SCARD', keys.halted)

@@ -1,0 +1,31 @@
+-- How a sweep stands: {meta (flat; empty for an unknown one), outputs to collect, calls in flight, processes, recorded
+-- calls, cases halted, 1 while calls are left to hand out, prompts, lost calls, ms since its driver was heard of,
+-- attempts, outputs paid, cost, 1 while somebody is to tell what this server lost}. One that is open is put back on the
+-- list of those that are.
+-- ARGV: ttl, token, run, 1 when it is the producer who looks, which keeps the sweep, the generation that the producer
+-- has told what its folder has, how many outputs nobody paid for this sweep (less those it paid twice)
+local attending = ARGV[4] == '1'
+local header = redis.call('HGET', keys.meta, 'sweep')
+if not header then return {{}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '0', 0} end
+if attending then
+  local other = refused()
+  if other then return other, true end
+  redis.call('HSET', keys.meta, 'attended', now_ms(), 'free', ARGV[6])
+end
+notice()
+if attending and ARGV[5] == tostring(number('generation')) then redis.call('SREM', keys.awaited, ARGV[2]) end
+if redis.call('HGET', keys.meta, 'state') == 'open' then redis.call('HSETNX', shared.sweeps, ARGV[3], header) end
+adopt(redis.call('HGETALL', keys.held))
+reclaim()
+local waits = unsettled() and 1 or 0
+local left = next_call(number('cases'), number('total')) and 1 or 0
+local meta = redis.call('HGETALL', keys.meta)
+for i = 1, #meta, 2 do
+  if meta[i] == 'sweep' then meta[i + 1] = '' end
+end
+return {
+  meta, redis.call('LLEN', keys.outbox), redis.call('HLEN', keys.held), redis.call('ZCARD', keys.holders),
+  redis.call('SCARD', keys.recorded), redis.call('SCARD', keys.halted), left, redis.call('HLEN', keys.prompts), lost(),
+  now_ms() - heard('driver_at'),
+  started(), at_least('paid'), exact(at_least('spent')), waits,
+}, not attending

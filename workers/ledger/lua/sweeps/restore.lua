@@ -1,0 +1,10 @@
+-- Calls whose outputs the run folder has: nobody makes them. Returns how many are recorded then. ARGV: ttl, token, call...
+if redis.call('HEXISTS', keys.meta, 'sweep') == 0 then return -1 end
+local other = refused()
+if other then return other end
+for i = 3, #ARGV do
+  redis.call('SADD', keys.recorded, ARGV[i])
+  redis.call('HDEL', keys.held, ARGV[i])
+  redis.call('HDEL', keys.retries, ARGV[i])
+end
+return redis.call('SCARD', keys.recorded)
