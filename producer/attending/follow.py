@@ -180,4 +180,4 @@ def _refuse(invocation: Invocation) -> None:
     if named:
         flag = "--" + named.replace("_", "-")
         variable = f"EVALQ_{named.upper()}"
-        raise UsageError(f"--follow computes in this process, all of the log: leave {flag} (or {variable}) away")
+        raise UsageError(f"--follow computes in this process, all of the log: omit {flag} (or unset {variable})")

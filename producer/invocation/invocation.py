@@ -40,7 +40,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
         from evalq.workers.settings import load_settings
 
         if self.inline and self.broker:
-            raise ConfigError("--inline uses no broker: leave --broker (or EVALQ_BROKER) away")
+            raise ConfigError("--inline uses no broker: omit --broker (or unset EVALQ_BROKER)")
         named = {"broker": self.broker, "ledger": self.ledger, "targets": self.targets, "calls": self.calls}
         settings = load_settings(self.settings, **named)
         if settings.ledger and not settings.broker:

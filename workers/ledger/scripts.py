@@ -1,8 +1,8 @@
 """The scripts of the ledger: each is one atomic step over the keys of one run, sweep, history or target.
 
-A script is made of the clock, its family's prelude, its own body, and an end. It names keys as
-`evalq.workers.ledger.keys` does: ``keys.meta`` is one that it is given, ``shared.runs`` one of the whole ledger. A body
-that two families share lies in `lua/common`.
+A script is made of the clock, its family's prelude, its own body, and an end; a body that two families share lies in
+`lua/common`. It names keys as `evalq.workers.ledger.keys` does: ``keys.meta`` is one that it is given, ``shared.runs``
+one of the whole ledger. The loader writes KEYS[1] and 'evalq:runs' for them, so that names cost a step nothing.
 """
 
 from __future__ import annotations
@@ -60,14 +60,8 @@ def script_text(family: Family, name: str, clock: str = "") -> str:
     parts += [_file(family.folder, "prelude"), f"local function body()\n{body}end"]
     text = "\n".join([*parts, _file("common", "expire") if family.expire else "return (body())"])
     given = {key: f"KEYS[{number}]" for number, key in enumerate(family.keys._fields if family.keys else (), 1)}
-    shared = {key: f"'{value}'" for key, value in SHARED._asdict().items()}
-    return f"{_table('keys', given, text)}{_table('shared', shared, text)}{text}"
-
-
-def _table(name: str, values: dict[str, str], text: str) -> str:
-    """A table of those ``values`` that ``text`` names, for every call makes it anew."""
-    used = sorted(set(re.findall(rf"\b{name}\.(\w+)", text)))
-    return f"local {name} = {{{', '.join(f'{key} = {values[key]}' for key in used)}}}\n" if used else ""
+    text = re.sub(r"\bkeys\.(\w+)", lambda found: given[found[1]], text)
+    return re.sub(r"\bshared\.(\w+)", lambda found: f"'{SHARED._asdict()[found[1]]}'", text)
 
 
 def _file(folder: str, name: str) -> str:
