@@ -68,7 +68,8 @@ def test_a_parameter_that_a_command_names_itself_goes_there_and_nowhere_else() -
 def test_without_options_a_command_is_asked_for_what_their_defaults_say() -> None:
     """The defaults of click and those of the typed values are the same."""
     seen: list[Invocation] = []
-    made = command(lambda invocation: seen.append(invocation), *SHARED[1:], name="x", text="X.")
+    each = {option.name: option for option in SHARED}
+    made = command(lambda invocation: seen.append(invocation), *each.values(), name="x", text="X.")
     CliRunner().invoke(made, [], env=dict.fromkeys(("EVALQ_BROKER", "EVALQ_LEDGER")), catch_exceptions=False)
     assert seen == [Invocation()]
 
