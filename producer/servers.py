@@ -6,8 +6,6 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from evalq.workers.settings import Settings
-
 if TYPE_CHECKING:
     import redis
 
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.ledger.sweeps import SweepLedger
     from evalq.workers.monitor.watcher import Watch
+    from evalq.workers.settings import Settings
 
 __all__ = ["Servers"]
 

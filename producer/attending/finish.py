@@ -16,7 +16,6 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, Output, Where
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.outputs import render, write_output
 
 if TYPE_CHECKING:
     from evalq.producer.sweeps.sweep import Sweep
@@ -48,6 +47,8 @@ def conclude_shown(folder: RunFolder, report: dict[str, Json], invocation: Invoc
 
 def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any], output: Output) -> None:
     """The finished report on standard output and in the files asked for."""
+    from evalq.producer.outputs import render, write_output
+
     evaluator = registry.get(report["evaluator"])
     for path in output.outputs:
         write_output(path, folder, evaluator, options)

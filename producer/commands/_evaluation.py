@@ -10,8 +10,6 @@ import click
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Command, Evaluator, Request
 from evalq.evalcore.errors import UsageError
-from evalq.producer.attending.finish import conclude, errors_told
-from evalq.producer.attending.start import begin_or_join
 from evalq.producer.invocation import options
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
@@ -54,6 +52,7 @@ def extra_command(extra: Command) -> click.Command:
 
 
 def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: Invocation) -> None:
+    from evalq.producer.attending.finish import errors_told
     from evalq.producer.outputs import check_output
 
     for path in invocation.output.outputs:
@@ -91,6 +90,9 @@ def _evaluate(
     elif invocation.start.dry_run:
         _plan_only(begin, reporter)
     else:
+        from evalq.producer.attending.finish import conclude
+        from evalq.producer.attending.start import begin_or_join
+
         folder = begin_or_join(begin, place, reporter, detach=invocation.start.detach)
         if folder is not None:
             conclude(folder, invocation, reporter)

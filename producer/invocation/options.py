@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalq.evalcore.contract.evaluator import Evaluator, Option
-from evalq.evalcore.contract.params import load_mapping, option_params
-from evalq.evalcore.model.calls import WHEN_DECIDED
+if TYPE_CHECKING:
+    from evalq.evalcore.contract.evaluator import Evaluator, Option
 
 __all__ = [
     "as_json",
@@ -64,6 +63,8 @@ def calling_options() -> list[click.Option]:
 
 def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
     """What a live sweep of ``evaluator`` is; none for one that asks nobody."""
+    from evalq.evalcore.model.calls import WHEN_DECIDED
+
     calls = evaluator.calls
     if calls is None:
         return []
@@ -174,4 +175,6 @@ def own_option(own: Option) -> click.Option:
 
 def params_from(file: str | None, options: tuple[Option, ...], given: dict[str, Any]) -> dict[str, Any]:
     """Parameters from a file with the options that name one laid over it. Raises ConfigError."""
+    from evalq.evalcore.contract.params import load_mapping, option_params
+
     return option_params(options, given, load_mapping(file) if file else {})
