@@ -168,4 +168,4 @@ def _refuse(given: dict[str, Any]) -> None:
     if named:
         flag = "--" + named[0].replace("_", "-")
         variable = f"EVALQ_{named[0].upper()}"
-        raise UsageError(f"--follow computes in this process, all of the log: leave {flag} (or {variable}) away")
+        raise UsageError(f"--follow computes in this process, all of the log: omit {flag} (or unset {variable})")

@@ -126,9 +126,7 @@ def run_options() -> list[click.Option]:
 def follow_options() -> list[click.Option]:
     """How to follow a log that grows."""
     return [
-        _option(
-            "--follow", is_flag=True, help="Go on as the log grows: read what is new, report the whole. See --every."
-        ),
+        _option("--follow", is_flag=True, help="Keep reading as the log grows, and report the whole. See --every."),
         _option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds between looks [5]."),
         _option("--passes", type=click.IntRange(1), metavar="N", help="End after N looks: 1 for cron [no end]."),
         _option("--verify", is_flag=True, help="First read again all that was read, to see that it is the same."),
@@ -176,7 +174,7 @@ def settings_from(given: dict[str, Any]) -> Any:
     from evalq.workers.settings import load_settings
 
     if given.get("inline") and given.get("broker"):
-        raise ConfigError("--inline uses no broker: leave --broker (or EVALQ_BROKER) away")
+        raise ConfigError("--inline uses no broker: omit --broker (or unset EVALQ_BROKER)")
     named = {name: given.get(name) for name in ("broker", "ledger", "targets", "calls")}
     settings = load_settings(given.get("settings"), **named)
     if settings.ledger and not settings.broker:

@@ -92,7 +92,7 @@ def _workers(snapshot: Snapshot, code: str) -> Iterator[Finding]:
             how = "its heartbeat goes on and its pool takes nothing; see its log, and restart it"
             yield "wrong", f"worker {worker.name} took nothing for {worker.idle:.0f} s beside a queue with work: {how}"
     for worker, evaluator, reason in snapshot.sick:
-        how = "it serves no run of it; mend its installation, and restart it"
+        how = "it serves no run of it; fix its installation, and restart it"
         yield "wrong", f"worker {worker.name} on {worker.host} cannot load {evaluator}: {reason}: {how}"
 
 

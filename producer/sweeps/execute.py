@@ -175,7 +175,7 @@ def _call(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> 
                 state = "interrupted"
                 with contextlib.suppress(KeyboardInterrupt):
                     if not patience.once(driver.pause):
-                        reporter.warn("the server does not answer, so processes that call may go on for a while")
+                        reporter.warn("the server does not answer, so processes that call may continue for a while")
                 raise Interrupted(place.resume(sweep.folder)) from None
             except Paused:
                 state = "paused"

@@ -1,4 +1,4 @@
-"""What makes a sweep this one and no other: all that its report depends on, by name, long things by digest."""
+"""What makes a sweep this one and no other: all that its report depends on and its suite, long things by digest."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def asked_of(
         "options": _options(evaluator, request),
         "expectations": expectations(request.inputs),
         "prompts": prompts,
+        "suite": asked.suite,
         "limit": str(asked.limit or ""),
         "chunk size": str(asked.chunk_size or ""),
         "stop": live.stop,

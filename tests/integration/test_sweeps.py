@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.history import History, HistoryKey
-from evalq.workers.ledger.keys import SweepKeys
+from evalq.workers.ledger.keys import RunKeys, SweepKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweeps
@@ -513,6 +513,59 @@ def test_what_is_left_survives_the_death_of_the_worker_that_evaluates_it(
         done = evalq("watch", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.json").read_bytes() == report
+
+
+class Late(RunLedger):
+    """A ledger in which somebody ends the sweep just before one of the steps that evaluate it."""
+
+    before = ""
+    end: Callable[[], object]
+
+    def step(self, script: str, run: str, *args: Any) -> Any:
+        if script == self.before:
+            self.before = ""
+            self.end()
+        return super().step(script, run, *args)
+
+
+@pytest.mark.parametrize("command", ["cancel", "pause"])
+@pytest.mark.parametrize("before", ["", "open", "append", "supply"])
+def test_what_is_ended_while_a_worker_begins_to_evaluate_it_has_no_report(
+    tmp_path: Path, server: Server, service: tuple[Agent, str], command: str, before: str
+) -> None:
+    """Folder, calls and evaluation are told the same, whenever it comes; what was paused goes on and pays nothing."""
+    agent, url = service
+    write_golden(tmp_path / "golden.json", CASES)
+    write_targets(tmp_path, url)
+    with running_fleet(server.url, tmp_path) as fleet:
+        fleet.add(0, "--calls", "10", "--targets", "targets.yaml")
+        run = detached(tmp_path, server, "--out", "run")
+        calls = SweepLedger(server.client, Settings())
+        left, late = UnattendedSweeps(calls, Settings()), Late(server.client, Settings())
+        wait_until(lambda: left.over() == [run], "its calls are over")
+
+        def end() -> None:
+            done = evalq(command, "run", cwd=tmp_path, EVALQ_BROKER=server.url)
+            assert done.returncode == 0, done.stderr
+
+        late.before, late.end = before, end
+        if not before:
+            end()
+        assert not left.evaluate(run, late)
+        state = {"cancel": "cancelled", "pause": "paused"}[command]
+        assert info(tmp_path / "run")["state"] == state
+        look = calls.look(run)
+        assert look is not None
+        assert look.state == state
+        assert server.client.hget(RunKeys.of(run).meta, "state") in (None, state.encode())
+        assert left.over() == []
+        fleet.add(1)
+        if command == "pause":
+            done = evalq("resume", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+            assert done.returncode == 0, done.stderr
+            replays(tmp_path, tmp_path / "run")
+    assert sum(agent.calls.values()) == 60
+    assert (tmp_path / "run" / "report.json").exists() == (command == "pause")
 
 
 def test_the_exporter_counts_what_was_called(

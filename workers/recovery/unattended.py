@@ -32,6 +32,9 @@ from evalq.workers.settings import Settings
 __all__ = ["Left", "UnattendedSweeps"]
 
 
+_CLOSED = ("spent", "done")
+
+
 class Left(msgspec.Struct, frozen=True):
     """What a producer leaves with its sweep: the run that evaluates the outputs, and what finalising that one needs."""
 
@@ -82,7 +85,8 @@ class UnattendedSweeps:
     def _all_there(self, run: str, look: SweepLook) -> bool:
         """Whether the outputs of all calls lie in the ledger. What it has lost is called again, and only that."""
         header = self._calls.header(run)
-        if header is None or look.waiting == look.known == (look.known if look.state == "spent" else header.total):
+        whole = look.known if look.state in _CLOSED else 0 if header is None else header.total
+        if header is None or look.waiting == look.known == whole:
             return look.known > 0
         try:
             there = {output.call for output in self._calls.waiting(run)}
@@ -93,7 +97,7 @@ class UnattendedSweeps:
             return False  # somebody attends it after all
         except WireError:
             return True  # no call made again helps: `evaluate` says what is wrong, and leaves it to whoever watches
-        return look.state == "spent" and bool(there)
+        return look.state in _CLOSED and bool(there)
 
     def evaluate(self, run: str, ledger: RunLedger) -> bool:
         """Begin the run that evaluates a sweep; False for one that is not to be begun here.
@@ -104,7 +108,9 @@ class UnattendedSweeps:
         if left is None or self._client.hincrby(_key(run), "tries", 1) > REPORT_TRIES:
             self.take_back(run)
             return False
-        header = left.header
+        header, look = left.header, self._calls.look(run)
+        if look is None or not _over(look):
+            return False  # somebody ended or paused it since its calls were seen to be over
         if header.run != run or len(header.inputs) != 1 or header.code_version != code_version():
             raise WireError(f"sweep {run}: what was left with it is about another run")
         with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
@@ -112,9 +118,15 @@ class UnattendedSweeps:
             self._write(run, outputs)
             if not _begin(header, outputs, ledger):
                 return False  # whoever watches the sweep has begun it anew
+        # Nobody makes the report before it is detached: by then either the calls are done, and the run itself is what
+        # can be ended, or somebody ended the calls meanwhile, and the run with them.
+        state = self._calls.close(run, "done")
+        if state != "done":
+            ledger.close(run, "paused" if state == "paused" else "cancelled", f"with its calls, which are {state}")
+            ledger.hand_over(run)
+            return False
         Reports(ledger, self._settings).detach(run, left.facts)
         ledger.hand_over(run)
-        self._calls.close(run, "done")
         self.take_back(run)
         return True
 
@@ -136,8 +148,9 @@ class UnattendedSweeps:
 
 
 def _over(look: SweepLook) -> bool:
-    """Whether no call is in flight and none will be made."""
-    return not (look.busy or look.unsettled) and (look.state == "spent" or (look.state == "open" and not look.left))
+    """Whether no call is in flight and none will be made; "done" where whoever began to evaluate it died at that."""
+    closed = look.state in _CLOSED or (look.state == "open" and not look.left)
+    return closed and not (look.busy or look.unsettled)
 
 
 def _key(run: str) -> str:

@@ -29,7 +29,7 @@ def _begun(folder: Path, number: int, **other: Any) -> Sweep:
     live: dict[str, Any] = {"target": "t", "repeat": 3} | {
         key: other[key] for key in other.keys() & set(SweepOptions.__struct_fields__)
     }
-    asked = {key: other[key] for key in other.keys() & {"limit", "chunk_size"}}
+    asked = {key: other[key] for key in other.keys() & {"limit", "chunk_size", "suite"}}
     request = Request(
         [str(folder / other.get("golden", "golden.json"))], other.get("params", {}), other.get("options", {})
     )
@@ -60,6 +60,7 @@ OTHERS: list[dict[str, Any]] = [
     {"max_cost": 5.0},
     {"limit": 3},
     {"chunk_size": 2},
+    {"suite": "another"},
     {"params": {"min_t_score_spread": 0.5}},
     {"options": {"agent": "02"}},
     {"golden": "other.json"},
@@ -68,7 +69,7 @@ OTHERS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("other", OTHERS, ids=lambda other: next(iter(other)))
 def test_what_changes_the_report_makes_another_sweep(folder: Path, other: dict[str, Any]) -> None:
-    """Parameters and expectations, too, though every prompt is the same."""
+    """Parameters, expectations and the suite whose history it goes into, too, though every prompt is the same."""
     assert _begun(folder, 1).run != _begun(folder, 2, **other).run
 
 
