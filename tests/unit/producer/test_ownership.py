@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,7 @@ def test_a_driver_that_was_overtaken_in_mid_run_ends(server: Server, tmp_path: P
     assert reports == [brief.inline("inline", chunk_size=10)]
 
 
-STEPS: dict[str, Any] = {
+STEPS: dict[str, Callable[[RunLedger, Any], object]] = {
     "append": lambda ledger, job: ledger.append(job.run, job.manifest.chunks, 0),
     "restore": lambda ledger, job: ledger.restore(job.run, [(0, "0" * 64, 1)]),
     "supply": lambda ledger, job: ledger.supply(job.run, 0, b"x"),
@@ -124,7 +124,7 @@ STEPS: dict[str, Any] = {
     "reopen": lambda ledger, job: ledger.reopen(job.run, [(0, 10, 0)]),
     "close": lambda ledger, job: ledger.close(job.run, "cancelled"),
     "look": lambda ledger, job: ledger.look(job.run, attending=True),
-    "create": lambda ledger, job: ledger.create(job.header, 9),
+    "open": lambda ledger, job: ledger.open(job.header, 9),
 }
 
 
