@@ -27,7 +27,7 @@ POINTS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("RunLedger.commit", "computed", "committed"),
         ("RunLedger.mark", "", "marked"),
         ("RunLedger.take", "", "taken"),
-        ("RunLedger.create", "", "created"),
+        ("RunLedger.open", "", "created"),
         ("RunLedger.trim", "synced", "trimmed"),
         ("RunLedger.close", "collected", "closed"),
     ),
