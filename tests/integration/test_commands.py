@@ -253,19 +253,6 @@ def test_the_same_key_is_one_run(data: Path, tmp_path: Path) -> None:
     assert len(list((tmp_path / "evalq-runs").iterdir())) == 2
 
 
-def test_the_same_key_from_elsewhere_takes_what_is_computed(
-    server: Server, fleet: Fleet, data: Path, tmp_path: Path
-) -> None:
-    """Another folder, the same key and server: no worker computes anything again, and the bytes are the same."""
-    fleet.add(1)
-    args = ("planagent", data / "small.csv", "--broker", server.url, "--once", "k", "--chunk-size", "100", "-q")
-    for folder in ("one", "other"):
-        done = evalq(*args, "--out", folder, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    same_answer(tmp_path / "one", tmp_path / "other")
-    assert info(tmp_path / "other")["progress"]["computed"] == 20
-
-
 def test_report_again(data: Path, tmp_path: Path) -> None:
     """`report` shows a finished run again, in any form, in the language it was asked for."""
     done = evalq("planagent", data / "small.csv", "--inline", "--lang", "en", cwd=tmp_path)
