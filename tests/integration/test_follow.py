@@ -272,7 +272,7 @@ def test_options_it_cannot_keep_are_refused(tmp_path: Path) -> None:
     for option in (("--limit", "3"), ("--detach",), ("--workers", "2")):
         done = evalq(*ONE_PASS, *option, cwd=tmp_path)
         assert done.returncode == 2
-        assert f"leave {option[0]} (or EVALQ_" in done.stderr
+        assert f"omit {option[0]} (or unset EVALQ_" in done.stderr
     done = evalq(*ONE_PASS, cwd=tmp_path, EVALQ_WORKERS="3")
     assert (done.returncode, "EVALQ_WORKERS" in done.stderr) == (2, True)
     for option in (("--every", "3"), ("--passes", "1"), ("--verify",)):
