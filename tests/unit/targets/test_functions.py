@@ -143,7 +143,7 @@ def test_a_module_that_cannot_be_had_says_why(tmp_path: Path) -> None:
     texts = {
         "random": ("", "the name is that of "),
         "ends": ("import os; os._exit(3)", "importing its module ended its process with exit code 3"),
-        "raises": ("raise SystemExit('no')", "raises:where cannot be imported: raises calls sys.exit('no') while"),
+        "raises": ("raise SystemExit('no')", r"raises:where cannot be imported: raises calls sys.exit\('no'\) while"),
     }
 
     async def opened() -> None:
