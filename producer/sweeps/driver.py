@@ -122,14 +122,15 @@ class SweepDriver:
             UnattendedSweeps(self._calls, self._settings).leave(sweep.run, Left(header, facts))
         return True
 
-    def pause(self) -> None:
-        """Hand out no more calls, and keep what ends in the next moment; interrupted again, do not wait for that."""
+    def stop_calls(self) -> None:
+        """Hand out no more calls; those in flight end, and stay in the ledger."""
         with contextlib.suppress(Driven):  # it is another's to pause
-            try:
-                self._calls.close(self._sweep.run, "paused", "interrupted")
-            except KeyboardInterrupt:  # whoever presses Ctrl-C twice wants no more calls, either
-                self._calls.close(self._sweep.run, "paused", "interrupted")
-                return
+            self._calls.close(self._sweep.run, "paused", "interrupted")
+
+    def pause(self) -> None:
+        """Hand out no more calls, and keep what ends in the next moment."""
+        with contextlib.suppress(Driven):
+            self._calls.close(self._sweep.run, "paused", "interrupted")
             deadline = time.monotonic() + PAUSE_SECONDS
             while time.monotonic() < deadline:
                 look = self._calls.look(self._sweep.run)

@@ -139,8 +139,7 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
                 try:
                     driver.launch()
                 except KeyboardInterrupt:
-                    with contextlib.suppress(KeyboardInterrupt):
-                        patience.once(driver.pause)
+                    _paused(driver, patience)
                     raise
             sweep.folder.note(state="detached")
         except KeyboardInterrupt:
@@ -149,6 +148,16 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
         except BaseException:
             left(sweep.folder, "stopped")
             raise
+
+
+def _paused(driver: SweepDriver, patience: Patience) -> bool:
+    """Pause a sweep at Ctrl-C; at the next one, wherever it comes, only see to it that no more calls are handed out."""
+    try:
+        return patience.once(driver.pause)
+    except KeyboardInterrupt:
+        with contextlib.suppress(KeyboardInterrupt):
+            return patience.once(driver.stop_calls)
+        return False
 
 
 def _call(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> None:
@@ -173,9 +182,8 @@ def _call(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> 
                 facts = driver.drive(seen)
             except KeyboardInterrupt:
                 state = "interrupted"
-                with contextlib.suppress(KeyboardInterrupt):
-                    if not patience.once(driver.pause):
-                        reporter.warn("the server does not answer, so processes that call may continue for a while")
+                if not _paused(driver, patience):
+                    reporter.warn("the server does not answer, so processes that call may continue for a while")
                 raise Interrupted(place.resume(sweep.folder)) from None
             except Paused:
                 state = "paused"
