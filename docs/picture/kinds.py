@@ -203,11 +203,11 @@ def _short(name: str, most: int) -> str:
 
 
 def _width(ax: Axes) -> float:
-    return ax.get_position().width * ax.figure.get_figwidth()  # type: ignore[union-attr]
+    return ax.get_position().width * ax.figure.get_figwidth()  # type: ignore[union-attr]  # axes here have one
 
 
 def _height(ax: Axes) -> float:
-    return ax.get_position().height * ax.figure.get_figheight()  # type: ignore[union-attr]
+    return ax.get_position().height * ax.figure.get_figheight()  # type: ignore[union-attr]  # axes here have one
 
 
 KINDS: dict[str, Callable[[Axes, Mapping[str, Any], Source, float], None]] = {

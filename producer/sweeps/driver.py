@@ -122,15 +122,19 @@ class SweepDriver:
             UnattendedSweeps(self._calls, self._settings).leave(sweep.run, Left(header, facts))
         return True
 
-    def stop_calls(self) -> None:
-        """Hand out no more calls; those in flight end, and stay in the ledger."""
-        with contextlib.suppress(Driven):  # it is another's to pause
+    def stop_calls(self) -> bool:
+        """Hand out no more calls; those in flight end, and stay in the ledger. Returns whether they were its own."""
+        try:
             self._calls.close(self._sweep.run, "paused", "interrupted")
+        except Driven:  # they are another's to pause
+            return False
+        return True
 
     def pause(self) -> None:
         """Hand out no more calls, and keep what ends in the next moment."""
+        if not self.stop_calls():
+            return
         with contextlib.suppress(Driven):
-            self._calls.close(self._sweep.run, "paused", "interrupted")
             deadline = time.monotonic() + PAUSE_SECONDS
             while time.monotonic() < deadline:
                 look = self._calls.look(self._sweep.run)

@@ -176,7 +176,7 @@ def _call(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> 
                 _warn(driver, reporter, sweep, here)
                 for line in health.news():
                     reporter.warn(line)
-                watch(standing)  # type: ignore[arg-type]
+                watch(standing)  # type: ignore[arg-type]  # a RunStatus, whose import waits
 
             try:
                 facts = driver.drive(seen)

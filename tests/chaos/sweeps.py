@@ -169,7 +169,7 @@ class SweepStage(Stage):
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._port}/control", json.dumps(values).encode(), method="POST"
         )
-        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - the agent of this very run
             return json.load(answer)
 
 

@@ -60,7 +60,7 @@ def sweep(folder: Path, *args: str | Path, **environment: str) -> subprocess.Com
     """A sweep of golden.json in ``folder`` by its own targets file, unless told otherwise."""
     targets = () if environment else ("--targets", "targets.yaml")
     command = ("vs", "golden.json", "--target", "chat", "--format", "none", *targets, *args)
-    return evalq(*command, cwd=folder, **environment)  # type: ignore[arg-type]
+    return evalq(*command, cwd=folder, **environment)  # type: ignore[arg-type]  # no key is `seconds`
 
 
 def outputs(run: Path) -> list[dict[str, Any]]:

@@ -141,7 +141,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
 
 def _is_async(function: Callable[[dict[str, Any]], Any]) -> bool:
     """Whether it is a coroutine function, or an object whose ``__call__`` is one."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - its kind
 
 
 def _found(path: str, folder: str) -> Callable[[dict[str, Any]], Any]:

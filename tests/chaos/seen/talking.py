@@ -31,8 +31,8 @@ def main() -> None:
     stock = app._configuration
     app._configuration = lambda settings: stock(settings) | TALK
     worker._app = _with_heartbeat(worker._app)
-    broker.Broker.publish = _told(broker.Broker.publish)  # type: ignore[method-assign]
-    tasks.ChunkRunner.evaluate = _followed(tasks.ChunkRunner.evaluate)  # type: ignore[method-assign]
+    broker.Broker.publish = _told(broker.Broker.publish)  # type: ignore[method-assign]  # observed
+    tasks.ChunkRunner.evaluate = _followed(tasks.ChunkRunner.evaluate)  # type: ignore[method-assign]  # too, observed
     from evalq.producer.cli import main as evalq
 
     evalq()

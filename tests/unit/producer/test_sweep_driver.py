@@ -70,7 +70,7 @@ class Stage:
         evaluator = registry.get("vs")
         request = Request([str(self.folder / "golden.json")], {}, {})
         asked = RunOptions(out=self.folder / out, once=once)
-        return Sweep.start(evaluator, request, SweepOptions("chat", repeat, **live), asked)  # type: ignore[arg-type]
+        return Sweep.start(evaluator, request, SweepOptions("chat", repeat, **live), asked)  # type: ignore[arg-type]  # a dict
 
     def copied(self, sweep: Sweep, out: str) -> Sweep:
         """The sweep in a copy of its folder."""

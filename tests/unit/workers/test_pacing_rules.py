@@ -69,7 +69,7 @@ def test_a_doubled_limit_is_used_within_seconds(server: Server) -> None:
     first, second, refused = [], [], []
     for seed in range(4):
         at = 30.0 + 1.7 * seed
-        world = _bench(server, lambda t, at=at: 50 if t >= at else 25, seed)  # type: ignore[misc]
+        world = _bench(server, lambda t, at=at: 50 if t >= at else 25, seed)  # type: ignore[misc]  # a default
         world.run(at + 30)
         first.append(world.rate(at, at + 10) / 50)
         second.append(world.rate(at + 10, at + 30) / 50)
@@ -85,7 +85,7 @@ def test_a_halved_limit_is_met_in_a_few_round_trips(server: Server) -> None:
     refused = []
     for seed in range(4):
         at = 20.0 + 0.9 * seed
-        world = _bench(server, lambda t, at=at: 25 if t >= at else 50, seed)  # type: ignore[misc]
+        world = _bench(server, lambda t, at=at: 25 if t >= at else 50, seed)  # type: ignore[misc]  # a default
         world.run(at + 3)
         assert world.state()["good"] <= 1.2 * 25, seed
         world.run(at + 10)
