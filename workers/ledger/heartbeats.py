@@ -124,6 +124,11 @@ class Heartbeats:
         """How many workers live of each code version."""
         return Counter(facts.get("code", "") for facts in self.workers().values())
 
+    def serving(self, code: str) -> tuple[int, dict[str, int]]:
+        """Living workers of a code version, and how many live of each other one."""
+        codes = self.codes()
+        return codes.pop(code, 0), dict(codes)
+
     def living(self, code: str) -> dict[str, dict[str, str]]:
         """The living workers of a code version, and their facts."""
         return {name: facts for name, facts in self.workers().items() if facts.get("code") == code}
