@@ -64,11 +64,11 @@ def evaluate_files(
         lines: list[bytes] = []
         for index, source in enumerate(sources):
             with open_input(source.path) as stream:
-                cutter = Cutter(stream, chosen.records.format, source.name, size=chunk_size)
-                columns = cutter.columns(chosen.records.columns)
+                records = chosen.records
+                cutter = Cutter(stream, records.format, source.name, records.columns, size=chunk_size)
                 for span in cutter.spans():
                     data = read_span(source.path, span)
-                    batch = Batch(source.name, span.first_line, data, columns, span.of(source.members))
+                    batch = Batch(source.name, span.first_line, data, cutter.columns, span.of(source.members))
                     # By way of the wire, so that inline proves what a worker's answer would be.
                     outcome = decode(encode(chosen.evaluate(batch, checked)), chosen)
                     fold.add(index, outcome)

@@ -264,7 +264,7 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
     with open_input(source.path) as stream:
-        return Cutter(stream, evaluator.records.format, source.name).columns(evaluator.records.columns)
+        return Cutter(stream, evaluator.records.format, source.name, evaluator.records.columns).columns
 
 
 def _absolute(source: Source) -> Source:

@@ -7,7 +7,6 @@ calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -247,8 +246,6 @@ class Sweep:
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
     """Write prompts down, a line each."""
-    with path.open("wb") as out:
+    with replacing(path) as out:
         for prompt in prompts:
             out.write(msgspec.json.encode(prompt) + b"\n")
-        out.flush()
-        os.fsync(out.fileno())

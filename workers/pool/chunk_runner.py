@@ -139,7 +139,7 @@ class ChunkRunner:
         evaluator = self._evaluator(lease, header.evaluator)
         began = time.monotonic()
         planned = header.inputs[chunk.input]
-        data = reading.unpack(lease.blob, chunk) if lease.blob else reading.read(planned, chunk, self._roots)
+        data = reading.unpacked(lease.blob, chunk) if lease.blob else reading.read(planned, chunk, self._roots)
         if isinstance(data, str):
             self._ledger.refuse(header.run, chunk.seq, epoch, data)
             self._fail(header.run, chunk.seq, epoch, "input", self._unread(planned.given, data))
