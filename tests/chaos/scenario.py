@@ -47,11 +47,6 @@ class Scenario:
     exact: bool = False
     """Whether nothing but servers die, so that what a run tells of its calls must be what the agent counted."""
 
-    @property
-    def network(self) -> bool:
-        """Whether a fault needs hosts of their own."""
-        return any(FAULTS[planned.fault].needs_network for planned in self.faults)
-
 
 def draw(seed: int, only: str = "", naive: str = "") -> Scenario:
     """The scenario of a seed: of all faults, or of ``only`` one; for evalq, or for a naive set-up (a key of NAIVE).

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from tests.chaos.network import Network
+from tests.chaos.clocks import Clock
+from tests.chaos.network import Network, unavailable
 from tests.chaos.processes import ChaosServer, Group
 from tests.chaos.recovery import Meter, View
 from tests.chaos.subjects import Subject
@@ -45,6 +46,12 @@ class Stage(Protocol):
     def later(self, condition: Callable[[], bool], action: Callable[[], Any], *, at_the_end: bool = True) -> None:
         """Do ``action`` when ``condition`` holds, or (unless not ``at_the_end``) when the run has ended before."""
 
+    def give_clocks(self) -> None:
+        """Before anything is started: every process gets a wall clock that can be set."""
+
+    def clock(self, name: str) -> Clock:
+        """The clock of the server ("server") or of a group, by its name."""
+
     def add_twin(self, chunk_size: int = 0) -> None:
         """Start a second producer of the same key; with a ``chunk_size``, of another plan."""
 
@@ -76,6 +83,10 @@ class Fault:
     runs: ClassVar[bool] = True
     """Whether it can strike a run over chunks."""
     weight: ClassVar[int] = 2
+
+    def lacks(self) -> str:
+        """What this machine does not have and the fault needs; empty when it can strike here."""
+        return unavailable() if self.needs_network else ""
 
     def prepare(self, stage: Stage, rng: random.Random) -> None:
         """Before anything is started: may change what is run, and what it is compared with.
