@@ -99,4 +99,6 @@ def _faults(rng: random.Random, aof: str, only: str, naive: str, *, sweep: bool)
     chosen = [only] * number if only else rng.choices(names, weights, k=number)
     shares = sorted(round(rng.uniform(0.03, 0.9), 2) for _ in chosen)
     planned = [Planned(name, share, rng.getrandbits(32)) for name, share in zip(chosen, shares, strict=True)]
+    rabbit = any(FAULTS[one.fault].on_rabbit for one in planned)
+    planned = [one for one in planned if not rabbit or FAULTS[one.fault].beside_rabbit]
     return tuple(one for one in planned if not naive or FAULTS[one.fault].naive)

@@ -21,6 +21,7 @@ from tests.chaos.recovery import Meter, Observer, View
 from tests.chaos.scenario import Scenario
 from tests.chaos.subjects import Subject
 from tests.integration.harness import EVALQ, info
+from tests.integration.rabbitmq import Rabbit
 
 __all__ = ["Stage", "hosts_of"]
 
@@ -67,6 +68,7 @@ class Stage:
         self.restarts = 0
         self.twins: list[Twin] = []
         self._clocks: Clocks | None = None
+        self._rabbit: Rabbit | None = None
         self._started = 0.0
         self._producer: Group | None = None
         self._later: list[tuple[Callable[[], bool], Callable[[], Any], bool]] = []
@@ -102,6 +104,11 @@ class Stage:
             self._clocks = Clocks(self.folder / "clocks")
             self.server.use(self._clocks.of("server"))
 
+    def use_rabbit(self) -> Rabbit:
+        """One node for the whole scenario."""
+        self._rabbit = self._rabbit or Rabbit()
+        return self._rabbit
+
     def clock(self, name: str) -> Clock:
         """Of who was started with one."""
         assert self._clocks is not None, "nobody asked for clocks before the start"
@@ -130,6 +137,9 @@ class Stage:
     def open(self) -> None:
         """Start everything."""
         self.server.start()
+        if self._rabbit is not None:
+            self._rabbit.start()
+            self._rabbit.wait()
         self.begin()
 
     def begin(self) -> None:
@@ -220,6 +230,15 @@ class Stage:
             group.signal(signal.SIGCONT)
             group.end()
         self.server.end()
+        if self._rabbit is not None:
+            self._rabbit.end()
+
+    @property
+    def _place(self) -> tuple[str, ...]:
+        """The options that name broker and ledger."""
+        if self._rabbit is None:
+            return ("--broker", self.server.url)
+        return ("--broker", self._rabbit.url, "--ledger", self.server.url)
 
     # -- the set-up under test; the naive one has others -------------------------------------------------
 
@@ -227,20 +246,19 @@ class Stage:
         return LedgerView(client, self.out)
 
     def _worker_command(self) -> list[str]:
-        command = [*EVALQ, "worker", "--broker", self.server.url, "--concurrency", str(self.scenario.concurrency)]
+        command = [*EVALQ, "worker", *self._place, "--concurrency", str(self.scenario.concurrency)]
         # A worker that cannot read the input is sent it by the ledger.
         return [*command, "--root", str(self.folder / "nothing")] if self.scenario.elsewhere else command
 
     def _first_command(self) -> list[str]:
         size = self.subject.chunk_size(self.scenario.chunks)
         return [
-            *(*EVALQ, *self.subject.args, *self.subject.flags, "--broker", self.server.url, "--chunk-size", str(size)),
+            *(*EVALQ, *self.subject.args, *self.subject.flags, *self._place, "--chunk-size", str(size)),
             *("--run-dir", str(self.out), "--once", f"chaos-{self.scenario.seed}", "--format", "none", "-v"),
         ]
 
     def _again_command(self) -> list[str]:
-        command = [*EVALQ, "resume", str(self.out), *self.subject.flags]
-        return [*command, "--broker", self.server.url, "--format", "none", "-v"]
+        return [*EVALQ, "resume", str(self.out), *self.subject.flags, *self._place, "--format", "none", "-v"]
 
     # -- supervision -------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos.faults import agents, clocks, company, cuts, disks, kills, messages, points, poison, servers
+from tests.chaos.faults import agents, clocks, company, cuts, disks, kills, messages, points, poison, rabbit, servers
 from tests.chaos.faults.base import FAULTS, Fault, Stage
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "messages",
     "points",
     "poison",
+    "rabbit",
     "servers",
 ]

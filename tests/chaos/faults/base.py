@@ -16,6 +16,7 @@ from tests.chaos.network import Network, unavailable
 from tests.chaos.processes import ChaosServer, Group
 from tests.chaos.recovery import Meter, View
 from tests.chaos.subjects import Subject
+from tests.integration.rabbitmq import Rabbit
 
 __all__ = ["FAULTS", "Fault", "Stage", "register"]
 
@@ -48,6 +49,9 @@ class Stage(Protocol):
 
     def give_clocks(self) -> None:
         """Before anything is started: every process gets a wall clock that can be set."""
+
+    def use_rabbit(self) -> Rabbit:
+        """Before anything is started: RabbitMQ carries the messages, and the server keeps the ledger only."""
 
     def clock(self, name: str) -> Clock:
         """The clock of the server ("server") or of a group, by its name."""
@@ -82,6 +86,10 @@ class Fault:
     """Whether it can strike a live sweep while its calls are made."""
     runs: ClassVar[bool] = True
     """Whether it can strike a run over chunks."""
+    on_rabbit: ClassVar[bool] = False
+    """Whether it hurts RabbitMQ, which then is the scenario's broker."""
+    beside_rabbit: ClassVar[bool] = True
+    """Whether it can strike where RabbitMQ is the broker: not what hurts a queue in Redis, or needs other hosts."""
     weight: ClassVar[int] = 2
 
     def lacks(self) -> str:
