@@ -11,7 +11,7 @@ import subprocess
 import urllib.parse
 from pathlib import Path
 
-from tests.integration.harness import PATIENCE, clean_environment, remove, short_folder, wait_until
+from tests.integration.harness import PATIENCE, children_of, clean_environment, remove, short_folder, wait_until
 from tests.integration.ports import free_port
 
 __all__ = ["Rabbit", "unavailable"]
@@ -45,7 +45,9 @@ class Rabbit:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begin to start: it listens some seconds later."""
+        """Begin to start, unless it runs: it listens some seconds later."""
+        if self._process is not None and self._process.poll() is None:
+            return
         with (self._folder / "out").open("ab") as log:
             self._process = subprocess.Popen(
                 ["rabbitmq-server"], env=self._environment, stdout=log, stderr=log, start_new_session=True
@@ -59,11 +61,14 @@ class Rabbit:
         """SIGKILL to the node, whatever it has not written is lost; also while it starts."""
         if self._process is None:
             return
-        for pid in _session(self._process.pid):  # the script that starts it changes its user and its group
+        below = _descendants(self._process.pid)
+        for pid in (self._process.pid, *below):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait(timeout=PATIENCE)
         self._process = None
+        # The node has to be gone before another takes its port, and before its name service agrees to end.
+        wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in below), "RabbitMQ is gone")
 
     def forget(self) -> None:
         """All that the node had on its disk is gone; while it is down."""
@@ -73,20 +78,20 @@ class Rabbit:
     def end(self) -> None:
         """Nothing of it is left, its name service neither."""
         self.kill()
-        subprocess.run(["epmd", "-kill"], env=self._environment, capture_output=True, check=False)
+        wait_until(self._without_names, "RabbitMQ's name service is gone")
         remove(self._folder)
+
+    def _without_names(self) -> bool:
+        """It refuses to end while it remembers a node."""
+        ended = subprocess.run(["epmd", "-kill"], env=self._environment, capture_output=True, text=True, check=False)
+        return "living nodes" not in ended.stdout + ended.stderr
 
     def _listens(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", urllib.parse.urlsplit(self.url).port or 0)) == 0
 
 
-def _session(leader: int) -> list[int]:
-    """The processes of a session, its leader last, so that none of them can begin another meanwhile unseen."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            pid, _, rest = stat.read_text().partition(" ")
-            if int(rest.rpartition(")")[2].split()[3]) == leader:
-                found.append(int(pid))
-    return sorted(found, key=lambda pid: pid == leader)
+def _descendants(pid: int) -> list[int]:
+    """The processes below one: scripts and `su` give them sessions of their own, so none has them all."""
+    below = children_of(pid)
+    return [*below, *(found for child in below for found in _descendants(child))]
