@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from evalq.evalcore.contract.partial import decode, encode
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.fold.fold import Fold, InputSummary
-from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.canonical import Json, as_written
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import discover, format_suffixes
@@ -80,8 +79,7 @@ def evaluate_files(
             return open_input(sources[index].path)
 
         report, closing = fold.finish(summaries, reopen, Path(scratch))
-    # The form report.json has: keys in order, lists for tuples.
-    return Evaluation(json.loads(canonical_json(report)), lines + closing)
+    return Evaluation(as_written(report), lines + closing)
 
 
 def request_of(

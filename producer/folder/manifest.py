@@ -12,7 +12,7 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_appending
-from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.model.canonical import canonical_line
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
 from evalq.producer.folder.run_folder import MANIFEST, RunFolder
 
@@ -94,7 +94,7 @@ class Manifest:
     def document(self, header: Header) -> bytes:
         """manifest.json: the whole plan as one canonical JSON document."""
         parts = {"header": header, "chunks": self.chunks, "seal": self.seal}
-        return canonical_json(msgspec.to_builtins(parts)) + b"\n"
+        return canonical_line(msgspec.to_builtins(parts))
 
     def _append(self, lines: list[bytes]) -> None:
         if self._out is None:

@@ -37,6 +37,7 @@ from evalq.producer.runs.waiting import Patience
 from evalq.workers import tracing
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.inputs import CHANGED, pack
+from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
@@ -126,9 +127,8 @@ class Driver:
         self._patiently(self._detach)
 
     def _detach(self) -> bool:
-        seconds, micros = self._ledger.client.time()
         target, tags = target_of(self._job.folder), tags_of(self._job.folder)
-        facts = Detached(seconds + micros / 1_000_000, target, tags)
+        facts = Detached(server_seconds(self._ledger.client), target, tags)
         Reports(self._ledger, self._settings).detach(self._job.run, facts)
         self._ledger.hand_over(self._job.run)
         return True

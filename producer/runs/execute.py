@@ -319,8 +319,8 @@ def _driver(job: Job, collector: Collector, place: Backend, reporter: Reporter) 
         from evalq.producer.runs.driver import Driver
         from evalq.producer.runs.waiting import Patience
         from evalq.workers.broker.publisher import Broker
-        from evalq.workers.ledger.ownership import driver_token
         from evalq.workers.ledger.runs import RunLedger
+        from evalq.workers.process import driver_token
 
         settings = shared.settings
         patience = Patience(settings, reporter, shared.check)
