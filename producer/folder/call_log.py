@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections import Counter
-from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.files import open_appending
 from evalq.evalcore.model.calls import Output
+from evalq.producer.folder.append import AppendedFile, whole_lines
 
 __all__ = ["Recorded"]
 
@@ -38,7 +36,6 @@ class Recorded:
         self._earlier: dict[int, list[int]] = {}
         self._failed: dict[int, str] = {}
         self._free: set[int] = set()
-        self._out: FileIO | None = None
         self._in: BinaryIO | None = None
         self._begun = self._ended_then = 0
         self._at: dict[str, int] = {}
@@ -48,15 +45,11 @@ class Recorded:
         self.paid = self.attempts = 0
         self.cost = 0.0
         """Of all that was called for this sweep, tried anew or not: outputs, attempts, and what they cost."""
-        end = 0
-        if path.exists():
-            with path.open("rb") as stream:
-                for line in stream:
-                    if not line.endswith(b"\n"):
-                        break  # torn, or being written: whoever only reads leaves it alone
-                    self._note(line, end)
-                    end += len(line)
-        self._end = end
+        self._file, end = AppendedFile(path), 0
+        for line in whole_lines(path) if path.exists() else ():
+            self._note(line, end)
+            end += len(line)
+        self._file.end = end
 
     @property
     def errors(self) -> int:
@@ -147,18 +140,11 @@ class Recorded:
         return output
 
     def _append(self, lines: list[bytes], *, sync: bool = True) -> None:
-        """Only whoever drives the sweep comes here: what a killed driver left half written goes."""
-        if self._out is None:
-            self._out = open_appending(self._path)
-            self._out.truncate(self._end)
-        data = memoryview(b"".join(lines))
-        while data:
-            data = data[self._out.write(data) :]
-        if sync:
-            os.fsync(self._out.fileno())
+        place = self._file.end
+        self._file.append(b"".join(lines), sync=sync)
         for line in lines:
-            self._note(line, self._end)
-            self._end += len(line)
+            self._note(line, place)
+            place += len(line)
 
     def _note(self, line: bytes, place: int) -> None:
         try:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,11 +16,12 @@ from evalq.evalcore.contract.evaluator import Evaluator, Outcome, Params, Reques
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError
 from evalq.evalcore.fold.fold import Fold, InputSummary
-from evalq.evalcore.model.canonical import Json, canonical_json, digest
+from evalq.evalcore.model.canonical import Json, as_written, canonical_json, digest
 from evalq.evalcore.model.tally import Tally
 from evalq.evalcore.records.inputs import PACKED
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.run_folder import RECORDS, FolderTaken, RunFolder
+from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.follow.checkpoint import Checkpoint
 from evalq.producer.follow.follower import Follower
 from evalq.producer.follow.rotation import find
@@ -151,7 +150,7 @@ class FollowRun:
         except NothingEvaluated:
             return None
         # By way of its canonical form, as the report of any run.
-        report: dict[str, Json] = json.loads(canonical_json(found))
+        report: dict[str, Json] = as_written(found)
         self.folder.write(RECORDS, b"".join(line + b"\n" for line in lines))
         write_report(self.folder, self.evaluator, self.request, report)
         self.folder.note(progress={"records": follower.kept.line - 1, "bytes": follower.kept.position})
@@ -184,7 +183,7 @@ def begin(
     try:
         with RunFolder.begin(path) as folder:
             folder.note(
-                run=f"{evaluator.name}-{secrets.token_hex(5)}",
+                run=new_run_id(evaluator.name),
                 evaluator=evaluator.name,
                 state="following",
                 started=started,

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.monitor.progress import RunStatus, Watcher
+from evalq.producer.monitor.spans import spell
 
-__all__ = ["Reporter", "spell"]
+__all__ = ["Reporter"]
 
 LINE_SECONDS = 60.0
 STILL_SECONDS = 5.0
@@ -49,7 +50,7 @@ class Reporter:
     def event(self, name: str, **facts: Json) -> None:
         """A JSON line, where those were asked for: launch, progress, waiting, recovered, restarted, done or error."""
         if self._json:
-            sys.stdout.buffer.write(canonical_json({"event": name, **facts}) + b"\n")
+            sys.stdout.buffer.write(canonical_line({"event": name, **facts}))
             sys.stdout.buffer.flush()
 
     def waiting(self, what: str, since: float = 0.0, limit: float | None = None) -> None:
@@ -167,12 +168,6 @@ def _line(standing: RunStatus, pace: _Pace, unit: str) -> str:
 
 def _uncounted(trouble: str) -> str:
     return re.sub(r" \([\d,]+ times\)$", "", trouble)
-
-
-def spell(seconds: float) -> str:
-    """A time for a person, to the second or, where it has hours, to the minute."""
-    hours, rest = divmod(round(seconds), 3600)
-    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"
 
 
 def _facts(standing: RunStatus) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ from evalq.evalcore.errors import (
     WireError,
 )
 from evalq.evalcore.model.manifest import Chunk
+from evalq.evalcore.model.packing import pack
 from evalq.producer.folder.job import Job
 from evalq.producer.monitor.fleet import Fleet, fleet_of
 from evalq.producer.monitor.progress import RunStatus, Watcher
@@ -36,7 +37,8 @@ from evalq.producer.runs.registration import Registration
 from evalq.producer.runs.waiting import Patience
 from evalq.workers import tracing
 from evalq.workers.broker.publisher import Broker
-from evalq.workers.inputs import CHANGED, pack
+from evalq.workers.inputs import CHANGED
+from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
@@ -126,9 +128,8 @@ class Driver:
         self._patiently(self._detach)
 
     def _detach(self) -> bool:
-        seconds, micros = self._ledger.client.time()
         target, tags = target_of(self._job.folder), tags_of(self._job.folder)
-        facts = Detached(seconds + micros / 1_000_000, target, tags)
+        facts = Detached(server_seconds(self._ledger.client), target, tags)
         Reports(self._ledger, self._settings).detach(self._job.run, facts)
         self._ledger.hand_over(self._job.run)
         return True

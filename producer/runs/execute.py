@@ -336,8 +336,8 @@ def _driver(
         contextlib.ExitStack() as stack,
     ):
         from evalq.producer.runs.waiting import Patience
-        from evalq.workers.ledger.ownership import driver_token
         from evalq.workers.ledger.runs import RunLedger
+        from evalq.workers.process import driver_token
 
         settings = shared.settings
         patience = Patience(settings, reporter, shared.check)

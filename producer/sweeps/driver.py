@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -21,11 +20,12 @@ from evalq.producer.sweeps.decided import Stops
 from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.served import Served
 from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.ownership import driver_token
 from evalq.workers.ledger.sweep_model import Known, SweepLook
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.process import driver_token, host
 from evalq.workers.recovery.unattended import Left, UnattendedSweeps
 from evalq.workers.settings import Settings
 
@@ -122,10 +122,10 @@ class SweepDriver:
         return self._patiently(taken)
 
     def _leave(self) -> bool:
-        sweep, (seconds, micros) = self._sweep, self._calls.client.time()
+        sweep, began = self._sweep, server_seconds(self._calls.client)
         header = sweep.evaluation()
         if header is not None:
-            facts = Detached(seconds + micros / 1_000_000, sweep.header.target, sweep.tags)
+            facts = Detached(began, sweep.header.target, sweep.tags)
             UnattendedSweeps(self._calls, self._settings).leave(sweep.run, Left(header, facts))
         return True
 
@@ -159,7 +159,7 @@ class SweepDriver:
         sweep, live, recorded = self._sweep, self._sweep.live, self._sweep.recorded
         # A rule that the producer applies must not run on without it.
         alone = UNATTENDED_SECONDS if live.stop else 0.0
-        place = f"{socket.gethostname()}:{sweep.folder.path.absolute()}"
+        place = f"{host()}:{sweep.folder.path.absolute()}"
         budgets = (live.max_calls, live.max_cost, alone)
         if how == "on" and (before := self._calls.look(sweep.run)) is not None:
             self._taken_over |= before.place not in ("", place)

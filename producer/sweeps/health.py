@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 from evalq.producer.monitor.fleet import LONG_SECONDS
+from evalq.producer.monitor.spans import spell
 from evalq.workers.callers.uncallable import unable
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
@@ -64,4 +65,4 @@ class Health:
         ]
         case, seconds, host = max(found, key=lambda known: known[1], default=("", 0.0, ""))
         if seconds >= LONG_SECONDS:
-            yield "long", f"oldest call in flight: case {case}, for {seconds:.0f} s, on {host}"
+            yield "long", f"oldest call in flight: case {case}, for {spell(seconds)}, on {host}"

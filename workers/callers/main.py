@@ -10,9 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import signal
-import socket
 import time
 
 import redis
@@ -27,6 +25,7 @@ from evalq.workers.connections import connect, redacted
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.process import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
 from evalq.workers.settings import Settings
 from evalq.workers.targets import load_targets
@@ -52,7 +51,7 @@ def run_calls(settings: Settings, loglevel: str = "WARNING", *, parent: int | No
     ``quiet``, a process of its own says when it is ready. Raises ConfigError for a missing targets file, and where
     there is no parent BrokerUnreachable.
     """
-    logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr(loglevel)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if not settings.targets:
         raise ConfigError("calling needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
@@ -70,7 +69,7 @@ class _Process:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._name = unique_name()
         self._calls = SweepLedger(connect(settings.ledger_url, settings), settings)
         self._register = Heartbeats(self._calls.client)
         self._stations = TargetSessions(load_targets(settings.targets), self._calls.client)
@@ -215,7 +214,7 @@ class _Process:
             if parent is not None and os.getppid() != parent:
                 self._end()
             facts = CallerFacts(
-                host=socket.gethostname(),
+                host=host(),
                 pid=os.getpid(),
                 code=code_version(),
                 calls=self._settings.calls,

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import msgspec
 import redis
-import zstandard
 
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.model.calls import Output, Prompt
+from evalq.evalcore.model.packing import pack, unpack
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.histograms import bucket
 from evalq.workers.ledger.keys import SHARED, SweepKeys
@@ -98,7 +98,7 @@ class SweepLedger(Scripts):
         """Give the prompts of cases ``first`` on; returns how many the ledger has then, -1 for an unknown sweep."""
         flat: list[Any] = []
         for number, prompt in enumerate(prompts, start=first):
-            flat += [number, zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(prompt))]
+            flat += [number, pack(msgspec.json.encode(prompt))]
         return int(self.step("offer", run, *flat))
 
     def restore(self, run: str, calls: Sequence[int]) -> None:
@@ -292,7 +292,7 @@ class SweepLedger(Scripts):
                 sum(attempt.completion_tokens or 0 for attempt in output.attempts),
                 bucket(last.latency_seconds),
                 round(last.latency_seconds * 1_000_000),
-                zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(output)),
+                pack(msgspec.json.encode(output)),
                 int(result.retold),
             ]
         fresh = int(self.step("commit", run, holder, tally.wire(), target, *flat))
@@ -330,8 +330,6 @@ def _header(run: str, data: bytes) -> SweepHeader:
 
 def _unpacked(data: bytes) -> bytes:
     try:
-        if zstandard.frame_content_size(data) not in range(MAX_WIRE_BYTES):
-            raise WireError("a prompt or an output is longer than evalq writes any")
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_WIRE_BYTES)
-    except zstandard.ZstdError as error:
+        return unpack(data, MAX_WIRE_BYTES)
+    except WireError as error:
         raise WireError(f"a prompt or an output is not what evalq writes: {error}") from error

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import secrets
-import socket
 import threading
 import time
 import warnings
@@ -30,11 +28,13 @@ from evalq.workers.broker.publisher import Broker
 from evalq.workers.callers.supervisor import calling_beside
 from evalq.workers.complaint import Complaint
 from evalq.workers.connections import connect, redacted
+from evalq.workers.ledger.clock import server_micros
 from evalq.workers.ledger.heartbeats import LIFE_SECONDS, Heartbeats
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import Limits
+from evalq.workers.process import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
 from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
@@ -63,8 +63,8 @@ def run_worker(
     warnings.simplefilter("ignore", SecurityWarning)
     # And of a default to come, whenever it loses its server; `evalq.workers.broker.app` sets it.
     warnings.simplefilter("ignore", CPendingDeprecationWarning)
-    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    name = unique_name()
+    log_to_stderr(loglevel)
     for handler in logging.getLogger().handlers:
         handler.addFilter(_without_traceback)
     for library in ("OPENBLAS", "OMP", "MKL"):  # the pool has the cores; threads of their own only cost memory
@@ -179,10 +179,10 @@ class _Attendant:
                 return
 
     def _arrive(self) -> None:
-        client: Any = connect(self._settings.ledger_url, self._settings)
-        seconds, micros = client.time()
-        self._since = seconds * 1000 + micros // 1000
-        self._clock_ahead = round(time.time() - seconds - micros / 1_000_000, 3)
+        client = connect(self._settings.ledger_url, self._settings)
+        now = server_micros(client)
+        self._since = now // 1000
+        self._clock_ahead = round(time.time() - now / 1_000_000, 3)
         Heartbeats(client).beat(self._name, self._facts(), LIFE_SECONDS)
         client.close()
 
@@ -226,7 +226,7 @@ class _Attendant:
 
     def _facts(self) -> dict[str, str | int]:
         return {
-            "host": socket.gethostname(),
+            "host": host(),
             "pid": os.getpid(),
             "code": code_version(),
             "concurrency": self._settings.processes,

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,17 +27,18 @@ from evalq.evalcore.contract.partial import decode
 from evalq.evalcore.errors import EvalqError, InfrastructureError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.fold.fold import Fold, InputSummary
-from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
 from evalq.evalcore.version import code_version
+from evalq.workers import process
 from evalq.workers.child import child
 from evalq.workers.connections import connect
 from evalq.workers.inputs import find
+from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.history import History, HistoryKey, entry_of
-from evalq.workers.ledger.ownership import driver_token
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweeps
@@ -65,13 +65,12 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     if len(chunks) != seal.chunks:
         raise InfrastructureError(f"the ledger has lost {seal.chunks - len(chunks)} of its {seal.chunks} chunks")
     report = _fold(header, chunks, seal, ledger, [Path(root) for root in settings.roots] or [Path.cwd()])
-    seconds, micros = ledger.client.time()
-    took = max(0.0, round(seconds + micros / 1_000_000 - facts.began, 3))
+    took = max(0.0, round(server_seconds(ledger.client) - facts.began, 3))
     evaluator = registry.get(header.evaluator)
     place = HistoryKey(header.evaluator, header.suite, facts.target)
     entry = entry_of(evaluator, run, place, report, took, facts.tags)
     History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.views.metrics if metric.recent])
-    reports.store(run, canonical_json(report) + b"\n")
+    reports.store(run, canonical_line(report))
     ledger.close(run, "done")
     return True
 
@@ -117,7 +116,7 @@ class Finalisers:
         self._settings = settings
         self._ledger = ledger
         self._name = name
-        self._host = host or socket.gethostname()
+        self._host = host or process.host()
         self._failures = Failures(ledger)
         self._process: subprocess.Popen[bytes] | None = None
         self._run = ""
@@ -205,12 +204,12 @@ def main(run: str, settings: Any) -> int:
     The last line that is written is the reason of a failure.
     """
     chosen = Settings.model_construct(**settings)
-    logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    process.log_to_stderr()
     try:
         ledger = RunLedger(connect(chosen.ledger_url, chosen), chosen)
         left = UnattendedSweeps(SweepLedger(ledger.client, chosen), chosen)
         if left.find(run) is not None:
-            left.evaluate(run, RunLedger(ledger.client, chosen, driver_token()))
+            left.evaluate(run, RunLedger(ledger.client, chosen, process.driver_token()))
         else:
             finalise(run, ledger, chosen)
     except (EvalqError, redis.RedisError, OSError) as error:

@@ -17,10 +17,10 @@ import msgspec
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import Driven, Incomplete, WireError
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
+from evalq.evalcore.model.packing import pack
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.version import code_version
-from evalq.workers.inputs import pack
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.progress import REPORT_TRIES
@@ -166,7 +166,8 @@ def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
     ledger.open(header, 1)
     count = 0
     with outputs.open("rb") as stream:
-        cutter = Cutter(stream, evaluator.records.format, header.inputs[0].name, size=header.chunk_size)
+        records, name = evaluator.records, header.inputs[0].name
+        cutter = Cutter(stream, records.format, name, records.columns, size=header.chunk_size)
         for span in cutter.spans():
             if ledger.append(header.run, [Chunk.of(count, 0, span)], count) <= count:
                 return False

@@ -75,6 +75,10 @@ class Price(Params):
     prompt_per_million: float = Field(default=0.0, ge=0, description="Price of a million prompt tokens")
     completion_per_million: float = Field(default=0.0, ge=0, description="Price of a million completion tokens")
 
+    def cost(self, prompt: float, completion: float) -> float:
+        """What so many tokens cost."""
+        return (prompt * self.prompt_per_million + completion * self.completion_per_million) / 1e6
+
 
 class Target(Params):
     """What every kind of target has."""

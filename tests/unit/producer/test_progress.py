@@ -37,10 +37,10 @@ def test_what_stands_still_has_no_rate(monkeypatch: pytest.MonkeyPatch, capsys: 
             now += later
     assert capsys.readouterr().err.splitlines() == [
         "0 rows, 0.0/s",
-        "100 rows, 100.0/s, 0 min 9 s left",
-        "100 rows, 20.0/s, 0 min 45 s left",
+        "100 rows, 100.0/s, 9 s left",
+        "100 rows, 20.0/s, 45 s left",
         "100 rows, nothing new for 6 s",
-        "200 rows, 25.0/s, 0 min 32 s left",
+        "200 rows, 25.0/s, 32 s left",
     ]
 
 
