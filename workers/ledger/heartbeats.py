@@ -59,6 +59,7 @@ class Heartbeats:
 
     def beat(self, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
         """Say that a worker lives, for ``seconds``."""
+        # Facts and expiry together: a hash that lost its expiry would be a worker that lives for ever.
         pipe = self._client.pipeline(transaction=True)
         pipe.hset(SHARED.worker + worker, mapping=dict(facts))
         pipe.pexpire(SHARED.worker + worker, int(seconds * 1000))
@@ -68,6 +69,7 @@ class Heartbeats:
 
     def sicken(self, worker: str, evaluator: str, reason: str) -> None:
         """Say that a worker cannot load an evaluator, and why."""
+        # It sets an expiry, too: where the heartbeat has ended, this creates the key anew.
         pipe = self._client.pipeline(transaction=True)
         pipe.hset(SHARED.worker + worker, _SICK + evaluator, reason[:_REASON_CHARACTERS])
         pipe.pexpire(SHARED.worker + worker, int(LIFE_SECONDS * 1000))
@@ -145,6 +147,7 @@ class Heartbeats:
         return {name: facts for name, facts in told.items() if facts is not None}
 
     def _forget(self, fleet: str, silent: list[str]) -> None:
+        # A worker that beats between the two reads is off the list until its next beat adds it again.
         if silent:
             self._client.srem(fleet, *silent)
 
