@@ -24,6 +24,7 @@ _BEGUN = b'{"begun"'
 class _Begun(msgspec.Struct):
     begun: int
     by: dict[str, str] = {}
+    at: dict[str, int] = {}
 
 
 class Recorded:
@@ -36,7 +37,8 @@ class Recorded:
         self._failed: dict[int, str] = {}
         self._free: set[int] = set()
         self._in: BinaryIO | None = None
-        self._begun = 0
+        self._begun = self._ended_then = 0
+        self._at: dict[str, int] = {}
         self.tallies: dict[str, str] = {}
         """What each process told of the attempts it made, and what they cost."""
         self.count = 0
@@ -65,18 +67,30 @@ class Recorded:
         return max(self.attempts, sum(int(tally.split()[1]) for tally in self.tallies.values()))
 
     @property
-    def lost(self) -> int:
-        """Attempts that were begun and came to nothing that anybody told."""
-        return max(0, self.begun - self.ended)
+    def under_way(self) -> dict[str, int]:
+        """{process: attempts} that were begun and had not ended when that was last told, less those that have since."""
+        since, found = self.ended - self._ended_then, {}
+        for holder, attempts in self._at.items():
+            found[holder] = max(0, attempts - since)
+            since -= attempts - found[holder]
+        return {holder: attempts for holder, attempts in found.items() if attempts}
 
-    def note_begun(self, attempts: int, tallies: dict[str, str] | None = None) -> None:
+    @property
+    def lost(self) -> int:
+        """Attempts that were begun and came to nothing that anybody told, without those `under_way`."""
+        return max(0, self.begun - self.ended - sum(self.under_way.values()))
+
+    def note_begun(
+        self, attempts: int, tallies: dict[str, str] | None = None, under_way: dict[str, int] | None = None
+    ) -> None:
         """Keep how many attempts were begun, and by whom, for counts and budgets that outlive the server.
 
         Not worth a sync of its own.
         """
         news = {name: tally for name, tally in (tallies or {}).items() if self.tallies.get(name) != tally}
-        if attempts != self._begun or news:
-            self._append([msgspec.json.encode({"begun": attempts, "by": news}) + b"\n"], sync=False)
+        at = under_way or {}
+        if attempts != self._begun or news or at != self._at:
+            self._append([msgspec.json.encode({"begun": attempts, "by": news, "at": at}) + b"\n"], sync=False)
 
     def had(self, call: int) -> bool:
         """Whether a call is recorded, or was before it was to be made again."""
@@ -140,8 +154,9 @@ class Recorded:
                 return
             if line.startswith(_BEGUN):
                 begun = msgspec.json.decode(line, type=_Begun)
-                self._begun = begun.begun
+                self._begun, self._at = begun.begun, begun.at
                 self.tallies |= begun.by
+                self._ended_then = self.ended
                 return
             if line.startswith(_CACHED):
                 self._free.update(msgspec.json.decode(line, type=dict[str, list[int]])["cached"])

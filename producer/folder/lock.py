@@ -17,9 +17,13 @@ from pathlib import Path
 from evalq.evalcore.files import open_appending, open_raw
 from evalq.workers import process
 
-__all__ = ["LOCK", "RunLock", "holder", "interrupt_holder"]
+__all__ = ["CANCEL", "LOCK", "WAIT", "RunLock", "holder", "interrupt_holder"]
 
 LOCK = "run.lock"
+CANCEL = "cancel.lock"
+"""Held by whoever cancels the run for good, until its driver has ended."""
+WAIT = "wait.lock"
+"""Held by a command of the run that waits for its driver in another folder."""
 _TRIES, _PAUSE = 5, 0.01
 """`holder` takes the lock for a moment, shared: a driver that meets it tries again."""
 

@@ -275,17 +275,16 @@ class Driver:
             self._watched = time.monotonic()
             with contextlib.suppress(redis.ResponseError, BrokerUnreachable, ServerRefused):  # it is only shown
                 self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
-        codes = Heartbeats(self._ledger.client).codes()
-        mine = codes.pop(self._job.header.code_version, 0)
+        workers, others = self.fleet()
         self.standing = msgspec.structs.replace(
-            self.standing, progress=progress, workers=mine, others=dict(codes), trouble=look.trouble
+            self.standing, progress=progress, workers=workers, others=others, trouble=look.trouble
         )
         self._job.folder.note(progress=msgspec.to_builtins(progress))
         return True
 
-    def _fleet(self) -> int:
-        """Living workers of the run's code."""
-        return Heartbeats(self._ledger.client).codes()[self._job.header.code_version]
+    def fleet(self) -> tuple[int, dict[str, int]]:
+        """Living workers of the run's code, and how many live of each other one."""
+        return Heartbeats(self._ledger.client).serving(self._job.header.code_version)
 
     def _fleet_now(self) -> Fleet:
         elsewhere = self._broker.lengths if self._settings.ledger_apart else None
@@ -304,7 +303,7 @@ class Driver:
         """See whether workers can read the input; where they cannot, leave it with the ledger, or refuse to leave."""
         deadline = time.monotonic() + EVIDENCE_SECONDS
         while not (look := self._ledger.look(self._job.run, attending=True)).refused:
-            if look.progress.committed or not self._fleet() or time.monotonic() > deadline:
+            if look.progress.committed or not self.fleet()[0] or time.monotonic() > deadline:
                 return True
             time.sleep(IDLE_SECONDS)
         blobs, size, most = {}, 0, self._settings.blob_bytes

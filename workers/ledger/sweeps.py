@@ -81,7 +81,8 @@ class SweepLedger(Scripts):
         driver = (before, int(self.settings.driver_seconds * 1000), how, place)
         pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_LOOKS * self.settings.look_seconds))
         sums = (known.attempts, known.paid, repr(known.cost), known.lost, known.free)
-        told = [text for item in known.tallies.items() for text in item]
+        under_way = [text for item in known.under_way.items() for text in item]
+        told = [len(known.under_way), *under_way, *(text for item in known.tallies.items() for text in item)]
         state, *other = self.step("open", header.run, header.run, *facts, *budgets, *driver, pause, *sums, *told)
         if state == b"differs":
             differs = header.differs(_header(header.run, other[0])) or "its form"
@@ -118,7 +119,7 @@ class SweepLedger(Scripts):
         Its driver looks ``attending``, and stays that; ``free`` is as in `Known`.
         """
         found = self.step("look", run, run, int(attending), self.generation(run), free)
-        meta, waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled = found
+        meta, waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held = found
         if not meta:
             return None
         started, paid, spent = sums
@@ -144,6 +145,7 @@ class SweepLedger(Scripts):
             driver_silent=max(0, int(silent)) / 1000 if "driver" in facts else 0.0,
             unsettled=bool(unsettled),
             tallies=by,
+            under_way={name.decode(): int(attempts) for name, attempts in zip(held[0::2], held[1::2], strict=True)},
             **counts,
         )
 

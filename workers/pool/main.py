@@ -46,6 +46,7 @@ __all__ = ["run_worker"]
 
 log = logging.getLogger("evalq.worker")
 
+# Other workers ask for the lock at each beat: one of them has it within this many.
 _YIELD_BEATS = 4
 
 
@@ -76,6 +77,7 @@ def run_worker(
     if not quiet:
         worker_ready.connect(lambda **_: say_ready(settings, name), weak=False)
     attendant = _Attendant(settings, name)
+    # Before the first chunk: whether a process died alone or with its worker is read from the worker's heartbeat.
     attendant.arrive()
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
     with calling_beside(settings, loglevel), contextlib.ExitStack() as stack:
@@ -84,6 +86,7 @@ def run_worker(
             hostname=f"evalq@{name}",
             pool="prefork",
             concurrency=settings.processes,
+            # Hand a message only to a free process, not into the pipe of one that is busy with a long chunk.
             optimization="fair",
             without_gossip=True,
             without_mingle=True,
@@ -117,6 +120,8 @@ def _app(settings: Settings, name: str) -> Any:
     def worker() -> ChunkRunner:
         pid = os.getpid()
         if pid not in here:
+            # After a fork: two processes must not share the parent's connection, and the memory bound counts from what
+            # this process starts with.
             here.clear()
             Limits.of(settings).bound_memory()
             here[pid] = ChunkRunner(RunLedger(connect(settings.ledger_url, settings), settings), settings, name)

@@ -127,6 +127,7 @@ class RateLimiter:
             self._tidings.tokens += tokens
             self._tidings.uncharged += tokens - grant.charged
         if self._crowded and self._wanted > 0:
+            # Only room was missing, and now there is some: ask at once.
             self._ask_at = 0.0
         if refused or spent or self._crowded:
             self._wake.set()
@@ -178,6 +179,7 @@ class RateLimiter:
         data = msgspec.json.encode(ask)
         loop = asyncio.get_running_loop()
         try:
+            # The Redis client blocks; in a thread it does not hold up the calls in flight.
             answer = await asyncio.to_thread(self._exchange, self._keys, [int(LIFE_SECONDS * 1000), data])
         except BaseException:
             self._take_back(tidings)
