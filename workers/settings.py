@@ -34,7 +34,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """Times that nobody has to set, in seconds. They are passed in, so that a test can have shorter ones."""
 
     beat: float = 2.0
-    """Between two heartbeats of a worker or caller: a fifth of its ``life``, since some are late, or lost on the way."""
+    """Between two heartbeats of a worker or caller: a fifth of its ``life``, since some are late or lost."""
     life: float = 10.0
     """How long either is taken for alive after a heartbeat."""
     call_lease: float = 10.0
