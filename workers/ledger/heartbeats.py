@@ -11,11 +11,9 @@ import redis
 
 from evalq.evalcore.version import code_parts, code_version
 from evalq.workers.ledger.keys import SHARED
+from evalq.workers.settings import TIMINGS
 
-__all__ = ["LIFE_SECONDS", "CallerFacts", "Heartbeats", "TargetFacts", "sick_of"]
-
-LIFE_SECONDS = 10.0
-"""How long a worker is taken for alive after a sign of life."""
+__all__ = ["CallerFacts", "Heartbeats", "TargetFacts", "sick_of"]
 
 _SICK = "sick "
 _REASON_CHARACTERS = 300
@@ -72,7 +70,7 @@ class Heartbeats:
         # It sets an expiry, too: where the heartbeat has ended, this creates the key anew.
         pipe = self._client.pipeline(transaction=True)
         pipe.hset(SHARED.worker + worker, _SICK + evaluator, reason[:_REASON_CHARACTERS])
-        pipe.pexpire(SHARED.worker + worker, int(LIFE_SECONDS * 1000))
+        pipe.pexpire(SHARED.worker + worker, int(TIMINGS.life * 1000))
         pipe.execute()
 
     def heal(self, worker: str, evaluator: str) -> None:

@@ -29,7 +29,7 @@ from evalq.workers.callers.supervisor import calling_beside
 from evalq.workers.complaint import Complaint
 from evalq.workers.connections import connect, redacted
 from evalq.workers.ledger.clock import server_micros
-from evalq.workers.ledger.heartbeats import LIFE_SECONDS, Heartbeats
+from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
@@ -40,14 +40,12 @@ from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.server_errors import SERVER_ERRORS, explained
-from evalq.workers.settings import Settings
+from evalq.workers.settings import TIMINGS, Settings, Timings
 
 __all__ = ["run_worker"]
 
 log = logging.getLogger("evalq.worker")
 
-# A fifth of LIFE_SECONDS: beats may be late, or lost with a connection, and the worker still counts as alive.
-BEAT_SECONDS = 2.0
 # Other workers ask for the lock at each beat: one of them has it within this many.
 _YIELD_BEATS = 4
 
@@ -147,9 +145,10 @@ def _app(settings: Settings, name: str) -> Any:
 class _Attendant:
     """Beside the pool, in the main process: says that this worker lives, and tends runs whose producer has gone."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
+    def __init__(self, settings: Settings, name: str, timings: Timings = TIMINGS) -> None:
         self._settings = settings
         self._name = name
+        self._timings = timings
         self._complaint = Complaint(log, f"the ledger at {redacted(settings.ledger_url)}")
         self._stop = threading.Event()
         self._telling = threading.Lock()
@@ -162,10 +161,10 @@ class _Attendant:
                 self._serve()
             except (redis.RedisError, EvalqError, OSError) as error:
                 self._complaint.about(error)
-                self._stop.wait(BEAT_SECONDS)
+                self._stop.wait(self._timings.beat)
             except Exception:  # a bug in tending must not end the signs of life
                 log.exception("tending runs failed; going on")
-                self._stop.wait(BEAT_SECONDS)
+                self._stop.wait(self._timings.beat)
 
     def arrive(self) -> None:
         """Say that this worker lives, before it takes its first chunk; a server that can do nothing yet is waited for.
@@ -179,7 +178,7 @@ class _Attendant:
                 if not isinstance(explained(error, "the ledger"), BrokerUnreachable):
                     raise
                 self._complaint.about(error)
-                self._stop.wait(BEAT_SECONDS)
+                self._stop.wait(self._timings.beat)
             else:
                 self._complaint.over()
                 return
@@ -189,7 +188,7 @@ class _Attendant:
         now = server_micros(client)
         self._since = now // 1000
         self._clock_ahead = round(time.time() - now / 1_000_000, 3)
-        Heartbeats(client).beat(self._name, self._facts(), LIFE_SECONDS)
+        Heartbeats(client).beat(self._name, self._facts(), self._timings.life)
         client.close()
 
     def leave(self) -> None:
@@ -209,12 +208,12 @@ class _Attendant:
         left = UnattendedSweeps(SweepLedger(client, self._settings), self._settings)
         resting = 0
         try:
-            while not self._stop.wait(BEAT_SECONDS):
+            while not self._stop.wait(self._timings.beat):
                 self._beat(register)
                 self._complaint.over()
                 finalisers.idle()
                 resting -= 1
-                if resting > 0 or not may_tend(client, self._name, 2 * BEAT_SECONDS):
+                if resting > 0 or not may_tend(client, self._name, 2 * self._timings.beat):
                     continue
                 finalisers.start(left.over(), reconciler.tend_all())
                 if finalisers.yields:  # another worker may be able to finish what this one could not
@@ -228,7 +227,7 @@ class _Attendant:
     def _beat(self, register: Heartbeats) -> None:
         with self._telling:
             if not self._stop.is_set():
-                register.beat(self._name, self._facts(), LIFE_SECONDS)
+                register.beat(self._name, self._facts(), self._timings.life)
 
     def _facts(self) -> dict[str, str | int]:
         return {
