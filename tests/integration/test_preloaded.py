@@ -26,9 +26,6 @@ WAYS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "forked": contextlib.nullcontext,
     "new": new_interpreters,
 }
-    "forked": contextlib.nullcontext,
-    "new": new_interpreters,
-}
 
 FOLLOWER = ("cooperation", "--follow", "events.jsonl", "--every", "0.1", "--run-dir", "run")
 
