@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import redis
 
@@ -20,6 +21,8 @@ from evalq.workers.server_errors import SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
 
 __all__ = ["Patience"]
+
+T = TypeVar("T")
 
 TELL_SECONDS = 2.0
 """What lasts shorter is not told."""
@@ -49,8 +52,8 @@ class Patience:
         self._said_at: float | None = None
         self._held = False
 
-    def __call__(self, step: Callable[[], bool]) -> bool:
-        """Take a step; while its server cannot, wait and take it again.
+    def __call__(self, step: Callable[[], T]) -> T:
+        """Take a step and return what it does; while its server cannot, wait and take it again.
 
         Raises BrokerUnreachable after ``patience_seconds`` of that, and what does not pass by itself at once.
         """

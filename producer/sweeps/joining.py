@@ -27,9 +27,6 @@ from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
     from evalq.producer.runs.execute import Backend
-    from evalq.workers.ledger.runs import RunLedger
-    from evalq.workers.ledger.sweeps import SweepLedger
-    from evalq.workers.settings import Settings
 
 __all__ = ["Unwatched", "attend_fleet", "ended", "join", "launch_again", "resume_any", "watch_driver"]
 
@@ -157,17 +154,19 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
     """Until a run that is driven from another folder has its report, which is put into this one, or its driver is
     silent for so long that it may be taken over: trying that again is the caller's.
     """
+    from evalq.producer.runs.waiting import Patience
     from evalq.workers.connections import server_options
 
-    settings, ledger, calls = servers.settings, servers.runs, servers.sweeps
+    settings, patience = servers.settings, Patience(servers.settings, reporter)
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
     where = f"{run} {server_options(settings)}"
-    with _only_watching(where):
+    with _only_watching(where), patience.telling():
         if not isinstance(driven, Finished):
             reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while time.monotonic() < until:
-            state = _ledger_state(run, ledger, calls)
-            if state == "done" and _taken(folder, servers):
+            # The server may be away while the run is driven elsewhere, as it may be for that driver.
+            state = patience(lambda: _ledger_state(run, servers))
+            if state == "done" and patience(lambda: _taken(folder, servers)):
                 return
             if state == "cancelled":
                 raise Cancelled(f"run {run} was cancelled; {folder.next_step('cancelled')}")
@@ -176,7 +175,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
             if state not in ("open", "done"):  # between its end and its report a run is done, and its driver's still
                 return
             time.sleep(_POLL_SECONDS)
-        if _orphaned(run, ledger, calls, settings):
+        if patience(lambda: _orphaned(run, servers)):
             raise Incomplete(
                 f"run {run} was called to its end by another producer, which is gone: its outputs are with that one, "
                 f"not in {folder.path}; resume it where that one ran, or start another with another --once key"
@@ -208,22 +207,22 @@ def _note_done(folder: RunFolder) -> None:
     folder.drop_working_files()  # those of nothing: it was computed elsewhere
 
 
-def _orphaned(run: str, ledger: RunLedger, calls: SweepLedger, settings: Settings) -> bool:
+def _orphaned(run: str, servers: Servers) -> bool:
     """Whether all calls of a sweep were made, and nobody evaluates them any more, or has begun to."""
-    sweep = calls.look(run)
+    sweep = servers.sweeps.look(run)
     if sweep is None or sweep.state not in ("done", "spent") or sweep.waiting:
         return False
     with contextlib.suppress(Incomplete):
-        look = ledger.look(run)
-        return look.progress.state == "open" and look.driver_silent > settings.driver_seconds
+        look = servers.runs.look(run)
+        return look.progress.state == "open" and look.driver_silent > servers.settings.driver_seconds
     return True
 
 
-def _ledger_state(run: str, ledger: RunLedger, calls: SweepLedger) -> RunState | Literal[""]:
+def _ledger_state(run: str, servers: Servers) -> RunState | Literal[""]:
     """The state of a run in the ledger, of its calls while those are not over; empty for one it does not know."""
     with contextlib.suppress(Incomplete):
-        return cast("RunState", ledger.look(run).progress.state)
-    look = calls.look(run)
+        return cast("RunState", servers.runs.look(run).progress.state)
+    look = servers.sweeps.look(run)
     return "" if look is None else "open" if look.state in ("done", "spent") else cast("RunState", look.state)
 
 
@@ -237,22 +236,27 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
     """
     if not servers.named:
         raise UsageError(f"run {run} was left to a fleet: name its server with --broker URL (or EVALQ_BROKER)")
+    from evalq.producer.runs.waiting import Patience
     from evalq.workers.connections import server_options
 
-    ledger, calls = servers.runs, servers.sweeps
+    _ = servers.client  # connects: a server that is not there from the start is not waited for
     told, server, quiet = False, server_options(servers.settings), time.monotonic() + _QUIET_SECONDS
-    with _only_watching(f"{run} {server}" if folder is None else folder.named(server)), reporter.watching() as seen:
+    watched, patience = (
+        f"{run} {server}" if folder is None else folder.named(server),
+        Patience(servers.settings, reporter),
+    )
+    with _only_watching(watched), reporter.watching() as seen, patience.telling():
         while folder is None or not folder.driver():
-            state = _ledger_state(run, ledger, calls)
+            state = patience(lambda: _ledger_state(run, servers))
             if state == "cancelled":
                 raise Cancelled(f"run {run} was cancelled; {_then(state, folder, server)}")
             if state in ("paused", "failed"):
                 raise Incomplete(f"run {run} is {state}; {_then(state, folder, server)}")
-            standing = _busy(run, servers, folder is not None)
+            standing = patience(lambda: _busy(run, servers, folder is not None))
             if standing is None:
                 return
             seen(standing)
-            if not told and time.monotonic() > quiet and not _anybody(servers):
+            if not told and time.monotonic() > quiet and not patience(lambda: _anybody(servers)):
                 told = True
                 reporter.say(f"waiting: no worker is there for it (start one: evalq worker {server})")
             time.sleep(_POLL_SECONDS)

@@ -230,6 +230,58 @@ def test_two_folders_of_one_key_share_one_run(server: Server, tmp_path: Path, sl
     assert not left & {"manifest.jsonl", "parts.journal", "records.jsonl.partial"}
 
 
+@pytest.fixture
+def durable(server: Server) -> Server:
+    """A server that comes back with all it had."""
+    server.client.config_set("appendonly", "yes")
+    server.client.config_set("appendfsync", "always")
+    return server
+
+
+def test_who_waits_for_a_driver_waits_out_a_restart_of_the_server_too(
+    durable: Server, tmp_path: Path, slow: tuple[str | Path, ...]
+) -> None:
+    """As the driver does, and aloud: both end with the same report."""
+    here = (*slow[:-1], "--broker", durable.url)
+    with running_fleet(durable.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
+        first = start_evalq(*here[:-2], "one", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)
+        wait_until(lambda: info(tmp_path / "one").get("epoch"), "the first drives")
+        second = start_evalq(*here[:-2], "other", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)
+        _says(second, "waiting for its report")
+        durable.kill()
+        _says(second, "waiting: no server answers")
+        durable.start()
+        fleet.add(1)
+        assert [_ends(process)[0] for process in (first, second)] == [0, 0]
+    assert (tmp_path / "one" / "report.json").read_bytes() == (tmp_path / "other" / "report.json").read_bytes()
+
+
+def test_who_waits_for_a_fleet_waits_out_a_restart_of_the_server_too(
+    durable: Server, tmp_path: Path, slow: tuple[str | Path, ...]
+) -> None:
+    """Aloud, and then for the workers that were not there yet."""
+    here = (*slow, "--broker", durable.url)
+    assert evalq(*here, "--detach", cwd=tmp_path, PYTHONPATH=HAZARDS).returncode == 0
+    watch = start_evalq("watch", "run", *here[-2:], "--format", "json", cwd=tmp_path, PYTHONPATH=HAZARDS)
+    _says(watch, "no worker is there for it")
+    durable.kill()
+    _says(watch, "waiting: no server answers")
+    durable.start()
+    with running_fleet(durable.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
+        fleet.add(1)
+        code, shown, said = _ends(watch)
+    assert (code, shown.encode()) == (0, (tmp_path / "run" / "report.json").read_bytes()), said
+
+
+def _says(process: subprocess.Popen[str], words: str) -> None:
+    """Wait for a line with these words."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            return
+    pytest.fail(f"it ended and never said {words!r}")
+
+
 def test_a_later_command_elsewhere_gets_the_report_that_is_there(
     server: Server, tmp_path: Path, slow: tuple[str | Path, ...]
 ) -> None:
