@@ -15,7 +15,7 @@ __all__ = ["COMMAND"]
 
 def _resume(invocation: Invocation, run: str | None) -> None:
     from evalq.producer.runs.execute import driving, refuse_over
-    from evalq.producer.sweeps.joining import resume_any
+    from evalq.producer.sweeps.joining import resume_or_take
     from evalq.producer.sweeps.sweep import Sweep
 
     folder = find(run)
@@ -27,7 +27,7 @@ def _resume(invocation: Invocation, run: str | None) -> None:
                 folder.note(state="retrying")  # under a larger budget
         refuse_over(folder)
         with driven_at(place):
-            resume_any(folder, place, reporter, budgets)
+            resume_or_take(folder, place, reporter, budgets)
         conclude(folder, invocation, reporter)
 
 

@@ -28,7 +28,7 @@ from evalq.producer.servers import Servers
 if TYPE_CHECKING:
     from evalq.producer.runs.execute import Backend
 
-__all__ = ["Unwatched", "attend_fleet", "ended", "join", "launch_again", "resume_any", "watch_driver"]
+__all__ = ["Unwatched", "attend_fleet", "ended", "join", "launch_again", "resume_any", "resume_or_take", "watch_driver"]
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.2
@@ -132,6 +132,22 @@ def resume_any(
         resume_sweep(folder, place, reporter, budgets)
     else:
         resume(folder, place, reporter)
+
+
+def resume_or_take(
+    folder: RunFolder, place: Backend, reporter: Reporter, budgets: tuple[int | None, float | None]
+) -> None:
+    """`resume_any`; of a run that others have meanwhile driven to its end there is only the report to be had."""
+    try:
+        resume_any(folder, place, reporter, budgets)
+    except Driven as driven:
+        if folder.driver() or not place.settings.broker:
+            raise
+        with Servers(place.settings) as servers:
+            if not _taken(folder, servers):
+                raise
+        by = "" if isinstance(driven, Finished) else f" ({driven.by})"
+        reporter.say(f"run {driven.run} was finished by another command{by}: its report is here, its records are there")
 
 
 def launch_again(folder: RunFolder, place: Backend, reporter: Reporter) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.server import Agent, running_agent, write_golden
-from tests.integration.harness import Server, evalq, info, running_fleet, start_evalq, wait_until
+from tests.integration.harness import PATIENCE, Server, evalq, info, running_fleet, start_evalq, wait_until
 from tests.integration.test_sweeps import CASES, outputs, replays, write_targets
 
 SWEEP = ("vs", "golden.json", "--target", "chat", "--format", "none")
@@ -48,6 +48,43 @@ def test_twin_commands_pay_once_and_both_end(tmp_path: Path, server: Server, ser
     assert (told["attempts"], told["repaid"], told["lost"]) == (agent.calls.total(), 0, 0)
     assert len(outputs(driver)) == agent.calls.total()
     replays(driver.parent, driver)
+
+
+def test_a_sweep_that_another_finished_is_resumed_to_its_report(
+    tmp_path: Path, server: Server, service: tuple[Agent, str]
+) -> None:
+    """A producer dies, the same command elsewhere takes its sweep over and ends: the first folder's resume says so, and
+    has the same report. Its own outputs were called again there, which was told, and stay in its log of calls."""
+    agent, url = service
+    agent.ready = lambda: agent.calls.total() <= 90
+    write_targets(tmp_path, url)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_golden(tmp_path / name / "golden.json", CASES)
+    command = (*SWEEP, "--repeat", "30", "--once", "k", "--out", "run", "--broker", server.url)
+    with running_fleet(server.url, tmp_path) as fleet:
+        fleet.add(1, "--calls", "8", "--targets", "targets.yaml")
+        first = start_evalq(*command, cwd=tmp_path / "a")
+        wait_until(lambda: _recorded(tmp_path / "a" / "run"), "the first has outputs")
+        os.kill(first.pid, signal.SIGKILL)
+        first.communicate()
+        second = start_evalq(*command, cwd=tmp_path / "b")
+        wait_until((tmp_path / "b" / "run" / "driver").exists, "the second drives")
+        agent.ready = lambda: True
+        said = second.communicate(timeout=PATIENCE)[1]
+        assert (second.returncode, "are called again" in said) == (0, True), said
+    again = evalq("resume", "run", "--broker", server.url, "--format", "json", cwd=tmp_path / "a")
+    assert (again.returncode, "finished by another command" in again.stderr) == (0, True), again.stderr
+    assert again.stdout.encode() == (tmp_path / "b" / "run" / "report.json").read_bytes()
+    assert info(tmp_path / "a" / "run")["state"] == "done"
+    told = info(tmp_path / "b" / "run")["calls"]
+    assert told["attempts"] == agent.calls.total()
+    assert told["recorded"] + told["repaid"] + told["lost"] == agent.calls.total()
+
+
+def _recorded(run: Path) -> bool:
+    path = run / "calls.jsonl"
+    return path.exists() and path.read_bytes().count(b'{"call"') > 10
 
 
 def _begun(run: Path) -> int:
