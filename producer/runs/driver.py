@@ -25,6 +25,7 @@ from evalq.evalcore.errors import (
     WireError,
 )
 from evalq.evalcore.model.manifest import Chunk
+from evalq.evalcore.model.packing import pack
 from evalq.producer.folder.job import Job
 from evalq.producer.monitor.fleet import Fleet, fleet_of
 from evalq.producer.monitor.progress import RunStatus, Watcher
@@ -36,7 +37,8 @@ from evalq.producer.runs.registration import Registration
 from evalq.producer.runs.waiting import Patience
 from evalq.workers import tracing
 from evalq.workers.broker.publisher import Broker
-from evalq.workers.inputs import CHANGED, pack
+from evalq.workers.inputs import CHANGED
+from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
@@ -126,9 +128,8 @@ class Driver:
         self._patiently(self._detach)
 
     def _detach(self) -> bool:
-        seconds, micros = self._ledger.client.time()
         target, tags = target_of(self._job.folder), tags_of(self._job.folder)
-        facts = Detached(seconds + micros / 1_000_000, target, tags)
+        facts = Detached(server_seconds(self._ledger.client), target, tags)
         Reports(self._ledger, self._settings).detach(self._job.run, facts)
         self._ledger.hand_over(self._job.run)
         return True
@@ -274,17 +275,16 @@ class Driver:
             self._watched = time.monotonic()
             with contextlib.suppress(redis.ResponseError, BrokerUnreachable, ServerRefused):  # it is only shown
                 self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
-        codes = Heartbeats(self._ledger.client).codes()
-        mine = codes.pop(self._job.header.code_version, 0)
+        workers, others = self.fleet()
         self.standing = msgspec.structs.replace(
-            self.standing, progress=progress, workers=mine, others=dict(codes), trouble=look.trouble
+            self.standing, progress=progress, workers=workers, others=others, trouble=look.trouble
         )
         self._job.folder.note(progress=msgspec.to_builtins(progress))
         return True
 
-    def _fleet(self) -> int:
-        """Living workers of the run's code."""
-        return Heartbeats(self._ledger.client).codes()[self._job.header.code_version]
+    def fleet(self) -> tuple[int, dict[str, int]]:
+        """Living workers of the run's code, and how many live of each other one."""
+        return Heartbeats(self._ledger.client).serving(self._job.header.code_version)
 
     def _fleet_now(self) -> Fleet:
         elsewhere = self._broker.lengths if self._settings.ledger_apart else None
@@ -303,7 +303,7 @@ class Driver:
         """See whether workers can read the input; where they cannot, leave it with the ledger, or refuse to leave."""
         deadline = time.monotonic() + EVIDENCE_SECONDS
         while not (look := self._ledger.look(self._job.run, attending=True)).refused:
-            if look.progress.committed or not self._fleet() or time.monotonic() > deadline:
+            if look.progress.committed or not self.fleet()[0] or time.monotonic() > deadline:
                 return True
             time.sleep(IDLE_SECONDS)
         blobs, size, most = {}, 0, self._settings.blob_bytes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -21,11 +20,12 @@ from evalq.producer.sweeps.decided import Stops
 from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.served import Served
 from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.ownership import driver_token
 from evalq.workers.ledger.sweep_model import Known, SweepLook
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.process import driver_token, host
 from evalq.workers.recovery.unattended import Left, UnattendedSweeps
 from evalq.workers.settings import Settings
 
@@ -37,7 +37,8 @@ IDLE_SECONDS = 0.05
 UNATTENDED_SECONDS = 5.0
 """How long calls go on without a producer where it is to stop decided cases."""
 PAUSE_SECONDS = 3.0
-"""How long an interrupted producer waits for calls in flight; what ends later waits in the ledger."""
+"""How long the producer of a sweep that is paused or cancelled waits for calls in flight; what ends later waits in the
+ledger, and of a cancelled sweep nobody collects it."""
 
 
 class SweepDriver:
@@ -66,9 +67,13 @@ class SweepDriver:
         self._looked = 0.0
         self._served = Served(Heartbeats(self._calls.client), sweep.header, priced=bool(sweep.live.max_cost))
         self._over = ""
+        self._taken_over = False
+        """Whether the ledger knew it as one that is driven in another folder."""
         self.server = ""
         """The options that name the server to other commands."""
         self.look = SweepLook("open")
+        self.in_flight = 0
+        """Calls that had not ended when it was paused or cancelled, and the moment for that was over."""
         self.warned: set[str] = set()
         """What a user has to be told, and (``told``) what was."""
         self.told: set[str] = set()
@@ -97,6 +102,8 @@ class SweepDriver:
         self._patiently(self._establish)
         self._patiently(self._offer)
         self._patiently(self._leave)
+        self._patiently(self._served.leaving)
+        self.warned |= self._served.warned
 
     def release(self) -> None:
         """Let go of the sweep: whoever drives it next need not wait."""
@@ -115,10 +122,10 @@ class SweepDriver:
         return self._patiently(taken)
 
     def _leave(self) -> bool:
-        sweep, (seconds, micros) = self._sweep, self._calls.client.time()
+        sweep, began = self._sweep, server_seconds(self._calls.client)
         header = sweep.evaluation()
         if header is not None:
-            facts = Detached(seconds + micros / 1_000_000, sweep.header.target, sweep.tags)
+            facts = Detached(began, sweep.header.target, sweep.tags)
             UnattendedSweeps(self._calls, self._settings).leave(sweep.run, Left(header, facts))
         return True
 
@@ -132,30 +139,32 @@ class SweepDriver:
 
     def pause(self) -> None:
         """Hand out no more calls, and keep what ends in the next moment."""
-        if not self.stop_calls():
-            return
-        with contextlib.suppress(Driven):
-            deadline = time.monotonic() + PAUSE_SECONDS
-            while time.monotonic() < deadline:
-                look = self._calls.look(self._sweep.run)
-                if look is None:
-                    return
-                self._sweep.recorded.note_begun(look.started, look.tallies)
-                if not (look.busy or look.waiting):
-                    return
-                if not self._collect():
-                    time.sleep(IDLE_SECONDS)
+        if self.stop_calls():
+            with contextlib.suppress(Driven):
+                self._drain()
+
+    def _drain(self) -> None:
+        """Keep what ends in the next moment of calls that are handed out no more."""
+        deadline = time.monotonic() + PAUSE_SECONDS
+        while (look := self._calls.look(self._sweep.run)) is not None:
+            self._sweep.recorded.note_begun(look.started, look.tallies, look.under_way)
+            self.in_flight = look.busy
+            if not (look.busy or look.waiting) or time.monotonic() > deadline:
+                return
+            if not self._collect():
+                time.sleep(IDLE_SECONDS)
 
     def _establish(self, how: Literal["on", "keep", "anew"] = "on") -> bool:
         """Write the sweep into the ledger, new or again, with all that the folder has."""
         sweep, live, recorded = self._sweep, self._sweep.live, self._sweep.recorded
         # A rule that the producer applies must not run on without it.
         alone = UNATTENDED_SECONDS if live.stop else 0.0
-        place = f"{socket.gethostname()}:{sweep.folder.path.absolute()}"
+        place = f"{host()}:{sweep.folder.path.absolute()}"
         budgets = (live.max_calls, live.max_cost, alone)
-        lost = recorded.lost if how == "on" else self.look.lost
-        sums = (recorded.ended, recorded.paid, recorded.cost)
-        known = Known(*sums, lost, recorded.count - recorded.paid, recorded.tallies)
+        if how == "on" and (before := self._calls.look(sweep.run)) is not None:
+            self._taken_over |= before.place not in ("", place)
+        sums = (recorded.ended, recorded.paid, recorded.cost, recorded.lost)
+        known = Known(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way)
         self._calls.open(sweep.header, *budgets, known, before=sweep.driver(), place=place, how=how)
         sweep.driven_by(self._token)
         UnattendedSweeps(self._calls, self._settings).take_back(sweep.run)
@@ -184,7 +193,7 @@ class SweepDriver:
             self._establish("keep")  # the server lost the sweep or a part of it, or came back with an older state
             return True
         self.look = look
-        recorded.note_begun(look.started, look.tallies)
+        recorded.note_begun(look.started, look.tallies, look.under_way)
         untold = look.prompts < self._sweep.header.cases or (self._cache is not None and not self._offered)
         if look.left and untold and look.state == "open":
             config = self._config()
@@ -207,8 +216,7 @@ class SweepDriver:
         if look.state == "paused":
             raise Paused(f"run {run} was paused")
         if look.state == "cancelled":
-            while self._collect():
-                pass
+            self._drain()
             raise Cancelled(f"run {run} was cancelled {look.reason}".rstrip())
         if quiet and look.state == "failed":
             raise Incomplete(self._stopped(look.reason))
@@ -231,9 +239,8 @@ class SweepDriver:
         if not missing:
             self._over = "done"
             return
-        if look.place and self._elsewhere(missing):
-            self.warned |= {"elsewhere"} - self.told
-        self._calls.forget(self._sweep.run, missing)
+        if self._may_repay(look, missing):
+            self._calls.forget(self._sweep.run, missing)
 
     def _closed_elsewhere(self, look: SweepLook) -> None:
         """The calls are done: by the fleet, by this folder's last driver, or by one elsewhere, who has the outputs."""
@@ -243,9 +250,18 @@ class SweepDriver:
         elif self._elsewhere(missing):
             # That one evaluates them now, or has died before it could: whoever waits for its report finds out.
             raise Driven(self._sweep.run, "another producer, which made its calls")
-        else:  # its budget was larger than that of then, or failed calls are to be made again
+        elif self._may_repay(look, missing):  # its budget was larger than that of then, or failed calls are made again
             self._establish("anew")
             self._calls.forget(self._sweep.run, missing)
+
+    def _may_repay(self, look: SweepLook, missing: list[int]) -> bool:
+        """Whether ``missing`` may be paid again now: where others have outputs of them, the user is told before."""
+        paid = sum(int(tally.split()[2]) for tally in look.tallies.values())
+        others = self._taken_over and paid > self._sweep.recorded.paid + look.waiting  # as of a retry in the original
+        if "elsewhere" in self.warned | self.told or not (others or self._elsewhere(missing)):
+            return True
+        self.warned.add("elsewhere")  # shown after this look; the next one goes on
+        return False
 
     def _missing(self) -> list[int]:
         """Wanted calls that the folder does not have."""

@@ -28,7 +28,16 @@ from evalq.evalcore.model.life import RunState
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.runs.execute import Backend, carry_out_here, driving, left, refuse_over, resumable, shared_place
+from evalq.producer.runs.execute import (
+    Backend,
+    carry_out_here,
+    driving,
+    halted,
+    left,
+    refuse_over,
+    resumable,
+    shared_place,
+)
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 
@@ -76,7 +85,7 @@ def _refuse_unnamed(folder: RunFolder, place: Backend) -> None:
     if info.server and not place.settings.broker and info.state not in ("done", "retrying"):
         raise UsageError(
             f"{folder.path}: its calls are made by way of a server, which may have answers that are not here yet; "
-            f"name it: evalq resume {folder.path} {info.server} (or another, where that one is gone for good)"
+            f"name it: evalq resume {folder.named(info.server)} (or another, where that one is gone for good)"
         )
 
 
@@ -141,10 +150,12 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
                 except KeyboardInterrupt:
                     _paused(driver, patience)
                     raise
+                _warn(driver, reporter, sweep, here=False)
             sweep.folder.note(state="detached")
         except KeyboardInterrupt:
-            left(sweep.folder, "interrupted")
-            raise Interrupted(place.resume(sweep.folder)) from None
+            state, error = halted(sweep.folder, place)
+            left(sweep.folder, state)
+            raise error from None
         except BaseException:
             left(sweep.folder, "stopped")
             raise
@@ -181,13 +192,16 @@ def _call(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> 
             try:
                 facts = driver.drive(seen)
             except KeyboardInterrupt:
-                state = "interrupted"
+                state, error = halted(sweep.folder, place)
                 if not _paused(driver, patience):
                     reporter.warn("the server does not answer, so processes that call may continue for a while")
-                raise Interrupted(place.resume(sweep.folder)) from None
+                raise error from None
             except Paused:
                 state = "paused"
                 raise Interrupted(place.resume(sweep.folder)) from None
+            finally:
+                if driver.in_flight:
+                    reporter.warn(f"{driver.in_flight:,} calls had not ended by then: they may be paid all the same")
         state = "called"
         if facts["ended"] == "spent":
             sweep.spent = True

@@ -643,8 +643,8 @@ def test_a_suite_sweeps_live_agents(tmp_path: Path, service: tuple[Agent, str]) 
     assert sum(agent.calls.values()) == 24
     replays(tmp_path, tmp_path / "out" / "vs")
     for wrong, said in (
-        (live | {"repeat": 0}, "runs.0.repeat: a number above 0 is needed, got 0"),
-        (live | {"stop": "soon"}, "runs.0.stop: when-decided is needed"),
+        (live | {"repeat": 0}, "runs.0.repeat: Input should be greater than or equal to 1, got 0"),
+        (live | {"stop": "soon"}, "runs.0.stop: Input should be 'when-decided'"),
         (recorded | {"repeat": 3}, "runs.0.repeat: goes with target only"),
         ({"evaluator": "selfcheck", "target": "chat"}, "runs.0.target: unknown key"),
     ):
