@@ -27,7 +27,7 @@ from evalq.workers.targets.config import (
     RetryRule,
     Target,
 )
-from evalq.workers.targets.extract import NoJson, beside, extract
+from evalq.workers.targets.extract import NoJson, extract, off_loop
 
 __all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
 
@@ -91,7 +91,7 @@ class Caller:
         except Exception as error:  # one call's trouble is not to end the process that makes all of them
             reason = f"the call failed: {type(error).__name__}: {error}"
             result = Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
-        return await beside(len(result.text), self._checked, result)
+        return await off_loop(len(result.text), self._checked, result)
 
     def _checked(self, result: Answer | Failure) -> Answer | Failure:
         """Writable, by its contract, and without a secret."""
@@ -223,7 +223,7 @@ _SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "fin
 
 
 def _secrets(target: Target, key: str | None) -> list[str]:
-    """Texts that must not come back, the longest first: the key, header values, and what a URL has beside its path."""
+    """Texts that must not come back, the longest first: the key, header values, the URL's password and query values."""
     found = [key or ""]
     if isinstance(target, HttpTarget | OpenAiTarget):
         url = urlsplit(target.url if isinstance(target, HttpTarget) else target.base_url)
