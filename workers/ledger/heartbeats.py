@@ -91,7 +91,7 @@ class Heartbeats:
 
     @staticmethod
     def _tell_parts(pipe: Any) -> None:
-        """Say what this code is made of: whoever has other code can then tell what differs."""
+        """Say what this code is made of: a process with other code can then say what differs."""
         pipe.set(SHARED.code + code_version(), msgspec.json.encode(code_parts()), px=_CODE_SECONDS * 1000)
 
     def beat_caller(self, name: str, facts: CallerFacts, seconds: float) -> None:

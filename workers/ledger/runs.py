@@ -223,7 +223,7 @@ class RunLedger(Driving):
         return {run: facts for run, facts in found.items() if run not in gone}
 
     def give_back(self, worker: str) -> None:
-        """Give back all that a worker holds which ends in good order."""
+        """Give back all leases of a worker that shuts down."""
         # No key lists leases by worker (it would cost each claim a write), so every run is asked, once in a worker's
         # life.
         for run in self.runs():

@@ -163,7 +163,7 @@ class _Attendant:
                 self._complaint.about(error)
                 self._stop.wait(self._timings.beat)
             except Exception:  # a bug in tending must not end the signs of life
-                log.exception("tending runs failed; going on")
+                log.exception("tending runs failed; trying again")
                 self._stop.wait(self._timings.beat)
 
     def arrive(self) -> None:

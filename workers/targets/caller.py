@@ -17,7 +17,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.extract import NoJson, beside, extract
+from evalq.workers.targets.extract import NoJson, extract, off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 
 __all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
@@ -73,7 +73,7 @@ class Caller:
         except Exception as error:  # one call's trouble is not to end the process that makes all of them
             reason = f"the call failed: {type(error).__name__}: {error}"
             result = Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
-        return await beside(len(result.text), self._checked, result)
+        return await off_loop(len(result.text), self._checked, result)
 
     def _checked(self, result: Answer | Failure) -> Answer | Failure:
         """Writable, by its contract, and without a secret."""
@@ -205,7 +205,7 @@ _SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "fin
 
 
 def _secrets(target: Target, key: str | None) -> list[str]:
-    """Texts that must not come back, the longest first: the key, header values, and what a URL has beside its path."""
+    """Texts that must not come back, the longest first: the key, header values, the URL's password and query values."""
     found = [key or "", *target.secrets()]
     return sorted({text for text in found if len(text) >= _SECRET_AT_LEAST}, key=len, reverse=True)
 

@@ -1,7 +1,7 @@
 """Targets of kind python: calls of a user's function, in processes that may die of it.
 
 One process has many calls in flight. When it dies, each of them has failed, and is made next in a process of its own,
-so that the one which kills is found and no other bears it twice. Where a call goes on after it was given up, as in a
+so that the one that kills is found and no other is hit twice. Where a call goes on after it was given up, as in a
 function that hangs, the process is replaced as soon as the other calls there have ended.
 """
 

@@ -1,4 +1,4 @@
-"""What response headers tell of limits: Retry-After in both forms, and the x-ratelimit family."""
+"""What response headers say of limits: Retry-After in both forms, and the x-ratelimit family."""
 
 from __future__ import annotations
 
@@ -78,5 +78,5 @@ def _date(text: str | None) -> datetime | None:
 
 
 def _now(headers: Mapping[str, str]) -> datetime:
-    """The server's own time where it tells it: a wrong clock here must not lengthen a wait."""
+    """The server's own time where it gives one: a wrong clock here must not lengthen a wait."""
     return _date(headers.get("date")) or datetime.now(UTC)

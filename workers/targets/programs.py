@@ -125,7 +125,7 @@ def _ended(code: int) -> str:
 
 
 class CallFailed(Exception):
-    """What a Python target raises to tell the kind of a failure itself."""
+    """What a Python target raises to give the kind of a failure itself."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)

@@ -21,7 +21,7 @@ class CommandTarget(Target):
     kind: Literal["command"]
     argv: tuple[_Argument, ...] = Field(min_length=1, description="The program and its arguments; no shell reads them")
     env: tuple[Name, ...] = Field(
-        default=(), description="Variables it gets beside PATH, HOME, LANG, TMPDIR and the key's; no other"
+        default=(), description="Variables it gets besides PATH, HOME, LANG, TMPDIR and the key's; no other"
     )
     max_megabytes: int = Field(default=2048, ge=16, description="Most address space it may take")
 

@@ -24,10 +24,12 @@ class OpenAiTarget(Target):
     model: str = Field(min_length=1, description="The model's name")
     headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
     system_prompt: str | None = Field(
-        default=None, description="A file beside or below the targets file; {agent} stands for the call's agent"
+        default=None, description="A file next to or below the targets file; {agent} stands for the call's agent"
     )
     json_mode: bool = Field(default=False, description="Ask for a JSON object by response_format")
-    json_schema: str | None = Field(default=None, description="A JSON schema file to ask for, beside or below this one")
+    json_schema: str | None = Field(
+        default=None, description="A JSON schema file to ask for, next to or below this one"
+    )
     options: dict[str, Any] = Field(
         default_factory=dict, description="Further members of the request: temperature, max_tokens, ..."
     )
