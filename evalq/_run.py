@@ -26,7 +26,7 @@ _RUNS = Path("evalq-runs")
 
 
 class Asked(NamedTuple):
-    """What a run was asked for, as far as it tells runs apart."""
+    """What a run was asked for, as far as it distinguishes runs."""
 
     evaluator: str
     suite: str = "default"
@@ -225,8 +225,8 @@ class Run:
 def open_run(run: str | Path) -> Run:
     """The run in a folder: finished, or not (see `Run.state` and `Run.done`).
 
-    ``run`` is the folder, or the id of a run in ./evalq-runs. Nothing in the folder is changed, and a run that goes on
-    in another process can be looked at.
+    ``run`` is the folder, or the id of a run in ./evalq-runs. Nothing in the folder is changed, and a run that
+    another process drives can be opened.
 
         run = evalq.open_run("planagent-0a1b2c3d4e")
         if run.done:

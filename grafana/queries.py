@@ -30,7 +30,7 @@ def chosen(labels: Iterable[str], variables: Container[str], **fixed: str) -> st
 
 
 def view(panel: Panel, metrics: Mapping[str, Metric], variables: Container[str], link: str = "") -> View:
-    """A declared panel with its queries, on a page with these variables. ``link``: the page that tells more."""
+    """A declared panel with its queries, on a page with these variables. ``link``: the page with more."""
     recent = any(plot.recent for plot in panel.plots)
     if recent:
         parts = [_recent(plot, metrics[plot.metric], variables) for plot in panel.plots]

@@ -30,7 +30,7 @@ def read(planned: PlannedInput, chunk: Chunk, roots: Sequence[Path]) -> bytes | 
         found = True
         try:
             data = read_span(path, chunk.span)
-        except OSError:
+        except OSError:  # another root may have the planned bytes under this path
             continue
         if digest(data) == chunk.digest:
             return data

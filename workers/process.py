@@ -23,6 +23,7 @@ def unique_name() -> str:
 
 def driver_token() -> str:
     """This process's token, "<host> <pid> <hex>": the same each time, and no other process's."""
+    # Cached by pid: a forked child is another process, and must not drive under its parent's token.
     return _made(os.getpid())
 
 
@@ -34,6 +35,7 @@ def _made(pid: int) -> str:
 def is_gone(token: str) -> bool:
     """Whether the process with that token was one of this host and runs no more."""
     where, _, rest = token.partition(" ")
+    # A pid that the system has reused counts as running; then the driver's silence decides.
     pid = rest.partition(" ")[0]
     return where == host() and pid.isdecimal() and 0 < int(pid) < 1 << 31 and not is_running(int(pid))
 

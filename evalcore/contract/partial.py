@@ -55,6 +55,8 @@ def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None
         state = evaluator.State.from_wire(bytes(head.state))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"a partial in the ledger is damaged: {error}") from error
+    # The partial's digest shows that its bytes are whole; only the chunk's digest in its head shows that it is not the
+    # answer of another chunk put in this one's place.
     if chunk is not None and head.of != digest(to_wire(chunk)):
         raise WireError(f"it is the answer of another chunk than number {chunk.seq} of this plan")
     if chunk is not None and head.tally.total > chunk.records:

@@ -18,6 +18,7 @@ def canonical_json(value: Json) -> bytes:
     Raises ValueError for NaN and infinities, which JSON cannot carry. A lone surrogate, which UTF-8
     cannot carry, stays the escape it came as.
     """
+    # The standard library rather than msgspec, which writes NaN as null and refuses lone surrogates.
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +23,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.folder.run_folder import RECORDS, FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.follow.checkpoint import Checkpoint
-from evalq.producer.follow.follower import Follower
+from evalq.producer.follow.follower import SETTLING_SECONDS, Follower
 from evalq.producer.follow.rotation import find
 from evalq.producer.outputs import write_report
 
@@ -57,6 +57,7 @@ class FollowRun:
         params: Params,
         request: Request,
         stop: Callable[[], bool],
+        settling: Sequence[float] = SETTLING_SECONDS,
     ) -> None:
         self.folder = folder
         self.request = request
@@ -69,7 +70,7 @@ class FollowRun:
         for left in folder.path.glob("scratch-*"):  # of a process that was killed
             shutil.rmtree(left)
         kept, self.begun_anew = self._kept()
-        self._follower = Follower(evaluator, params, self._name, kept, folder.path, stop)
+        self._follower = Follower(evaluator, params, self._name, kept, folder.path, stop, settling)
 
     @property
     def found(self) -> bool:

@@ -16,7 +16,6 @@ from evalq.producer.monitor.spans import spell
 
 __all__ = ["Reporter"]
 
-LINE_SECONDS = 60.0
 STILL_SECONDS = 5.0
 """After so long without anything new, a rate is one of the past, and not shown."""
 
@@ -24,12 +23,23 @@ STILL_SECONDS = 5.0
 class Reporter:
     """Progress on standard error (a bar on a terminal, a line a minute elsewhere), or JSON lines on standard output."""
 
-    def __init__(self, unit: str, *, quiet: bool, bar: bool, json_lines: bool, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        unit: str,
+        *,
+        quiet: bool,
+        bar: bool,
+        json_lines: bool,
+        verbose: bool = False,
+        line_seconds: float = 60.0,
+    ) -> None:
+        """``unit`` is what is counted; without a ``bar`` a line comes every ``line_seconds``."""
         self._unit = unit
         self._quiet = quiet
         self._bar = bar and sys.stderr.isatty() and not json_lines
         self._json = json_lines
         self._verbose = verbose
+        self._line_seconds = line_seconds
         self._freeze: Callable[[], None] = lambda: None
 
     def say(self, text: str) -> None:
@@ -92,7 +102,7 @@ class Reporter:
                 if (reason := _uncounted(line)) not in named:  # each host's reason once, when it comes
                     named.add(reason)
                     self.say(line)
-            if time.monotonic() - said >= LINE_SECONDS:
+            if time.monotonic() - said >= self._line_seconds:
                 said = time.monotonic()
                 self.say(_line(standing, pace, self._unit))
 

@@ -15,24 +15,24 @@ from evalq.workers.server_errors import SERVER_ERRORS
 
 __all__ = ["Health"]
 
-_LOOK_SECONDS = 2.0
 _AGAIN_SECONDS = 60.0
 
 
 class Health:
     """Of one sweep, as its producer sees it: `news` are lines for a person, each told once a minute at most."""
 
-    def __init__(self, register: Heartbeats, header: SweepHeader) -> None:
+    def __init__(self, register: Heartbeats, header: SweepHeader, *, look_seconds: float = 2.0) -> None:
         self._register = register
         self._header = header
-        self._looked = -_LOOK_SECONDS
+        self._look_seconds = look_seconds
+        self._looked = -look_seconds
         self._told: dict[str, float] = {}
         self._waiting = False
 
     def news(self) -> list[str]:
         """What there is to tell since the last look; nothing while the server is away."""
         now = time.monotonic()
-        if now - self._looked < _LOOK_SECONDS:
+        if now - self._looked < self._look_seconds:
             return []
         self._looked = now
         with contextlib.suppress(*SERVER_ERRORS):

@@ -1,4 +1,4 @@
-"""Driving a run in the ledger: its plan, its parts and its end are one process's business at a time.
+"""Driving a run in the ledger: one process at a time plans it, collects its parts and ends it.
 
 Who drives is noted in the run by a token; each of its steps carries it and is a sign of its life. Whoever establishes
 the run after it was silent for ``driver_seconds`` takes it over; anybody else's step changes nothing and raises Driven.
@@ -39,6 +39,7 @@ class Driving(Scripts):
             if status == b"open":
                 return int(found)
             there = from_wire(found, Header)
+            # The script never says that equal bytes differ: fail here, since trying again would loop for ever.
             if found == wire or not same_run(there, header):
                 raise _another(header.run, differences(there, header))
             wire = found  # the same run, seen from another folder: what is there stays
@@ -50,8 +51,10 @@ class Driving(Scripts):
         Raises ConfigError where the plan that is there is another, Driven.
         """
         have = 0
+        # Once even without chunks: the seal may come alone.
         for start in range(0, max(1, len(chunks)), STEP):
             some = chunks[start : start + STEP]
+            # With the last slice only: the script accepts a seal only behind the whole plan.
             end = to_wire(seal) if seal and start + STEP >= len(chunks) else b""
             found = self.step("append", run, first + start, end, *map(to_wire, some))
             if isinstance(found, list):

@@ -61,6 +61,7 @@ class ChunkRunner:
         self._name = name
         self._host = host or process.host()
         self._roots = [Path(root) for root in settings.roots] or [Path.cwd()]
+        # One renewal may be late or lost without the lease's end.
         self._pulse = settings.lease_seconds / 3
         self._limits = Limits.of(settings)
         self._failures = Failures(ledger)
@@ -141,6 +142,7 @@ class ChunkRunner:
         planned = header.inputs[chunk.input]
         data = reading.unpacked(lease.blob, chunk) if lease.blob else reading.read(planned, chunk, self._roots)
         if isinstance(data, str):
+            # Refused first: a producer that attends the run sends the bytes, and then nothing has failed.
             self._ledger.refuse(header.run, chunk.seq, epoch, data)
             self._fail(header.run, chunk.seq, epoch, "input", self._unread(planned.given, data))
             return data
@@ -168,6 +170,7 @@ class ChunkRunner:
                 return encode(outcome, chunk), outcome.tally.dead
         except redis.RedisError:
             raise
+        # An evaluator that calls sys.exit() fails its chunk; it does not end the process of the pool.
         except (Exception, SystemExit) as error:
             _raise_if_told_to_stop(error)
             log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
@@ -207,6 +210,7 @@ class ChunkRunner:
         try:
             with self._limits.bounding_time():
                 return evaluator.evaluate(batch, params)
+        # It may be a single record that does not fit: taken apart, the others still get their results.
         except MemoryError:
             return None
 
@@ -221,7 +225,7 @@ class ChunkRunner:
 
     @contextmanager
     def _renewing(self, run: str, seq: int) -> Iterator[None]:
-        """Keep the lease alive beside the evaluation."""
+        """Keep the lease alive while the block evaluates."""
         done = threading.Event()
 
         def beat() -> None:

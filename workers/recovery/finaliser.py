@@ -48,6 +48,7 @@ __all__ = ["Finalisers", "finalise"]
 
 log = logging.getLogger("evalq.worker")
 
+# Answers fetched at once; a single one may have many megabytes.
 _STEP = 8
 _SAID_BYTES = 8000
 
@@ -69,6 +70,7 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     evaluator = registry.get(header.evaluator)
     place = HistoryKey(header.evaluator, header.suite, facts.target)
     entry = entry_of(evaluator, run, place, report, took, facts.tags)
+    # History first: a run with a report is not finalised again, so an entry that is missing then stays missing.
     History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.views.metrics if metric.recent])
     reports.store(run, canonical_line(report))
     ledger.close(run, "done")
@@ -125,7 +127,7 @@ class Finalisers:
         self.yields = False
 
     def start(self, sweeps: Sequence[str], runs: Sequence[str]) -> None:
-        """Begin with the first of ``sweeps`` that were left, or of complete ``runs``, unless one is at it."""
+        """Begin with the first of ``sweeps`` that were left, or of complete ``runs``, unless a process is busy."""
         if not self.idle():
             return
         others = self._others()
@@ -134,11 +136,13 @@ class Finalisers:
         for run in mine[:1] if not sweeps else sweeps[:1]:
             if not sweeps:
                 self._tried.add(run)
+                # Counted before it begins: a report that takes its process down is tried REPORT_TRIES times, not for
+                # ever.
                 Reports(self._ledger, self._settings).begin(run)
             self._begin(run)
 
     def idle(self) -> bool:
-        """Whether no process is at it; one that has failed is told of in the ledger."""
+        """Whether no process is busy; one that has failed is reported in the ledger."""
         if self._process is None:
             return True
         code = self._process.poll()
@@ -152,7 +156,7 @@ class Finalisers:
         return True
 
     def close(self) -> None:
-        """End what is at it; the run stays as it was, for another worker."""
+        """End a process that is busy; the run stays as it was, for another worker."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
@@ -173,6 +177,7 @@ class Finalisers:
             return
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended already, and is asked why
+            # Through the pipe, because URLs hold passwords and every user of the host can read a process's arguments.
             self._process.stdin.write(self._settings.model_dump_json().encode())
             self._process.stdin.close()
 
@@ -203,6 +208,7 @@ def main(run: str, settings: Any) -> int:
 
     The last line that is written is the reason of a failure.
     """
+    # The worker that wrote them has checked them; reading the environment again could change them.
     chosen = Settings.model_construct(**settings)
     process.log_to_stderr()
     try:

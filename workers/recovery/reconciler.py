@@ -1,7 +1,7 @@
 """Moving a run on: publishing into its window, and publishing again what was lost.
 
 Messages are hints. A chunk that was published, is not committed, has no live lease and does not wait in its
-queue is lost; seen so in two looks in a row, it is published again, with a pause that doubles each time. A
+queue is lost; seen so in two snapshots in a row, it is published again, with a pause that doubles each time. A
 slow fleet's queue never grows by this, since a waiting message is never doubled.
 
 It is also where a run fails that no worker can compute (`evalq.workers.recovery.judge`): whoever tends it sees to that.
@@ -51,7 +51,7 @@ def stop_tending(client: Any, worker: str) -> None:
 
 
 class Reconciler:
-    """Tends one run at a time; remembers only what it saw at the last look."""
+    """Tends one run at a time; remembers only what the last snapshot showed."""
 
     def __init__(self, ledger: RunLedger, broker: Broker) -> None:
         self._ledger = ledger
@@ -63,6 +63,8 @@ class Reconciler:
 
     def pump(self, header: Header, epoch: int) -> int:
         """Publish the next chunks, up to the window; returns how many."""
+        # In flight before they are published: whoever dies in between leaves suspects, which are found, rather than
+        # chunks that nobody misses.
         seqs = self._ledger.take(header.run, epoch=epoch)
         self._broker.publish(header.queue, header.run, epoch, seqs)
         return len(seqs)
@@ -114,14 +116,16 @@ class Reconciler:
         return complete
 
     def _lost(self, header: Header, look: Look) -> list[int]:
-        """Suspects that do not wait in the queue, at this look and at the last.
+        """Suspects that do not wait in the queue, now and at the last snapshot.
 
-        One look is not enough: a message just taken from the queue has no lease yet.
+        One snapshot is not enough: a message just taken from the queue has no lease yet.
         """
         missing = set(look.suspect)
         if missing:
             waiting = self._broker.waiting(header.queue, header.run)
             if isinstance(waiting, int):
+                # RabbitMQ only reports how many messages wait: that many suspects are assumed to be among them, so its
+                # queue never grows by republishing.
                 missing = set(sorted(missing)[: max(0, len(missing) - waiting)])
             else:
                 missing -= waiting
@@ -144,6 +148,7 @@ class Reconciler:
             self._ledger.close(run, "failed", fails)
             look = self._ledger.look(run)
         elif look.refused and living:
+            # At once where some living worker has not said that it cannot read the input: it may have just come.
             offered = self._failures.offer(run, at_once=not living.keys() <= told.unread)
             self._broker.publish(header.queue, run, look.progress.epoch, offered)
         return msgspec.structs.replace(look, trouble=found.trouble, unserved=found.unserved)

@@ -104,6 +104,7 @@ class UnattendedSweeps:
 
         Raises WireError for outputs that evalq did not write: whoever watches the sweep is told.
         """
+        # Tries are counted before anything is done: an evaluation that takes its process down is not begun for ever.
         left = self.find(run)
         if left is None or self._client.hincrby(_key(run), "tries", 1) > REPORT_TRIES:
             self.take_back(run)
@@ -138,6 +139,7 @@ class UnattendedSweeps:
         places = array("q", bytes(8 * header.total))  # where each call's line begins, plus 1; 0: none
         with tempfile.TemporaryFile(prefix="evalq-") as unsorted, path.open("wb") as out:
             for output in self._calls.waiting(run):
+                # The first one stays: a server that lost its set of recorded calls may have taken a second.
                 if output.call < header.total and not places[output.call]:
                     places[output.call] = unsorted.tell() + 1
                     unsorted.write(output.line() + b"\n")
@@ -171,6 +173,7 @@ def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
         for span in cutter.spans():
             if ledger.append(header.run, [Chunk.of(count, 0, span)], count) <= count:
                 return False
+            # No message: what is planned is published by whoever tends the run.
             ledger.supply(header.run, count, pack(read_span(str(outputs), span)), publish=False)
             count += 1
     return ledger.append(header.run, [], count, Seal(count, (cutter.sha256,))) == count

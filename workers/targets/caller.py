@@ -27,7 +27,7 @@ from evalq.workers.targets.config import (
     RetryRule,
     Target,
 )
-from evalq.workers.targets.extract import NoJson, beside, extract
+from evalq.workers.targets.extract import NoJson, extract, off_loop
 
 __all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
 
@@ -91,7 +91,7 @@ class Caller:
         except Exception as error:  # one call's trouble is not to end the process that makes all of them
             reason = f"the call failed: {type(error).__name__}: {error}"
             result = Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
-        return await beside(len(result.text), self._checked, result)
+        return await off_loop(len(result.text), self._checked, result)
 
     def _checked(self, result: Answer | Failure) -> Answer | Failure:
         """Writable, by its contract, and without a secret."""
@@ -105,6 +105,7 @@ class Caller:
         if isinstance(result, Failure):
             text, reason = (self._scrub_end(self._scrub(part)) for part in (result.text, result.reason))
             return msgspec.structs.replace(result, text=text, reason=reason)
+        # Decoded again from the scrubbed text: the output that was decoded before still holds the secret.
         text = self._scrub(result.text)
         if text == result.text:
             return result
@@ -144,11 +145,13 @@ async def attempt(
     try:
         if wanted():
             result = await caller.call(call)
+    # However it ends, cancelled too: a grant that is not settled would count as in flight from then on.
     finally:
         failure = result if isinstance(result, Failure) else None
         pacer.settle(
             grant,
             refused=failure is not None and failure.kind == "rate_limit",
+            # A refused request or an answer that is not JSON was still served: the target's rate limit let it through.
             served=result is not None and (failure is None or failure.kind in ("refused", "bad_output")),
             retry_after_seconds=failure.retry_after_seconds if failure else None,
             spent=result is not None and result.limits.spent,
@@ -220,7 +223,7 @@ _SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "fin
 
 
 def _secrets(target: Target, key: str | None) -> list[str]:
-    """Texts that must not come back, the longest first: the key, header values, and what a URL has beside its path."""
+    """Texts that must not come back, the longest first: the key, header values, the URL's password and query values."""
     found = [key or ""]
     if isinstance(target, HttpTarget | OpenAiTarget):
         url = urlsplit(target.url if isinstance(target, HttpTarget) else target.base_url)

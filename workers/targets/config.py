@@ -64,6 +64,7 @@ DEFAULT_RETRIES: dict[FailureKind, RetryRule] = {
     "rate_limit": RetryRule(times=8, wait_seconds=1.0, factor=1.5),
     "timeout": RetryRule(times=1, wait_seconds=1.0),
     "server": RetryRule(times=4, wait_seconds=0.5),
+    # Once, in a process of its own: a call that kills that one as well is itself the cause.
     "crashed": RetryRule(times=1, wait_seconds=0.1),
 }
 """What is not here is not tried again: a spent quota, a wrong key and a refusal stay what they are."""
@@ -139,10 +140,12 @@ class OpenAiTarget(Target):
     model: str = Field(min_length=1, description="The model's name")
     headers: _Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
     system_prompt: str | None = Field(
-        default=None, description="A file beside or below the targets file; {agent} stands for the call's agent"
+        default=None, description="A file next to or below the targets file; {agent} stands for the call's agent"
     )
     json_mode: bool = Field(default=False, description="Ask for a JSON object by response_format")
-    json_schema: str | None = Field(default=None, description="A JSON schema file to ask for, beside or below this one")
+    json_schema: str | None = Field(
+        default=None, description="A JSON schema file to ask for, next to or below this one"
+    )
     options: dict[str, Any] = Field(
         default_factory=dict, description="Further members of the request: temperature, max_tokens, ..."
     )
@@ -154,7 +157,7 @@ class CommandTarget(Target):
     kind: Literal["command"]
     argv: tuple[_Argument, ...] = Field(min_length=1, description="The program and its arguments; no shell reads them")
     env: tuple[_Name, ...] = Field(
-        default=(), description="Variables it gets beside PATH, HOME, LANG, TMPDIR and the key's; no other"
+        default=(), description="Variables it gets besides PATH, HOME, LANG, TMPDIR and the key's; no other"
     )
     max_megabytes: int = Field(default=2048, ge=16, description="Most address space it may take")
 
@@ -210,6 +213,7 @@ def _target(name: object, entry: object, path: str | Path, folder: Path) -> Targ
     model = MODELS.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise ConfigError(f"{where}.kind: must be one of {', '.join(MODELS)}")
+    # No values in messages: headers and URLs may hold secrets.
     target = validate(model, entry, where, show_values=False)
     if isinstance(target, OpenAiTarget):
         for key in ("system_prompt", "json_schema"):

@@ -41,7 +41,7 @@ class Asked(msgspec.Struct, frozen=True):
 class Told(msgspec.Struct, frozen=True):
     """One line out: ``text`` of the answer to call ``id``, or its ``failure`` (a `Failure` as plain data).
 
-    The first line has no call: the function is ready, or ``failure`` says why it cannot be had.
+    The first line has no call: the function is ready, or ``failure`` says why it cannot be used.
     """
 
     id: int
@@ -50,7 +50,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class _NotFound(Exception):
-    """The function cannot be had; the message says why."""
+    """The function cannot be used; the message says why."""
 
 
 class _Host:
@@ -190,6 +190,7 @@ def main(path: str, folder: str, most_bytes: str, threads: str, megabytes: str) 
     source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
+    # Otherwise what the function prints would be read as answers.
     os.dup2(2, 1)
     os.chdir(folder)
     with contextlib.suppress(OSError):  # where memory runs out, this process is to go, not the one that calls

@@ -1,4 +1,4 @@
-"""What response headers tell of limits: Retry-After in both forms, and the x-ratelimit family."""
+"""What response headers say of limits: Retry-After in both forms, and the x-ratelimit family."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ def _seconds(text: str | None, headers: Mapping[str, str]) -> float | None:
 
 def _number(text: str | None) -> float | None:
     """A finite number that is not negative."""
+    # float() alone would take signs, "nan", "inf" and digits of any script.
     return float(text) if text is not None and re.fullmatch(r"\s*\d{1,15}(\.\d{1,9})?\s*", text, re.ASCII) else None
 
 
@@ -77,5 +78,5 @@ def _date(text: str | None) -> datetime | None:
 
 
 def _now(headers: Mapping[str, str]) -> datetime:
-    """The server's own time where it tells it: a wrong clock here must not lengthen a wait."""
+    """The server's own time where it gives one: a wrong clock here must not lengthen a wait."""
     return _date(headers.get("date")) or datetime.now(UTC)

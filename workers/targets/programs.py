@@ -71,6 +71,7 @@ class Command:
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
+            # Shielded: a cancelled call, too, has to reap its process, or it stays as a zombie.
             await asyncio.shield(process.wait())
         seconds, text = time.monotonic() - began, out.decode(errors="replace")
         if process.returncode != 0:
@@ -124,7 +125,7 @@ def _ended(code: int) -> str:
 
 
 class CallFailed(Exception):
-    """What a Python target raises to tell the kind of a failure itself."""
+    """What a Python target raises to give the kind of a failure itself."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)

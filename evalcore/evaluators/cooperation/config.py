@@ -25,6 +25,7 @@ __all__ = ["Experiment", "completed", "load_experiment"]
 class _Experiment(Params):
     """What is read of the section; simulations keep keys of their own in it (max_turns, endpoint, ...)."""
 
+    # Unlike anywhere else: the simulation's own keys live in this section, too.
     model_config = ConfigDict(extra="ignore")
 
     name: str | None = None
@@ -58,7 +59,7 @@ class Experiment(msgspec.Struct, frozen=True):
 
 
 def load_experiment(path: str | Path) -> Experiment:
-    """Read a configuration file; metrics.json stands beside it unless it says otherwise.
+    """Read a configuration file; metrics.json lies next to it unless it says otherwise.
 
     Raises ConfigError that names the file and the key path.
     """

@@ -41,7 +41,7 @@ def insights(state: PlanState, review: QueryReview, suspects: int, params: PlanP
 
 
 def _failures(state: PlanState, scored: int, params: PlanParams) -> dict[str, Json]:
-    """Zeros that no check was judged for, by reason and by pattern of the error's text; beside them the other zeros."""
+    """Zeros that no check was judged for, by reason and by pattern of the error's text; and the other zeros."""
     rows = sum(state.forced.values())
     return {
         "rows": rows,

@@ -1,4 +1,4 @@
-"""A third call beside the specification's two: a report that says all is done, while its evidence does not carry it.
+"""A third call besides the specification's two: a report that says all is done, while its evidence does not carry it.
 
 The rules were written down before they met any labelled report, and were not tuned on one; what they reach is in
 docs/reference/selfcheck-effectiveness.md. They are data: lists of patterns of Python's `re`, ignoring case.
@@ -74,7 +74,7 @@ _Patterns = tuple[str, ...]
 
 
 class SuspicionRules(Params):
-    """Patterns by what they tell. A report is suspected for test output of one line with ``most_machine_tokens`` or
+    """Patterns by what they show. A report is suspected for test output of one line with ``most_machine_tokens`` or
     fewer; of a long text the first and the last ``read_characters`` are read.
     """
 
@@ -112,6 +112,7 @@ def _reasons(evidence: Evidence, rules: SuspicionRules) -> Iterator[str]:
         yield "no test output"
     elif "\n" not in output.strip() and len(_any(rules.machine).findall(output)) <= rules.most_machine_tokens:
         yield "thin test output"
+    # Phrases such as "0 errors" are taken out first, since the words for failure are in them.
     if _found(rules.failure, _any(rules.no_failure).sub(" ", output)):
         yield "failure in the output"
     if _impossible(output):
@@ -127,6 +128,7 @@ def _reasons(evidence: Evidence, rules: SuspicionRules) -> Iterator[str]:
 def _read(text: str, rules: SuspicionRules) -> str:
     """A long text's beginning and end, where runs say what they are and how they ended."""
     most = rules.read_characters
+    # These patterns may be the user's and run on Python's `re`, which bounds no time: bound the text instead.
     return text if len(text) <= 2 * most else f"{text[:most]}\n{text[-most:]}"
 
 

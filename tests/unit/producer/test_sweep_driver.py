@@ -28,7 +28,7 @@ from evalq.workers.callers import main as calling
 from evalq.workers.connections import connect
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.settings import Settings
+from evalq.workers.settings import Settings, Timings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
 
@@ -64,6 +64,7 @@ class Stage:
         self.settings = Settings(
             broker=server.url, targets=str(folder / "targets.yaml"), calls=4, look_seconds=0.05, driver_seconds=1.0
         )
+        self.timings = Timings(call_lease=1.0)
         self.calls = SweepLedger(server.client, self.settings)
 
     def sweep(self, out: str, repeat: int, once: str = "", **live: int | float) -> Sweep:
@@ -99,7 +100,7 @@ class Stage:
 
         threads = []
         for _ in range(count):
-            process = calling._Process(self.settings)
+            process = calling._Process(self.settings, self.timings)
             stops.append(process._stop)
             threads.append(threading.Thread(target=serve))
             threads[-1].start()
@@ -117,14 +118,13 @@ class Stage:
 def stage(tmp_path: Path, server: Server, service: tuple[Agent, str], monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Callers in threads cannot have signal handlers. Leases and drivers run out soon, unless a test is `patient`."""
     monkeypatch.setattr(asyncio.SelectorEventLoop, "add_signal_handler", lambda *_: None)
-    monkeypatch.setattr(calling, "LEASE_SECONDS", 1.0)
     return Stage(tmp_path, server, service)
 
 
 @pytest.fixture
-def patient(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(stage: Stage) -> None:
     """No lease and no driver runs out while a busy machine lets a process wait."""
-    monkeypatch.setattr(calling, "LEASE_SECONDS", 60.0)
+    stage.timings = Timings(call_lease=60.0)
     stage.settings = stage.settings.model_copy(update={"driver_seconds": 60.0})
     stage.calls = SweepLedger(stage.server.client, stage.settings)
 
