@@ -87,8 +87,10 @@ def test_a_sweep_whose_budget_is_spent_is_resumed_with_a_larger_one(rows: Path) 
         (rows / "targets.yaml").write_text(json.dumps({"targets": {"chat": chat}}))
 
         def ask() -> evalq.Run:
-            how = {"targets": "targets.yaml", "repeat": 3, "workers": 1}
-            return evalq.sweep("vs", "golden.json", target="chat", folder="out", once="k", max_calls=2, **how)
+            return evalq.sweep(
+                "vs", "golden.json", target="chat", targets="targets.yaml", repeat=3, max_calls=2, workers=1,
+                folder="out", once="k",
+            )  # fmt: skip
 
         assert ask().report["records"]["total"] == 2
         assert ask().report["records"]["total"] == 2
