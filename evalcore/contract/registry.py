@@ -30,6 +30,7 @@ def _registered() -> dict[str, list[EntryPoint]]:
     """All entry points of each name, but no two of one value."""
     found: dict[str, dict[str, EntryPoint]] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+        # One value twice is one package that is found twice, such as an editable install, and no rival of itself.
         found.setdefault(point.name, {})[point.value] = point
     return {name: list(points.values()) for name, points in found.items()}
 

@@ -88,7 +88,7 @@ class ServerFacts(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """One look at a ledger, at ``now`` by its server's clock."""
+    """The state of a ledger at ``now``, by its server's clock."""
 
     now: float
     runs: dict[str, int]
