@@ -275,16 +275,16 @@ class Driver:
             self._watched = time.monotonic()
             with contextlib.suppress(redis.ResponseError, BrokerUnreachable, ServerRefused):  # it is only shown
                 self.standing = msgspec.structs.replace(self.standing, fleet=self._fleet_now())
-        workers, others = self.fleet()
+        workers, others, lacking = self.fleet()
         self.standing = msgspec.structs.replace(
-            self.standing, progress=progress, workers=workers, others=others, trouble=look.trouble
+            self.standing, progress=progress, workers=workers, others=others, lacking=lacking, trouble=look.trouble
         )
         self._job.folder.note(progress=msgspec.to_builtins(progress))
         return True
 
-    def fleet(self) -> tuple[int, dict[str, int]]:
-        """Living workers of the run's code, and how many live of each other one."""
-        return Heartbeats(self._ledger.client).serving(self._job.header.code_version)
+    def fleet(self) -> tuple[int, dict[str, int], bool]:
+        """Living workers of the run's code, how many live of each other one, and whether none has its evaluator."""
+        return Heartbeats(self._ledger.client).serving(self._job.header.code_version, self._job.header.evaluator)
 
     def _fleet_now(self) -> Fleet:
         elsewhere = self._broker.lengths if self._settings.ledger_apart else None

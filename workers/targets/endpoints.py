@@ -66,6 +66,7 @@ class ChatEndpoint:
         self._target = target
         self._web = Web(url, _headers(target.headers, "Authorization", key), target.max_bytes)
         self._folder = folder
+        # Read once per process: a prompt file that is edited while a sweep runs must not change half of its calls.
         self._system = cache(self._read_system)
         self._fixed = {"model": target.model, **target.options, **self._response_format()}
 
@@ -124,6 +125,7 @@ class ChatEndpoint:
         name = self._target.system_prompt
         if name is None:
             return ""
+        # An agent's name comes from a golden set: "../.." in it must not lead to another file.
         if "{agent}" in name and not usable_name(agent):
             raise ConfigError(f"system_prompt: {agent[:64]!r} cannot be an agent's name in a file name")
         return _file(self._folder, name.replace("{agent}", agent))
