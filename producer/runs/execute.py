@@ -45,7 +45,7 @@ from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
     from evalq.producer.local.children import Children
-    from evalq.producer.runs.driver import Driver
+    from evalq.producer.runs.driver import RunDriver
     from evalq.workers.ledger.runs import RunLedger
 
 __all__ = [
@@ -268,8 +268,8 @@ def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
         collector = Collector(job)
         try:
             with resumable(job.folder, place), _driver(job, collector, place, reporter) as driver:
-                driver.launch()
-                driver.detach()
+                driver.hand_over.launch()
+                driver.hand_over.detach()
             job.folder.note(state="detached")
         except (InputError, NothingEvaluated):
             _leave(job, collector, "failed")
@@ -309,15 +309,15 @@ def _compute(job: Job, collector: Collector, place: Backend, reporter: Reporter)
 
 
 @contextlib.contextmanager
-def _driver(job: Job, collector: Collector, place: Backend, reporter: Reporter) -> Iterator[Driver]:
+def _driver(job: Job, collector: Collector, place: Backend, reporter: Reporter) -> Iterator[RunDriver]:
     """A driver over the servers and local workers of ``place``; what was started here ends with it."""
     with (
         shared_place(place, job.roots, job.header.evaluator, reporter=reporter) as shared,
         contextlib.ExitStack() as stack,
     ):
         # Imported while the local workers start: Celery takes its time in both.
-        from evalq.producer.runs.driver import Driver
-        from evalq.producer.runs.waiting import Patience
+        from evalq.producer.driving.waiting import Patience
+        from evalq.producer.runs.driver import RunDriver
         from evalq.workers.broker.publisher import Broker
         from evalq.workers.ledger.ownership import driver_token
         from evalq.workers.ledger.runs import RunLedger
@@ -329,7 +329,7 @@ def _driver(job: Job, collector: Collector, place: Backend, reporter: Reporter) 
         stack.callback(broker.close)
         stack.enter_context(patience.telling())
         try:
-            driver = Driver(job, collector, ledger, broker, settings, patience)
+            driver = RunDriver(job, collector, ledger, broker, settings, patience)
             driver.registration.server = place.server
             yield driver
         except BaseException as error:

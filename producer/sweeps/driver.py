@@ -14,8 +14,8 @@ import msgspec
 from evalq.evalcore.errors import Cancelled, Driven, Incomplete, Paused, WireError
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.canonical import Json
+from evalq.producer.driving.waiting import Patience
 from evalq.producer.monitor.progress import RunStatus, Watcher
-from evalq.producer.runs.waiting import Patience
 from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.decided import Stops
 from evalq.producer.sweeps.identity import prompts_digest

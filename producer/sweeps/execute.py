@@ -33,7 +33,7 @@ from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 
 if TYPE_CHECKING:
-    from evalq.producer.runs.waiting import Patience
+    from evalq.producer.driving.waiting import Patience
     from evalq.producer.sweeps.driver import SweepDriver
 
 __all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep"]
@@ -219,7 +219,7 @@ def _call(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> 
 
 def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> None:
     """Of other outputs than there are now: the ledger shall not take its answers for those of the new ones."""
-    from evalq.producer.runs.waiting import Patience
+    from evalq.producer.driving.waiting import Patience
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.runs import RunLedger
 
@@ -253,7 +253,7 @@ def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> 
 
 @contextlib.contextmanager
 def _driver(sweep: Sweep, place: Backend, reporter: Reporter) -> Iterator[tuple[SweepDriver, Patience]]:
-    from evalq.producer.runs.waiting import Patience
+    from evalq.producer.driving.waiting import Patience
     from evalq.producer.sweeps.cache import Cache
     from evalq.producer.sweeps.driver import SweepDriver
     from evalq.workers.ledger.sweeps import SweepLedger
