@@ -68,7 +68,8 @@ def evaluate(
         return computed(chosen, evaluation, dict(options or {}), Asked(chosen.name, suite, tags=dict(tags or {})))
     _refuse_unregistered(chosen)
     from evalq.producer.folder.job import Job
-    from evalq.producer.runs.execute import Backend, carry_out
+    from evalq.producer.runs.backend import Backend
+    from evalq.producer.runs.execute import carry_out
 
     chosen_settings = _settings(settings, broker="", ledger="") if inline else _settings(settings, broker, ledger)
     asked = _asked(chosen_settings, folder, chunk_size, suite, tags)
@@ -118,7 +119,7 @@ def sweep(
     again. Raises what `evaluate` raises, and UsageError for an evaluator that calls nobody; Interrupted for Ctrl-C:
     `evalq resume` resumes the sweep without paying again for what is recorded.
     """
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.producer.sweeps.cache import Cache
     from evalq.producer.sweeps.execute import carry_out_sweep
     from evalq.producer.sweeps.options import SweepOptions

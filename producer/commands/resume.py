@@ -14,7 +14,7 @@ __all__ = ["COMMAND"]
 
 
 def _resume(invocation: Invocation, run: str | None) -> None:
-    from evalq.producer.runs.execute import driving, refuse_over
+    from evalq.producer.runs.holding import driving, refuse_over
     from evalq.producer.sweeps.joining import resume_any
     from evalq.producer.sweeps.sweep import Sweep
 

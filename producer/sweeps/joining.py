@@ -26,7 +26,7 @@ from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.ledger.sweeps import SweepLedger
     from evalq.workers.settings import Settings

@@ -1,27 +1,51 @@
-"""Who calls the target of a sweep, and under which settings."""
+"""Who calls the target of a sweep, under which settings, and what its user has to be told meanwhile."""
 
 from __future__ import annotations
 
 from evalq.evalcore.errors import UsageError
+from evalq.producer.monitor.reporter import Reporter
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 
-__all__ = ["Served"]
+__all__ = ["Notices", "Served"]
 
 PATIENT_LOOKS = 5
 """Looks without a process that calls before the user is told."""
 
 
+class Notices:
+    """What the user of a sweep has to be told of it, by name: each once."""
+
+    def __init__(self) -> None:
+        self._due: set[str] = set()
+        self._told: set[str] = set()
+
+    def add(self, name: str) -> None:
+        """There is something to tell: "nobody" calls, their settings "differ", or outputs are "elsewhere"."""
+        self._due |= {name} - self._told
+
+    def tell(self, reporter: Reporter, target: str, *, here: bool) -> None:
+        """Tell what there is; who calls ``target`` from ``here`` need not start anything."""
+        texts = {
+            "nobody": f"no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
+            "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
+            "elsewhere": "warning: another producer drove this sweep; what only its folder has is called again",
+        }
+        for name in sorted(self._due - ({"nobody"} if here else set())):
+            (reporter.waiting if name == "nobody" else reporter.warn)(texts[name])
+            self._due.discard(name)
+            self._told.add(name)
+
+
 class Served:
     """The processes that call for one sweep. ``priced``: its target needs a price."""
 
-    def __init__(self, register: Heartbeats, header: SweepHeader, *, priced: bool) -> None:
+    def __init__(self, register: Heartbeats, header: SweepHeader, notices: Notices, *, priced: bool) -> None:
         self._register = register
         self._header = header
+        self._notices = notices
         self._priced = priced
         self._alone = 0
-        self.warned: set[str] = set()
-        """What a user has to be told: "nobody" calls, or their settings "differ"."""
 
     def config(self) -> str | None:
         """The digest of the target's settings, from who can call it; empty where they differ, None while nobody can.
@@ -40,11 +64,11 @@ class Served:
         if not able:
             self._alone += 1
             if self._alone == PATIENT_LOOKS:
-                self.warned.add("nobody")
+                self._notices.add("nobody")
             return None
         self._alone = 0
         configs = {caller.targets[target].config for caller in able}
         if len(configs) > 1:
-            self.warned.add("differ")
+            self._notices.add("differ")
             return ""
         return configs.pop()

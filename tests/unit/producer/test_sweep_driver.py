@@ -144,12 +144,12 @@ class Drive(threading.Thread):
             self.facts = dict(self.driver.drive(lambda _: None))
         except EvalqError as error:
             self.error = error
-        self.driver.release()
+        self.driver.hand_over.release()
 
     def end(self) -> None:
         """Wait for its end, as a test of what hangs does."""
         self.join(60)
-        assert not self.is_alive(), f"it hangs at {self.driver.look}"
+        assert not self.is_alive(), f"it hangs at {self.driver.registration.seen}"
 
 
 @pytest.mark.usefixtures("patient")
@@ -215,7 +215,7 @@ def test_a_driver_that_fell_silent_is_followed_and_told(stage: Stage) -> None:
     """It stood still for longer than driver_seconds: another one drives, and it changes nothing any more."""
     sweep = stage.sweep("a", 2)
     asleep = stage.driver(sweep, "host 1 a")
-    asleep._establish()
+    asleep.establish()
     other = stage.driver(stage.copied(sweep, "b"), "host 2 b")
     wait_until(lambda: _established(other), "driver_seconds have passed", 10)
     with pytest.raises(Driven, match="host 2 b"):
@@ -224,17 +224,17 @@ def test_a_driver_that_fell_silent_is_followed_and_told(stage: Stage) -> None:
 
 def _established(driver: SweepDriver) -> bool:
     with contextlib.suppress(Driven):
-        return driver._establish()
+        return driver.establish()
     return False
 
 
 def test_a_killed_driver_is_followed_at_once_in_its_folder(stage: Stage) -> None:
     """Whoever holds the folder's lock knows that the last driver is dead; in a copy of the folder nobody does."""
     sweep = stage.sweep("a", 2)
-    stage.driver(sweep, "host 1 a")._establish()
+    stage.driver(sweep, "host 1 a").establish()
     with pytest.raises(Driven):
-        stage.driver(stage.copied(sweep, "b"), "host 2 b")._establish()
-    assert stage.driver(stage.reloaded(sweep), "host 3 c")._establish()
+        stage.driver(stage.copied(sweep, "b"), "host 2 b").establish()
+    assert stage.driver(stage.reloaded(sweep), "host 3 c").establish()
 
 
 @pytest.mark.parametrize(

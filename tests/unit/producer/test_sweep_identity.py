@@ -108,4 +108,4 @@ def test_prompts_that_changed_in_the_folder_are_not_offered(folder: Path) -> Non
         settings = Settings(broker=server.url)
         driver = SweepDriver(sweep, SweepLedger(server.client, settings), settings, Patience(settings))
         with pytest.raises(WireError, match="its prompts are not those it was begun with"):
-            driver.launch()
+            driver.hand_over.launch()
