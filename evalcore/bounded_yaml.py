@@ -42,6 +42,7 @@ class _Measure:
             if not known:
                 raise _fault("an alias inside the value it stands for", node)
             return known
+        # Zero marks a node that is being measured: meeting it again means that an alias contains itself.
         self._sizes[id(node)] = 0
         size = VALUE_WEIGHT + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
         if isinstance(node, yaml.SequenceNode):

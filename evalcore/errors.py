@@ -27,6 +27,7 @@ A message says what was wrong, where (file:line or key path), and what to do abo
 from __future__ import annotations
 
 import errno
+import shlex
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -151,7 +152,7 @@ class Driven(InfrastructureError):
 
     def __init__(self, run: str, by: str, server: str = "") -> None:
         """``server``: the options that name it for a command, where its folder is not enough."""
-        watch = f"evalq watch {run} {server}".rstrip()
+        watch = f"evalq watch {shlex.quote(run)} {server}".rstrip()
         super().__init__(f"run {run} is driven by another process ({by}); see it with: {watch}")
         self.run = run
         self.by = by
@@ -161,7 +162,7 @@ class Finished(Driven):
     """Another process has driven the run to its end: there is nothing left to compute, only a report to fetch."""
 
     def __init__(self, run: str, server: str = "") -> None:
-        report = f"evalq report {run} {server}".rstrip()
+        report = f"evalq report {shlex.quote(run)} {server}".rstrip()
         InfrastructureError.__init__(self, f"run {run} was finished by another command; see it: {report}")
         self.run = run
         self.by = ""

@@ -31,6 +31,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with partial.open("xb") as out:
             yield out
             out.flush()
+            # Synced before the rename: otherwise a crash can leave the new name with none of the bytes.
             os.fsync(out.fileno())
         partial.replace(path)
     except BaseException as error:

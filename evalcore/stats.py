@@ -26,6 +26,8 @@ _LARGE = 1e250
 class ExactSum(Merging, array_like=True, eq=True):
     """A sum of floats and integers without rounding, whatever the order and the cuts.
 
+        ExactSum.of([0.1] * 10).value()        # 1.0, where sum() gives 0.9999999999999999
+
     On the wire it is ``[mantissa, exponent]``: the sum is the hexadecimal mantissa times 2**exponent,
     the mantissa odd or zero, so that equal sums are equal bytes.
     """
@@ -62,6 +64,7 @@ class ExactSum(Merging, array_like=True, eq=True):
         return int(self.mantissa, 16) << (self.exponent + _SCALE)
 
     def _set(self, scaled: int) -> ExactSum:
+        # Trailing zero bits go to the exponent, so that equal sums have one wire form.
         zeros = (scaled & -scaled).bit_length() - 1 if scaled else 0
         self.mantissa = format(scaled >> zeros, "x")
         self.exponent = zeros - _SCALE if scaled else 0
@@ -83,6 +86,7 @@ def shannon_bits(counts: Iterable[int]) -> float:
 def gini(values: Iterable[float]) -> float:
     """Gini coefficient: 2 * sum(i * x_i) / (n * sum x) - (n + 1) / n on ascending x, 1-based i; all zero -> 0.0."""
     ascending = sorted(values)
+    # Scaled by a power of two, which is exact, so the coefficient does not change.
     if ascending and ascending[-1] > _LARGE:
         ascending = [math.ldexp(value, -math.frexp(ascending[-1])[1]) for value in ascending]
     total = math.fsum(ascending)
@@ -96,7 +100,12 @@ def gini(values: Iterable[float]) -> float:
 def wilson(successes: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval (1927) for the share ``successes / of``: (low, high), both within [0, 1].
 
-    ``confidence`` is a probability in (0, 1). Raises ZeroDivisionError for a share of nothing.
+    ``confidence`` is a probability in (0, 1): how often the interval holds the true share, on average over shares (for
+    small numbers it stays closer to that than the textbook's normal interval; Brown, Cai and DasGupta 2001).
+
+        wilson(8, 10)                          # (0.490, 0.943)
+
+    Raises ZeroDivisionError for a share of nothing.
     """
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     share, weight = successes / of, 1 + z * z / of

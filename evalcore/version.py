@@ -71,6 +71,8 @@ def _folders() -> dict[str, hashlib._Hash]:
     for package in _PACKAGES:
         for path in sorted(path for path in (top / package).rglob("*") if path.suffix in _KINDS):
             folder = found.setdefault(".".join(path.parent.relative_to(top).parts), hashlib.sha256())
+            # Bytes rather than syntax trees: a comment that counts as a change costs a restart of workers, a change
+            # that is missed would mix answers.
             folder.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return found
 

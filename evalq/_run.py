@@ -12,7 +12,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.life import RunState, next_step
+from evalq.evalcore.model.life import RunState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -207,8 +207,10 @@ class Run:
     def __repr__(self) -> str:
         if self.path is None:
             return f"<evalq run of {self.evaluator}: done, and nothing is written>"
+        from evalq.producer.folder.run_folder import RunFolder
+
         state = self.state
-        return f"<evalq run {self.id}: {state}; {next_step(state, self.path)}>"
+        return f"<evalq run {self.id}: {state}; {RunFolder(self.path).next_step(state)}>"
 
     def _repr_markdown_(self) -> str | None:
         """The report as a notebook shows it; None where there is none yet."""

@@ -17,6 +17,7 @@ import click
 from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer import commands
+from evalq.producer.monitor.began import beginning
 
 __all__ = ["main"]
 
@@ -92,7 +93,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command; returns its exit code (see evalq.evalcore.errors)."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
+        with beginning():
+            result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
     except EvalqError as error:
         click.echo(f"evalq: {visible(str(error))}", err=True)
         return error.exit_code

@@ -24,6 +24,12 @@ class Servers:
 
     A context manager that lets go of it at the end. ``named`` says whether there is one at all: without, everything
     but `settings` raises ConfigError.
+
+        with invocation.servers() as servers:
+            print(servers.runs.look(run).progress)
+
+    Connecting raises BrokerUnreachable, ServerRefused or ConfigError. When the server fails later on, the errors are
+    those of its client library, which `producer.cli` puts into words.
     """
 
     def __init__(self, settings: Settings) -> None:

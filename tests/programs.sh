@@ -41,8 +41,9 @@ if [ "$(uname -sm)" = "Linux x86_64" ] && [ ! -x $checkers/bin/docker-compose ];
 fi
 
 missing=""
-for program in redis-server rabbitmq-server openssl ip prometheus systemd-analyze; do
+for program in redis-server rabbitmq-server openssl ip prometheus systemd-analyze cc; do
   package=$program
+  [ "$program" = cc ] && package="gcc libc6-dev"
   [ "$program" = ip ] && package=iproute2
   [ "$program" = systemd-analyze ] && package=systemd
   command -v "$program" >/dev/null 2>&1 || missing="$missing $package"

@@ -59,6 +59,7 @@ def connect(url: str, settings: Settings, patience: float = 30.0, *, again: bool
     Raises BrokerUnreachable when nothing answers within ``connect_seconds``, ServerRefused for a wrong password or
     missing rights, ConfigError for a URL of another kind.
     """
+    # Asked once before use, so that a wrong host or password is reported here and not by whichever command comes first.
     trouble = probe(url, settings, min(patience, settings.connect_seconds))
     if isinstance(trouble, ServerRefused) or (trouble is not None and not _answered(trouble.__cause__)):
         raise trouble

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import zstandard
-
+from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.model.manifest import Chunk, PlannedInput
-from evalq.evalcore.model.span import MAX_RECORD_BYTES, read_span
+from evalq.evalcore.model.packing import unpack
+from evalq.evalcore.model.span import read_span
 
-__all__ = ["CHANGED", "UNREADABLE", "find", "pack", "read", "unpack"]
+__all__ = ["CHANGED", "UNREADABLE", "find", "read", "unpacked"]
 
 CHANGED = "changed"
 UNREADABLE = "unreadable"
@@ -30,7 +30,7 @@ def read(planned: PlannedInput, chunk: Chunk, roots: Sequence[Path]) -> bytes | 
         found = True
         try:
             data = read_span(path, chunk.span)
-        except OSError:
+        except OSError:  # another root may have the planned bytes under this path
             continue
         if digest(data) == chunk.digest:
             return data
@@ -54,19 +54,10 @@ def _inside(root: Path, relative: str) -> Path | None:
         return None
 
 
-def pack(data: bytes) -> bytes:
-    """A chunk's bytes for the ledger."""
-    return zstandard.ZstdCompressor(level=1).compress(data)
-
-
-def unpack(blob: bytes, chunk: Chunk) -> bytes | str:
+def unpacked(blob: bytes, chunk: Chunk) -> bytes | str:
     """The bytes in ``blob``, or CHANGED when they are not the chunk's; never more than the chunk's length."""
-    length = chunk.end - chunk.start
     try:
-        # What a frame announces is taken from memory before a byte of it is unpacked.
-        if length > 2 * MAX_RECORD_BYTES or zstandard.get_frame_parameters(blob).content_size != length:
-            return CHANGED
-        data = zstandard.ZstdDecompressor().decompress(blob)
-    except zstandard.ZstdError:
+        data = unpack(blob, chunk.end - chunk.start)
+    except WireError:
         return CHANGED
     return data if digest(data) == chunk.digest else CHANGED

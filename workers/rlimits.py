@@ -19,6 +19,8 @@ def bound_memory(beyond: int) -> None:
     """Let allocations of this process fail at so many bytes beyond what it has. No effect where that is not known."""
     with contextlib.suppress(OSError):
         with open("/proc/self/statm", "rb") as stream:
+            # The sixth number is data and stack in pages. Since Linux 4.7 RLIMIT_DATA bounds anonymous mappings, too;
+            # unlike RLIMIT_AS it leaves address space alone that is reserved and not used.
             data = int(stream.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         wanted = data + beyond

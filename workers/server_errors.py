@@ -74,6 +74,7 @@ def explained(error: BaseException, server: str) -> EvalqError:
     if isinstance(error, KombuError) and isinstance(cause, (*SERVER_ERRORS, OSError)):  # kombu wraps, batches too
         error = cause
     said = _said(error)
+    # Before `_away`: redis-py derives these from its ConnectionError, but waiting does not make a password right.
     if isinstance(error, (kinds.AuthenticationError, kinds.AuthorizationError)):
         return ServerRefused(f"{server} refuses this user and password: {said}; {_REFUSED['WRONGPASS']}")
     code = _code(error, said)

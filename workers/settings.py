@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
@@ -20,13 +21,33 @@ from pydantic_settings import (
 from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.errors import ConfigError
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["TIMINGS", "Settings", "Timings", "load_settings"]
 
 
 _PREFIX = "EVALQ_"
 _NEAR = 0.85
 _OTHERS = ("TARGET", "ROOT")
 """Variables of single options, with names like settings'."""
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times that nobody has to set, in seconds. They are passed in, so that a test can have shorter ones."""
+
+    beat: float = 2.0
+    """Between two heartbeats of a worker or caller: a fifth of its ``life``, since some are late or lost."""
+    life: float = 10.0
+    """How long either is taken for alive after a heartbeat."""
+    call_lease: float = 10.0
+    """How long a silent process keeps the calls that it took."""
+    call_names: float = 1.0
+    """How often a process names the calls that it has, so that the ledger holds no others for it."""
+    call_poll: float = 0.2
+    """Between two looks for calls while there is room."""
+    call_pause: float = 0.01
+    """Between two claims of a busy process: what becomes free meanwhile is filled together."""
+
+
+TIMINGS = Timings()
 
 
 class Settings(BaseSettings):

@@ -16,7 +16,7 @@ from evalq.evalcore.conformance.purity import watched
 from evalq.evalcore.conformance.subject import Example, Subject, random_cuts
 from evalq.evalcore.contract.evaluator import Batch, Outcome, State, dead_outcome
 from evalq.evalcore.contract.partial import Partial, encode
-from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.canonical import Json, as_written
 from evalq.evalcore.views.panels import panel_faults
 
 __all__ = ["PROPERTIES", "Property"]
@@ -139,7 +139,7 @@ def results(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
 
 def _no_plain_json(report: dict[str, Json]) -> Iterator[str]:
     try:
-        back = json.loads(canonical_json(report))
+        back = as_written(report)
     except (TypeError, ValueError) as error:
         yield f"the report is not plain JSON: {error}"
         return
@@ -153,7 +153,7 @@ def markdown(subject: Subject, example: Example, rng: Random, rounds: int) -> It
     report, _ = subject.finish([example], [[subject.compute(example.whole())]])
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
-    first, second = (subject.evaluator.views.markdown(json.loads(canonical_json(report)), {}) for _ in range(2))
+    first, second = (subject.evaluator.views.markdown(as_written(report), {}) for _ in range(2))
     if not first.strip():
         yield "markdown() is empty"
     if first != second:
@@ -168,7 +168,7 @@ def declarations(subject: Subject, example: Example, rng: Random, rounds: int) -
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
     for metric in evaluator.views.metrics:
-        found = metric.samples(json.loads(canonical_json(report)))
+        found = metric.samples(as_written(report))
         if not all(math.isfinite(sample.value) for sample in found):
             yield f"{metric.name} has a value that is not finite"
         if len({sample.labels for sample in found}) < len(found):

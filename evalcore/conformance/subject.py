@@ -38,11 +38,10 @@ class Example(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, evaluator: Evaluator[Any, Any], name: str, data: bytes) -> Self:
         """``data`` cut as evalq cuts it for ``evaluator``. Raises InputError when it can't be."""
-        cutter = Cutter(io.BytesIO(data), evaluator.records.format, name, size=1)
-        columns = cutter.columns(evaluator.records.columns) if evaluator.records.format == "csv" else ()
+        cutter = Cutter(io.BytesIO(data), evaluator.records.format, name, evaluator.records.columns, size=1)
         spans = list(cutter.spans())
         records = tuple(data[span.start : span.end] for span in spans)
-        return cls(name, data, columns, records, (*(span.first_line for span in spans), cutter.line))
+        return cls(name, data, cutter.columns, records, (*(span.first_line for span in spans), cutter.line))
 
     def batch(self, first: int, last: int) -> Batch:
         """Records ``first`` up to ``last`` (not included), as a worker would be given them."""

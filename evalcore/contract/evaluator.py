@@ -59,7 +59,17 @@ __all__ = [
 class Evaluator(ABC, Generic[P, S]):
     """One evaluation; subclass it, and register an instance under the entry-point group ``evalq.evaluators``.
 
+        class Lengths(Evaluator[LengthParams, LengthState]):
+            name, version, summary = "lengths", "1", "Measure how long answers are."
+            Params, State = LengthParams, LengthState
+
+            def evaluate(self, batch, params): ...      # a chunk: Outcome(state, tally, record lines)
+            def section(self, results, params): ...     # all chunks merged: {"mean": 12.5}
+
+        evaluator = Lengths()
+
     A small one has the first eight members. The others are capabilities (`evalq.evalcore.contract.capabilities`).
+    docs/how-to/add-an-evaluator.md builds one, and `evalq.check_evaluator` holds it to this contract.
     """
 
     name: ClassVar[str]
@@ -71,18 +81,26 @@ class Evaluator(ABC, Generic[P, S]):
     records: ClassVar[Records] = Records()
     """How its inputs are cut: by the lines of JSONL, unless it says otherwise."""
     Params: type[P]
+    """The class of its parameters: all that its answer depends on beside the records."""
     State: type[S]
+    """The class of what a chunk adds up to."""
 
     @abstractmethod
     def evaluate(self, batch: Batch, params: P) -> Outcome[S]:
         """Evaluate one chunk: pure, and the same for a record whatever chunk it comes in.
 
-        Bad records are faults in the tally, by line; exceptions are bugs.
+        ``batch`` holds whole records of one input, ``params`` have been validated. Each record is counted once in the
+        outcome's tally: scored, unscored, or an error. Bad records are faults in the tally, by line; an exception is
+        taken for a bug, has the chunk tried again elsewhere, and ends the run where it is raised everywhere.
         """
 
     @abstractmethod
     def section(self, results: Sequence[InputResult[S]], params: P) -> dict[str, Json]:
-        """``results`` of report.json: unrounded numbers, plain JSON, in the keys that the specification names."""
+        """``results`` of report.json: unrounded numbers, plain JSON, in the keys that the specification names.
+
+        ``results`` has an entry for each input, in input order. NaN and infinities are no JSON: what cannot be computed
+        is None.
+        """
 
     command: ClassVar[CommandLine] = CommandLine()
     """Options and commands of its own."""

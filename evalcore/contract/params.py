@@ -64,6 +64,7 @@ def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
     """
     try:
         with io.TextIOWrapper(open_given(path), encoding="utf-8") as stream:
+            # One more than allowed shows that there is more, without reading the rest.
             text = stream.read(MAX_FILE_CHARACTERS + 1)
         if len(text) > MAX_FILE_CHARACTERS:
             raise ConfigError(f"{path}: longer than {MAX_FILE_CHARACTERS >> 20} MiB, which no such file needs")

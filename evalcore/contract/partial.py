@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import zstandard
 
 from evalq.evalcore.contract.evaluator import Evaluator, Outcome, State
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.model.manifest import Chunk, to_wire
+from evalq.evalcore.model.packing import pack, unpack
 from evalq.evalcore.model.tally import Tally
 
 __all__ = ["Partial", "decode", "encode"]
 
 MAX_PARTIAL_BYTES = 512 << 20
-_LEVEL = 1
 
 
 class Partial(msgspec.Struct, frozen=True):
@@ -40,7 +39,7 @@ def encode(outcome: Outcome[Any], chunk: Chunk | None = None) -> Partial:
     head = _Head(msgspec.Raw(outcome.state.to_wire()), outcome.tally, of)
     head_line = msgspec.json.encode(head, order="deterministic")
     plain = b"\n".join([head_line, *outcome.lines])
-    return Partial(digest(plain), zstandard.ZstdCompressor(level=_LEVEL).compress(plain))
+    return Partial(digest(plain), pack(plain))
 
 
 def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> Outcome[State]:
@@ -54,8 +53,10 @@ def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None
         first, _, rest = plain.partition(b"\n")
         head = msgspec.json.decode(first, type=_Head)
         state = evaluator.State.from_wire(bytes(head.state))
-    except (zstandard.ZstdError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"a partial in the ledger is damaged: {error}") from error
+    # The partial's digest shows that its bytes are whole; only the chunk's digest in its head shows that it is not the
+    # answer of another chunk put in this one's place.
     if chunk is not None and head.of != digest(to_wire(chunk)):
         raise WireError(f"it is the answer of another chunk than number {chunk.seq} of this plan")
     if chunk is not None and head.tally.total > chunk.records:
@@ -64,8 +65,7 @@ def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None
 
 
 def _unpacked(data: bytes) -> bytes:
-    """The one frame in ``data``; its size is looked at first, since unpacking takes memory for what it announces."""
-    size = zstandard.get_frame_parameters(data).content_size
-    if size > MAX_PARTIAL_BYTES:  # so is a frame that does not say
-        raise WireError(f"a partial in the ledger is damaged: it unpacks to more than {MAX_PARTIAL_BYTES} bytes")
-    return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+    try:
+        return unpack(data, MAX_PARTIAL_BYTES)
+    except WireError as error:
+        raise WireError(f"a partial in the ledger is damaged: {error}") from error

@@ -36,7 +36,8 @@ class InputSummary(msgspec.Struct, frozen=True):
 class Fold:
     """Merges outcomes input by input, then builds report.json's content.
 
-    Call `add` for every chunk in order, then `finish` once.
+    Call `add` for every chunk in order, then `finish` once. ``inputs`` is how many inputs there are; chunks of
+    different inputs may come in any order, since each input has a state of its own.
     """
 
     def __init__(self, evaluator: Evaluator[Any, Any], params: Params, inputs: int) -> None:
@@ -57,6 +58,7 @@ class Fold:
 
         Raises InputError with the first faults when any is fatal, NothingEvaluated when there was no record.
         """
+        # Before settling, which may read a whole input again: a fatal fault ends the run anyway.
         self._raise_fatal(inputs)
         results, lines = [], []
         for index, (given, tally) in enumerate(zip(inputs, self._tallies, strict=True)):

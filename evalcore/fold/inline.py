@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from evalq.evalcore.contract.partial import decode, encode
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.fold.fold import Fold, InputSummary
-from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.canonical import Json, as_written
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import discover, format_suffixes
@@ -65,11 +64,11 @@ def evaluate_files(
         lines: list[bytes] = []
         for index, source in enumerate(sources):
             with open_input(source.path) as stream:
-                cutter = Cutter(stream, chosen.records.format, source.name, size=chunk_size)
-                columns = cutter.columns(chosen.records.columns)
+                records = chosen.records
+                cutter = Cutter(stream, records.format, source.name, records.columns, size=chunk_size)
                 for span in cutter.spans():
                     data = read_span(source.path, span)
-                    batch = Batch(source.name, span.first_line, data, columns, span.of(source.members))
+                    batch = Batch(source.name, span.first_line, data, cutter.columns, span.of(source.members))
                     # By way of the wire, so that inline proves what a worker's answer would be.
                     outcome = decode(encode(chosen.evaluate(batch, checked)), chosen)
                     fold.add(index, outcome)
@@ -80,8 +79,8 @@ def evaluate_files(
             return open_input(sources[index].path)
 
         report, closing = fold.finish(summaries, reopen, Path(scratch))
-    # The form report.json has: keys in order, lists for tuples.
-    return Evaluation(json.loads(canonical_json(report)), lines + closing)
+    # As whoever reads report.json has it: an inline report must not differ by tuples or the order of keys.
+    return Evaluation(as_written(report), lines + closing)
 
 
 def request_of(

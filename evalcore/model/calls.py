@@ -32,6 +32,7 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def digest(self) -> str:
         """SHA-256 of agent and text."""
+        # The zero byte keeps agent and text apart: "a" + "bc" must not be "ab" + "c".
         return hashlib.sha256(f"{self.agent}\0{self.text}".encode(errors="surrogatepass")).hexdigest()
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-__all__ = ["Json", "canonical_json", "digest"]
+__all__ = ["Json", "as_written", "canonical_json", "canonical_line", "digest"]
 
 Json = Any
 """A JSON value: None, bool, int, float, str, list, or dict with string keys."""
@@ -18,8 +18,19 @@ def canonical_json(value: Json) -> bytes:
     Raises ValueError for NaN and infinities, which JSON cannot carry. A lone surrogate, which UTF-8
     cannot carry, stays the escape it came as.
     """
+    # The standard library rather than msgspec, which writes NaN as null and refuses lone surrogates.
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
+
+
+def canonical_line(value: Json) -> bytes:
+    """The same with its newline: a document, or a line of one."""
+    return canonical_json(value) + b"\n"
+
+
+def as_written(value: Json) -> Json:
+    """``value`` as whoever reads its canonical JSON has it: keys in order, lists for tuples."""
+    return json.loads(canonical_json(value))
 
 
 def digest(data: bytes) -> str:

@@ -114,6 +114,8 @@ def same_run(one: Header, other: Header) -> bool:
 
 
 def _identity(header: Header) -> Header:
+    # A path is relative to the folder that the command was started in; the digests in the plan say which bytes are
+    # meant.
     inputs = tuple(msgspec.structs.replace(planned, path="") for planned in header.inputs)
     return msgspec.structs.replace(header, inputs=inputs, priority="bulk")
 

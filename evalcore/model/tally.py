@@ -29,6 +29,7 @@ class Faults(Merging):
         if not later.total:
             return
         self.total += later.total
+        # A full list changes only by lower lines, so most merges of an input full of faults add numbers.
         if len(self.first) < LISTED or later.first < self.first[-1:]:
             self.first = list(heapq.merge(self.first, later.first))[:LISTED]
 

@@ -84,13 +84,22 @@ def _raise_open(block: Buffer) -> NoReturn:
 class Cutter:
     """Cuts one open file; after the last span, ``sha256`` and ``records`` describe all that was cut.
 
+    With ``required`` the header comes off first: ``columns`` are those of a CSV, which has all that are required (see
+    `_columns`). Without it whoever cuts takes the header, or means the bytes as they are.
     ``size`` is the number of records in a chunk, or None for about BLOCK_BYTES a chunk (a chunk never grows far
     beyond MAX_CHUNK_BYTES); ``limit`` stops after that many records. A cut begun before goes on after its last
     span by ``resume_after``.
     """
 
     def __init__(
-        self, stream: BufferedIOBase, fmt: Format, name: str, *, size: int | None = None, limit: int | None = None
+        self,
+        stream: BufferedIOBase,
+        fmt: Format,
+        name: str,
+        required: Sequence[str] | None = None,
+        *,
+        size: int | None = None,
+        limit: int | None = None,
     ) -> None:
         self._stream = stream
         self._format: Format = fmt
@@ -107,14 +116,15 @@ class Cutter:
         self.line = 1
         self.records = 0
         self._skip_bom()
+        self.columns: tuple[str, ...] = () if required is None else self._columns(required)
 
     @property
     def sha256(self) -> str:
         """SHA-256 of the input's bytes, BOM and header included, as far as they were cut."""
         return self._whole.hexdigest()
 
-    def columns(self, required: Sequence[str]) -> tuple[str, ...]:
-        """Take the header of a CSV off the file: its first record that is not blank; () where there is none.
+    def _columns(self, required: Sequence[str]) -> tuple[str, ...]:
+        """Take the header of a CSV off the file, its first record that is not blank; () where there is none.
 
         Raises InputError on broken quoting, as `read_columns` does, and for what is another kind of file.
         """

@@ -73,6 +73,7 @@ def _all_characters() -> str:
 def _cased() -> str:
     """All characters that have an upper, lower or folded form of their own."""
     every = _all_characters()
+    # Whole blocks first: most of Unicode has no case, which spares most of a million comparisons.
     blocks = (every[at : at + _BLOCK] for at in range(0, END, _BLOCK))
     return "".join(
         char

@@ -41,6 +41,7 @@ def re2_source(node: Node, alphabet: Alphabet) -> bytes:
 
 def _class(symbols: bytes) -> bytes:
     if not symbols:
+        # A class that matches nothing: RE2 refuses an empty one.
         return rb"[^\x00-\xff]"
     escaped = b"".join(b"\\x%02x" % symbol for symbol in symbols)
     return escaped if len(symbols) == 1 else b"[" + escaped + b"]"

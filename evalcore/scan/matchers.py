@@ -63,7 +63,9 @@ class Engine:
 
     def __init__(self, source: bytes) -> None:
         options = re2.Options()
+        # Bytes, one a character: the alphabet has done all that UTF-8 would be for.
         options.encoding = re2.Options.Encoding.LATIN1
+        # Only whole matches are wanted; for groups RE2 has to leave its fast automaton.
         options.never_capture = True
         options.log_errors = False
         try:

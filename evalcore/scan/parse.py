@@ -89,6 +89,7 @@ class _Reader:
                     plain.append((given[0], given[1] + 1))
                 case _:
                     categories += _category(str(given))
+        # Categories need no folding: \w holds both cases of a letter, \d and \s hold no letters.
         chars = union([*self._cased(union(plain), flags), *categories])
         return Chars(complement(chars) if negated else chars)
 

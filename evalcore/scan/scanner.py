@@ -38,6 +38,8 @@ class Scanner:
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         nodes = {index: _tree(pattern) for index, pattern in enumerate(patterns)}
         counted = {index for index, pattern in enumerate(patterns) if pattern.counted}
+        # Apart: where boundaries count, word characters have to share the 63 bytes that are word characters in ASCII;
+        # patterns without boundaries may use all 256 bytes.
         kinds = [
             {index: node for index, node in nodes.items() if _has_boundary(node) == words} for words in (False, True)
         ]

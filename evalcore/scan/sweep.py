@@ -14,6 +14,7 @@ SWEEP_FROM = 1 << 15
 """Texts from this length on are worth a sweep; below, looking for one string after the other is faster."""
 MAX_SWEPT = 4096
 """Bytes of plain strings that one automaton looks for."""
+# Automata kept in memory: a text can be written so that it asks for every subset of the strings.
 KEPT_UNIONS = 32
 
 
@@ -38,6 +39,7 @@ class Sweep:
         """The leftmost match of each group that has one."""
         found: dict[int, Span] = {}
         sought, at = tuple(self._groups), 0
+        # On from the last match: a string that is still sought has none before it.
         while sought and (at := self._union(sought).search(text.data, at)[0]) >= 0:
             for index in sought:
                 here = [s for s in self._groups[index].wanted if text.data.startswith(s, at)]

@@ -31,6 +31,7 @@ def inert(text: str) -> str:
 def escape(text: object) -> str:
     """``text`` as one table cell or line of prose: no markup, HTML or line break of the data's own takes effect."""
     flat = inert(" ".join(str(text).split()))
+    # The backslash first, or it would escape those that are put in for the others.
     for sign in "\\`*_[]|#~":
         flat = flat.replace(sign, "\\" + sign)
     return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

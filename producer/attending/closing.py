@@ -53,7 +53,7 @@ def refuse_unnamed(servers: Servers, folder: RunFolder, state: str | None, what:
     server = folder.info().server
     if state in (None, "gone") and server not in ("", server_options(servers.settings)):
         raise UsageError(
-            f"{folder.path}: this run is on another server than was asked: evalq {what} {folder.path} {server} "
+            f"{folder.path}: this run is on another server than was asked: evalq {what} {folder.named(server)} "
             "(where that is gone for good, remove the folder)"
         )
 
@@ -73,6 +73,11 @@ def end_here(folder: RunFolder, info: RunInfo) -> None:
 
     A command that waits for a driver drives next.
     """
+    with folder.cancelling():
+        _end_drivers(folder, info)
+
+
+def _end_drivers(folder: RunFolder, info: RunInfo) -> None:
     deadline = time.monotonic() + _ENDING_SECONDS
     sent: set[str] = set()
     while not note(folder, "cancelled"):

@@ -109,5 +109,5 @@ def _retry(folder: RunFolder, where: Where) -> str:
     """The command that tries again, at the server that the run is on."""
     named = {"targets": where.targets, "settings": where.settings}
     files = [f"--{name} {shlex.quote(file)}" for name, file in named.items() if file]
-    words = [f"evalq retry {folder.path} --errors", folder.info().server, *files, "--inline" if where.inline else ""]
+    words = [f"evalq retry {folder.named()} --errors", folder.info().server, *files, "--inline" if where.inline else ""]
     return " ".join(filter(None, words))

@@ -90,10 +90,12 @@ def _evaluate(
     elif invocation.start.dry_run:
         _plan_only(begin, reporter)
     else:
+        from evalq.producer.attending.driven import driven_at
         from evalq.producer.attending.finish import conclude
         from evalq.producer.attending.start import begin_or_join
 
-        folder = begin_or_join(begin, place, reporter, detach=invocation.start.detach)
+        with driven_at(place):
+            folder = begin_or_join(begin, place, reporter, detach=invocation.start.detach)
         if folder is not None:
             conclude(folder, invocation, reporter)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import server_options
 from evalq.producer.monitor.diagnosis import Finding, diagnose
 from evalq.producer.servers import Servers
+from evalq.workers.process import host as here
 
 __all__ = ["COMMAND"]
 
@@ -62,7 +62,7 @@ def _worker_heard(servers: Servers) -> int:
     """
     if not servers.settings.ledger_url:
         raise ConfigError("a worker's heartbeat is in its ledger: --broker URL, EVALQ_BROKER, or --settings FILE")
-    host, code = socket.gethostname(), code_version()
+    host, code = here(), code_version()
     pools = servers.heartbeats.workers().values()
     living = {(facts.get("host"), facts.get("code"), facts.get("pid")) for facts in pools}
     living |= {(facts.host, facts.code, str(facts.pid)) for facts in servers.heartbeats.callers().values()}

@@ -5,8 +5,6 @@ They are on /metrics, with /healthz and /readyz, until SIGTERM.
 
 from __future__ import annotations
 
-import logging
-
 import click
 
 from evalq.evalcore.errors import ConfigError, UsageError
@@ -20,6 +18,7 @@ __all__ = ["COMMAND"]
 def _exporter(invocation: Invocation, port: int, bind: str) -> None:
     from evalq.workers.connections import is_redis, redacted
     from evalq.workers.exporter.server import Exporter
+    from evalq.workers.process import log_to_stderr
     from evalq.workers.settings import load_settings
 
     where = invocation.where
@@ -28,7 +27,7 @@ def _exporter(invocation: Invocation, port: int, bind: str) -> None:
         raise ConfigError("an exporter needs a broker: --broker URL, EVALQ_BROKER, or broker: in the settings file")
     if not is_redis(chosen.ledger_url):
         raise ConfigError(f"{redacted(chosen.ledger_url)}: the ledger is on Redis or Valkey; give --ledger too")
-    logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     try:
         exporter = Exporter(chosen, bind, port)
     except OSError as error:

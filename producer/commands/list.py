@@ -15,6 +15,7 @@ from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import folders, left_behind
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import as_json, server_options
+from evalq.producer.monitor.spans import spell
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _silence(state: str, look: Look | SweepLook, servers: Servers) -> str:
     """For how long an open run's driver has not been heard of, where that is long enough for another to take over."""
     if state != "open" or not look.driver or look.driver_silent < servers.settings.driver_seconds:
         return ""
-    return f"; its driver ({look.driver.rpartition(' ')[0]}) has been silent for {look.driver_silent:.0f} s"
+    return f"; its driver ({look.driver.rpartition(' ')[0]}) has been silent for {spell(look.driver_silent)}"
 
 
 COMMAND = command(_list, as_json(), *server_options())

@@ -120,7 +120,7 @@ def _troubles(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
     if look.unserved:
         facts["waiting"] = "no living worker can compute it: start one that can, or it fails by unserved_seconds"
     if look.progress.complete and look.progress.finals >= REPORT_TRIES:
-        facts["waiting"] = f"no worker could make its report: make it with evalq resume {header.run}"
+        facts["waiting"] = "no worker could make its report: make it with evalq resume, where its folder is"
     return facts
 
 

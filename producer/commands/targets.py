@@ -179,7 +179,7 @@ def _summary(target: NamedTarget, results: list[list[Answer | Failure]]) -> int:
     prompt, completion = (_total(every, f"{part}_tokens") for part in ("prompt", "completion"))
     if prompt or completion:
         price = target.target.price
-        cost = (prompt * price.prompt_per_million + completion * price.completion_per_million) / 1e6 if price else None
+        cost = price.cost(prompt, completion) if price else None
         click.echo(f"tokens: {prompt} prompt, {completion} completion" + (f", cost {cost:.6g}" if cost else ""))
     if failed:
         click.echo("failures: " + ", ".join(f"{count} {kind}" for kind, count in sorted(failed.items())))

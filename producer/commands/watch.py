@@ -42,7 +42,7 @@ def _see(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
     watch_driver(folder, reporter, lambda: _fleet(servers))
     info = folder.info()
     if info.state == "detached":
-        attend_fleet(info.run, servers, reporter, until=lambda: bool(folder.driver()), here=True)
+        attend_fleet(info.run, servers, reporter, folder)
         # Nothing is left to do for the fleet: its answers come into the folder.
         resume_any(folder, Backend(servers.settings), reporter)
     elif info.state != "done":

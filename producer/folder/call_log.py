@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections import Counter
-from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.files import open_appending
 from evalq.evalcore.model.calls import Output
+from evalq.producer.folder.append import AppendedFile, whole_lines
 
 __all__ = ["Recorded"]
 
@@ -26,6 +24,7 @@ _BEGUN = b'{"begun"'
 class _Begun(msgspec.Struct):
     begun: int
     by: dict[str, str] = {}
+    at: dict[str, int] = {}
 
 
 class Recorded:
@@ -37,24 +36,20 @@ class Recorded:
         self._earlier: dict[int, list[int]] = {}
         self._failed: dict[int, str] = {}
         self._free: set[int] = set()
-        self._out: FileIO | None = None
         self._in: BinaryIO | None = None
-        self._begun = 0
+        self._begun = self._ended_then = 0
+        self._at: dict[str, int] = {}
         self.tallies: dict[str, str] = {}
         """What each process told of the attempts it made, and what they cost."""
         self.count = 0
         self.paid = self.attempts = 0
         self.cost = 0.0
         """Of all that was called for this sweep, tried anew or not: outputs, attempts, and what they cost."""
-        end = 0
-        if path.exists():
-            with path.open("rb") as stream:
-                for line in stream:
-                    if not line.endswith(b"\n"):
-                        break  # torn, or being written: whoever only reads leaves it alone
-                    self._note(line, end)
-                    end += len(line)
-        self._end = end
+        self._file, end = AppendedFile(path), 0
+        for line in whole_lines(path) if path.exists() else ():
+            self._note(line, end)
+            end += len(line)
+        self._file.end = end
 
     @property
     def errors(self) -> int:
@@ -72,18 +67,30 @@ class Recorded:
         return max(self.attempts, sum(int(tally.split()[1]) for tally in self.tallies.values()))
 
     @property
-    def lost(self) -> int:
-        """Attempts that were begun and came to nothing that anybody told."""
-        return max(0, self.begun - self.ended)
+    def under_way(self) -> dict[str, int]:
+        """{process: attempts} that were begun and had not ended when that was last told, less those that have since."""
+        since, found = self.ended - self._ended_then, {}
+        for holder, attempts in self._at.items():
+            found[holder] = max(0, attempts - since)
+            since -= attempts - found[holder]
+        return {holder: attempts for holder, attempts in found.items() if attempts}
 
-    def note_begun(self, attempts: int, tallies: dict[str, str] | None = None) -> None:
+    @property
+    def lost(self) -> int:
+        """Attempts that were begun and came to nothing that anybody told, without those `under_way`."""
+        return max(0, self.begun - self.ended - sum(self.under_way.values()))
+
+    def note_begun(
+        self, attempts: int, tallies: dict[str, str] | None = None, under_way: dict[str, int] | None = None
+    ) -> None:
         """Keep how many attempts were begun, and by whom, for counts and budgets that outlive the server.
 
         Not worth a sync of its own.
         """
         news = {name: tally for name, tally in (tallies or {}).items() if self.tallies.get(name) != tally}
-        if attempts != self._begun or news:
-            self._append([msgspec.json.encode({"begun": attempts, "by": news}) + b"\n"], sync=False)
+        at = under_way or {}
+        if attempts != self._begun or news or at != self._at:
+            self._append([msgspec.json.encode({"begun": attempts, "by": news, "at": at}) + b"\n"], sync=False)
 
     def had(self, call: int) -> bool:
         """Whether a call is recorded, or was before it was to be made again."""
@@ -133,18 +140,11 @@ class Recorded:
         return output
 
     def _append(self, lines: list[bytes], *, sync: bool = True) -> None:
-        """Only whoever drives the sweep comes here: what a killed driver left half written goes."""
-        if self._out is None:
-            self._out = open_appending(self._path)
-            self._out.truncate(self._end)
-        data = memoryview(b"".join(lines))
-        while data:
-            data = data[self._out.write(data) :]
-        if sync:
-            os.fsync(self._out.fileno())
+        place = self._file.end
+        self._file.append(b"".join(lines), sync=sync)
         for line in lines:
-            self._note(line, self._end)
-            self._end += len(line)
+            self._note(line, place)
+            place += len(line)
 
     def _note(self, line: bytes, place: int) -> None:
         try:
@@ -154,8 +154,9 @@ class Recorded:
                 return
             if line.startswith(_BEGUN):
                 begun = msgspec.json.decode(line, type=_Begun)
-                self._begun = begun.begun
+                self._begun, self._at = begun.begun, begun.at
                 self.tallies |= begun.by
+                self._ended_then = self.ended
                 return
             if line.startswith(_CACHED):
                 self._free.update(msgspec.json.decode(line, type=dict[str, list[int]])["cached"])

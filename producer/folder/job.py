@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -27,6 +26,7 @@ from evalq.evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
+from evalq.producer.folder.run_id import new_run_id, once_run_id
 from evalq.producer.folder.sources import total_bytes
 
 __all__ = ["Job", "RunExistsError", "RunOptions", "begun", "planned"]
@@ -108,7 +108,7 @@ class Job:
         sources = discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
         if folder is not None:
             return cls._filled(folder, folder.info().run, evaluator, params, sources, request, asked)
-        run = _once_id(evaluator, params, sources, asked) or f"{evaluator.name}-{secrets.token_hex(5)}"
+        run = _once_id(evaluator, params, sources, asked) or new_run_id(evaluator.name)
         return begun(
             asked,
             evaluator.name,
@@ -264,7 +264,7 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
     with open_input(source.path) as stream:
-        return Cutter(stream, evaluator.records.format, source.name).columns(evaluator.records.columns)
+        return Cutter(stream, evaluator.records.format, source.name, evaluator.records.columns).columns
 
 
 def _absolute(source: Source) -> Source:
@@ -293,4 +293,4 @@ def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Sourc
         for path in source.files:
             with open_input(path) as stream:
                 parts.append(hashlib.file_digest(stream, "sha256").hexdigest())
-    return f"{evaluator.name}-{digest(chr(0).join(parts).encode(errors='surrogateescape'))[:16]}"
+    return once_run_id(evaluator.name, chr(0).join(parts).encode(errors="surrogateescape"))

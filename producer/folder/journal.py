@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
 import struct
 from collections.abc import Container, Iterator
 from pathlib import Path
 
 from evalq.evalcore.contract.partial import Partial
-from evalq.evalcore.files import open_appending, replacing
+from evalq.evalcore.files import replacing
+from evalq.producer.folder.append import AppendedFile
 from evalq.producer.folder.run_folder import JOURNAL, KEPT, RunFolder
 
 __all__ = ["Journal", "Kept", "answers"]
@@ -21,9 +21,12 @@ class Journal:
     """Answers in chunk order, as they were committed: what is in it is never computed again."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self.path = folder.path / JOURNAL
-        self._out: io.BufferedWriter | None = None
-        self._whole = 0
+        self._file = AppendedFile(folder.path / JOURNAL)
+
+    @property
+    def path(self) -> Path:
+        """parts.journal."""
+        return self._file.path
 
     def replay(self) -> Iterator[Partial]:
         """The answers so far, in order from chunk 0, but a torn last one; this changes nothing."""
@@ -31,26 +34,20 @@ class Journal:
         for seq, partial, end in _frames(self.path) if self.path.exists() else ():
             if seq != expected:
                 break
-            self._whole, expected = end, seq + 1
+            self._file.end, expected = end, seq + 1
             yield partial
 
     def add(self, seq: int, partial: Partial) -> None:
         """Append the answer of chunk ``seq`` behind those replayed; `sync` makes it safe. For the run's driver."""
-        if self._out is None:
-            self._out = io.BufferedWriter(open_appending(self.path))
-            self._out.truncate(self._whole)
-        self._out.write(_frame(seq, partial))
+        self._file.append(_frame(seq, partial), sync=False)
 
     def sync(self) -> None:
         """All that was added is on disk when this returns."""
-        if self._out is not None:
-            self._out.flush()
-            os.fsync(self._out.fileno())
+        self._file.sync()
 
     def close(self) -> None:
         """Let go of the file."""
-        if self._out is not None:
-            self._out.close()
+        self._file.close()
 
 
 class Kept:

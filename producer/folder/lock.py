@@ -10,16 +10,20 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import time
 from io import FileIO
 from pathlib import Path
 
 from evalq.evalcore.files import open_appending, open_raw
+from evalq.workers import process
 
-__all__ = ["LOCK", "RunLock", "holder", "interrupt_holder"]
+__all__ = ["CANCEL", "LOCK", "WAIT", "RunLock", "holder", "interrupt_holder"]
 
 LOCK = "run.lock"
+CANCEL = "cancel.lock"
+"""Held by whoever cancels the run for good, until its driver has ended."""
+WAIT = "wait.lock"
+"""Held by a command of the run that waits for its driver in another folder."""
 _TRIES, _PAUSE = 5, 0.01
 """`holder` takes the lock for a moment, shared: a driver that meets it tries again."""
 
@@ -41,7 +45,7 @@ class RunLock:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _same(file, path):
                     os.truncate(file.fileno(), 0)
-                    file.write(f"{socket.gethostname()} {os.getpid()}".encode())
+                    file.write(f"{process.host()} {os.getpid()}".encode())
                     return cls(path, file)
                 file.close()  # removed between opening and locking: another file has the name now
             except BlockingIOError:
@@ -87,7 +91,7 @@ def interrupt_holder(path: Path) -> bool:
     while it is seen to have this very file open, so that it can be nobody else's.
     """
     host, _, number = holder(path).rpartition(" ")
-    if host != socket.gethostname() or not number.isdecimal() or not hasattr(os, "pidfd_open"):
+    if host != process.host() or not number.isdecimal() or not hasattr(os, "pidfd_open"):
         return False
     with contextlib.suppress(OSError):
         handle = os.pidfd_open(int(number))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from io import FileIO
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.files import open_appending
-from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.model.canonical import canonical_line
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
+from evalq.producer.folder.append import AppendedFile, whole_lines
 from evalq.producer.folder.run_folder import MANIFEST, RunFolder
 
 __all__ = ["Manifest"]
@@ -40,16 +38,14 @@ class Manifest:
     """The plan of a run in its folder, appended to before the ledger hears of it."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
         self.chunks: list[Chunk] = []
         self.seal: Seal | None = None
-        self._out: FileIO | None = None
-        self._whole: int | None = None
+        self._file = AppendedFile(folder.path / MANIFEST)
 
     @property
     def path(self) -> Path:
         """manifest.jsonl."""
-        return self._folder.path / MANIFEST
+        return self._file.path
 
     def start(self, header: Header) -> None:
         """Begin with ``header``."""
@@ -58,14 +54,16 @@ class Manifest:
     def load(self) -> Header:
         """Read back what was written, but a torn last line; this changes nothing. Raises WireError."""
         try:
-            whole, _, _ = self.path.read_bytes().rpartition(b"\n")
-            first, *lines = [msgspec.json.decode(line, type=_Line) for line in whole.split(b"\n")]
+            whole = list(whole_lines(self.path))
+            if not whole:
+                raise WireError("it has no whole line")
+            first, *lines = [msgspec.json.decode(line, type=_Line) for line in whole]
             header = _only(first.header)
             for line in lines:
                 self._take(line, len(header.inputs))
         except (OSError, ValueError, RecursionError, WireError) as error:
             raise WireError(f"{self.path} is damaged: {error}; start the run anew") from error
-        self._whole = len(whole) + 1
+        self._file.end = sum(map(len, whole))
         return header
 
     def _take(self, line: _Line, inputs: int) -> None:
@@ -94,14 +92,7 @@ class Manifest:
     def document(self, header: Header) -> bytes:
         """manifest.json: the whole plan as one canonical JSON document."""
         parts = {"header": header, "chunks": self.chunks, "seal": self.seal}
-        return canonical_json(msgspec.to_builtins(parts)) + b"\n"
+        return canonical_line(msgspec.to_builtins(parts))
 
     def _append(self, lines: list[bytes]) -> None:
-        if self._out is None:
-            self._out = open_appending(self.path)  # what a full disk did not take is not tried again
-            if self._whole is not None:  # only here, where the folder's lock is held: a reader may look in mid-write
-                self._out.truncate(self._whole)
-        data = memoryview(b"".join(line + b"\n" for line in lines))
-        while data:
-            data = data[self._out.write(data) :]
-        os.fsync(self._out.fileno())
+        self._file.append(b"".join(line + b"\n" for line in lines))

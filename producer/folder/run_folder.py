@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
@@ -21,7 +23,7 @@ from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import RunState, may_follow, next_step
 from evalq.producer.folder.info import SCHEMA, RunInfo, info_of
-from evalq.producer.folder.lock import LOCK, RunLock, holder
+from evalq.producer.folder.lock import CANCEL, LOCK, WAIT, RunLock, holder
 from evalq.producer.folder.staging import (
     clean_up,
     is_private,
@@ -45,7 +47,7 @@ CALLS = "calls.jsonl"
 OUTPUTS = "outputs.jsonl"
 DRIVER = "driver"
 _UNFINISHED = frozenset(
-    {INFO, MANIFEST, JOURNAL, KEPT, LOCK, HEAD, PROMPTS, CALLS, OUTPUTS, DRIVER, "spool", "answers"}
+    {INFO, MANIFEST, JOURNAL, KEPT, LOCK, CANCEL, WAIT, HEAD, PROMPTS, CALLS, OUTPUTS, DRIVER, "spool", "answers"}
 )
 """What a run that was begun and came to no report may have written."""
 _COLLISION = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
@@ -174,6 +176,34 @@ class RunFolder:
         """ "host pid" of the process that drives the run here, empty while none does; this only looks."""
         return holder(self.path / LOCK)
 
+    @contextlib.contextmanager
+    def _saying(self, name: str) -> Iterator[None]:
+        """Hold the lock ``name`` for a block, for others to see; where somebody does already, that one is seen."""
+        lock = None
+        with contextlib.suppress(OSError):  # where it cannot be said, it goes on without
+            lock = RunLock.take(self.path / name)
+        try:
+            yield
+        finally:
+            if lock is not None:
+                lock.release(remove=True)
+
+    def cancelling(self) -> AbstractContextManager[None]:
+        """A block in which whoever drives the run is told that its end is for good."""
+        return self._saying(CANCEL)
+
+    def being_cancelled(self) -> bool:
+        """Whether somebody is about to end the run for good."""
+        return bool(holder(self.path / CANCEL))
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """A block in which this process waits for a run that is driven from another folder."""
+        return self._saying(WAIT)
+
+    def waiter(self) -> str:
+        """ "host pid" of a process that waits here for a driver in another folder; empty while none does."""
+        return holder(self.path / WAIT)
+
     @property
     def begun(self) -> bool:
         """Whether there is a run in it."""
@@ -214,10 +244,15 @@ class RunFolder:
         """Whether the run has had a report."""
         return (self.path / "report.json").is_file()
 
+    def named(self, server: str = "") -> str:
+        """The run as a command is to be told of it, with the options that name its ``server``."""
+        return f"{shlex.quote(str(self.path))} {server}".rstrip()
+
     def next_step(self, state: RunState) -> str:
         """What its user can do next, where nobody drives the run: at the server that it is on."""
-        server = "" if state == "done" else self.info().server
-        return next_step(state, f"{self.path} {server}".rstrip())
+        info = self.info()
+        reported = state == "done" and self.reported  # else its report waits at the server
+        return next_step("following" if info.follows else state, self.named("" if reported else info.server))
 
     def report(self) -> dict[str, Json]:
         """report.json. Raises UsageError when the run has none (yet)."""
@@ -226,7 +261,7 @@ class RunFolder:
             state = self.info().state
             then = "somebody removed it: run the evaluation again" if state == "done" else self.next_step(state)
             if by := self.driver():
-                then = f"{by} drives it: wait for it with evalq watch {self.path}"
+                then = f"{by} drives it: wait for it with evalq watch {self.named()}"
             raise UsageError(f"{self.path}: this run has no report (it is {state}); {then}")
         try:
             report: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
@@ -241,8 +276,7 @@ class RunFolder:
         before: RunState | None = known.get("state")
         after: RunState | None = facts.get("state")
         if before is not None and after is not None and not may_follow(after, before):
-            where = self.place
-            raise UsageError(f"{where}: this run is {before}, and cannot become {after}; {next_step(before, where)}")
+            raise UsageError(f"{self.place}: this run is {before}, and cannot become {after}; {self.next_step(before)}")
         told = {name: fact for name, fact in {**known, **facts}.items() if fact is not None}
         info_of(told, path)  # nothing is written that could not be read
         write_atomic(path, msgspec.json.format(canonical_json(told), indent=2) + b"\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,18 +21,19 @@ from evalq.producer.follow.rotation import find, find_copy, locate, rotated_late
 from evalq.producer.follow.segment import Segment, opened
 from evalq.producer.follow.whole import Whole
 
-__all__ = ["Follower"]
+__all__ = ["SETTLING_SECONDS", "Follower"]
 
 KEEP_BLOCKS = 16
 """Blocks that are evaluated before they are kept, so that a long catching-up goes on where it was killed."""
 SETTLING_SECONDS = (0.05, 0.2, 0.5)
-"""Pauses before a file that cannot be found is missed."""
+"""A rotation takes less."""
 
 
 class Follower:
     """One log that grows. ``read_on`` evaluates what is new, ``state`` and ``kept`` are what all of it adds up to.
 
-    ``name`` is what the log is called in reports and faults, ``stop`` says whether to end after the block at hand.
+    ``name`` is what the log is called in reports and faults, ``stop`` says whether to end after the block at hand;
+    ``settling`` are the pauses before a file that cannot be found is missed.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class Follower:
         kept: Checkpoint,
         folder: Path,
         stop: Callable[[], bool] = lambda: False,
+        settling: Sequence[float] = SETTLING_SECONDS,
     ) -> None:
         self._evaluator, self._params, self._name, self._folder, self._stop = evaluator, params, name, folder, stop
+        self._settling = settling
         self._log = Path(os.path.realpath(kept.given))
         self._stream: BinaryIO | None = None
         self._blocks = 0
@@ -80,7 +83,7 @@ class Follower:
         cannot be had; InputError for a file that cannot be read, or a line that is too long.
         """
         before = self.kept.position
-        for pause in (*SETTLING_SECONDS, None):
+        for pause in (*self._settling, None):
             try:
                 self._follow()
                 break

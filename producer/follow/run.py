@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,13 +16,14 @@ from evalq.evalcore.contract.evaluator import Evaluator, Outcome, Params, Reques
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError
 from evalq.evalcore.fold.fold import Fold, InputSummary
-from evalq.evalcore.model.canonical import Json, canonical_json, digest
+from evalq.evalcore.model.canonical import Json, as_written, canonical_json, digest
 from evalq.evalcore.model.tally import Tally
 from evalq.evalcore.records.inputs import PACKED
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.run_folder import RECORDS, FolderTaken, RunFolder
+from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.follow.checkpoint import Checkpoint
-from evalq.producer.follow.follower import Follower
+from evalq.producer.follow.follower import SETTLING_SECONDS, Follower
 from evalq.producer.follow.rotation import find
 from evalq.producer.outputs import write_report
 
@@ -58,6 +57,7 @@ class FollowRun:
         params: Params,
         request: Request,
         stop: Callable[[], bool],
+        settling: Sequence[float] = SETTLING_SECONDS,
     ) -> None:
         self.folder = folder
         self.request = request
@@ -70,7 +70,7 @@ class FollowRun:
         for left in folder.path.glob("scratch-*"):  # of a process that was killed
             shutil.rmtree(left)
         kept, self.begun_anew = self._kept()
-        self._follower = Follower(evaluator, params, self._name, kept, folder.path, stop)
+        self._follower = Follower(evaluator, params, self._name, kept, folder.path, stop, settling)
 
     @property
     def found(self) -> bool:
@@ -151,7 +151,7 @@ class FollowRun:
         except NothingEvaluated:
             return None
         # By way of its canonical form, as the report of any run.
-        report: dict[str, Json] = json.loads(canonical_json(found))
+        report: dict[str, Json] = as_written(found)
         self.folder.write(RECORDS, b"".join(line + b"\n" for line in lines))
         write_report(self.folder, self.evaluator, self.request, report)
         self.folder.note(progress={"records": follower.kept.line - 1, "bytes": follower.kept.position})
@@ -184,7 +184,7 @@ def begin(
     try:
         with RunFolder.begin(path) as folder:
             folder.note(
-                run=f"{evaluator.name}-{secrets.token_hex(5)}",
+                run=new_run_id(evaluator.name),
                 evaluator=evaluator.name,
                 state="following",
                 started=started,

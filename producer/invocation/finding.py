@@ -49,6 +49,8 @@ def left_behind(folder: RunFolder, info: RunInfo) -> str:
     """
     if info.state not in _GOING or folder.driver():
         return ""
+    if waiter := folder.waiter():
+        return f"it is driven from another folder, and {waiter} waits here for its report"
     return f"no process drives it here; {folder.next_step(info.state)}"
 
 

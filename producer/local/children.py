@@ -92,9 +92,10 @@ class Child:
 
 
 class Children:
-    """All of a command's own processes. ``warn`` is told when one has to be started again."""
+    """All of a command's own processes. ``warn`` is told when one has to be started again, after each of ``pauses``."""
 
-    def __init__(self, warn: Callable[[str], None] = tell) -> None:
+    def __init__(self, warn: Callable[[str], None] = tell, pauses: Sequence[float] = RESTART_PAUSES) -> None:
+        self.pauses = pauses
         self._warn = warn
         self._lost: WorkersLost | ConfigError | None = None
 
@@ -152,9 +153,9 @@ class Keeper:
             if error is not None:
                 self._children.give_up(error)
                 return
-            again = f"it is started again ({tries} of {len(RESTART_PAUSES)})"
+            again = f"it is started again ({tries} of {len(self._children.pauses)})"
             self._children.warn(f"{self._name} ended ({_how(code)}); {again}")
-            if self._ending.wait(RESTART_PAUSES[tries - 1]):
+            if self._ending.wait(self._children.pauses[tries - 1]):
                 return
             with self._lock:
                 if self._ending.is_set():
@@ -173,7 +174,7 @@ class Keeper:
         last = f": {said}" if said else ""
         if code == ConfigError.exit_code:  # it would be the same again
             return ConfigError(f"{self._name} cannot start{last}")
-        if tries > len(RESTART_PAUSES):
+        if tries > len(self._children.pauses):
             return WorkersLost(f"{self._name} ended {tries} times, the last time with {_how(code)}{last}")
         return None
 

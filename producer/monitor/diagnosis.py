@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from evalq.evalcore.version import code_parts, differences
 from evalq.producer.monitor.fleet import LONG_SECONDS
+from evalq.producer.monitor.spans import spell
+from evalq.workers.process import host
 
 if TYPE_CHECKING:
     from evalq.workers.monitor.snapshot import ServerFacts, Snapshot
@@ -90,7 +91,7 @@ def _workers(snapshot: Snapshot, code: str) -> Iterator[Finding]:
     for worker in snapshot.workers:
         if worker.state == "stuck":
             how = "its heartbeat goes on and its pool takes nothing; see its log, and restart it"
-            yield "wrong", f"worker {worker.name} took nothing for {worker.idle:.0f} s beside a queue with work: {how}"
+            yield "wrong", f"worker {worker.name} took nothing for {spell(worker.idle)} beside a queue with work: {how}"
     for worker, evaluator, reason in snapshot.sick:
         how = "it serves no run of it; fix its installation, and restart it"
         yield "wrong", f"worker {worker.name} on {worker.host} cannot load {evaluator}: {reason}: {how}"
@@ -130,7 +131,7 @@ def _roots(snapshot: Snapshot, code: str) -> Iterator[Finding]:
     """Only workers of this machine can be asked about: the same path elsewhere may be another folder."""
     here = Path.cwd().resolve()
     for worker in snapshot.workers:
-        if worker.code != code or worker.host != socket.gethostname():
+        if worker.code != code or worker.host != host():
             continue
         roots = [Path(root) for root in worker.roots.split(os.pathsep) if root]
         if not any(here.is_relative_to(root) for root in roots):
@@ -142,9 +143,9 @@ def _roots(snapshot: Snapshot, code: str) -> Iterator[Finding]:
 def _work(snapshot: Snapshot) -> Iterator[Finding]:
     for run in snapshot.unserved:
         how = f"see evalq status {run.run} --broker URL"
-        yield "wrong", f"run {run.run} waits for {run.seconds:.0f} s: no living worker can compute it: {how}"
+        yield "wrong", f"run {run.run} waits for {spell(run.seconds)}: no living worker can compute it: {how}"
     if snapshot.oldest_age > WAITING_SECONDS:
-        yield "note", f"a chunk has been pending for {snapshot.oldest_age:.0f} s: see evalq list --broker URL"
+        yield "note", f"a chunk has been pending for {spell(snapshot.oldest_age)}: see evalq list --broker URL"
     for name, what in (
         (
             "divergent",

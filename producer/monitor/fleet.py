@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.version import code_parts, code_version, differences
+from evalq.producer.monitor.spans import spell
 
 if TYPE_CHECKING:
     from evalq.workers.monitor.snapshot import Snapshot
@@ -32,7 +33,7 @@ class Fleet(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         parts = [f"{self.queued:,} queued"]
         if self.oldest >= 1:
-            parts.append(f"the oldest for {_span(self.oldest)}")
+            parts.append(f"the oldest for {spell(self.oldest)}")
         parts.append(f"{self.consuming} of {self.workers} workers consuming" if self.workers else "no worker yet")
         return ", ".join([*parts, *self.sick])
 
@@ -55,9 +56,9 @@ def rows(
     fleet = fleet_of(snapshot)
     for queue, messages in snapshot.queues.items():
         yield "queue", f"{queue}: {messages:,} waiting, {len(snapshot.serving(queue))} worker(s)"
-    yield "oldest", _span(snapshot.oldest_age) if snapshot.oldest_age else "nothing is pending"
+    yield "oldest", spell(snapshot.oldest_age) if snapshot.oldest_age else "nothing is pending"
     if snapshot.last_commit:
-        yield "commit", f"the last one {_span(max(0.0, snapshot.now - snapshot.last_commit))} ago"
+        yield "commit", f"the last one {spell(max(0.0, snapshot.now - snapshot.last_commit))} ago"
     yield "workers", f"{fleet.workers} alive, {fleet.consuming} consuming, {len(fleet.stuck)} stuck"
     for code in sorted(codes.keys() - {code_version()}):
         yield "code", f"{code} differs from this one in: {', '.join(differences(codes[code], code_parts()))}"
@@ -66,7 +67,7 @@ def rows(
     for worker, evaluator, reason in snapshot.sick:
         yield "sick", f"{worker.name} on {worker.host} cannot load {evaluator}: {reason}"
     for run in snapshot.unserved:
-        yield "unserved", f"{run.run}: for {_span(run.seconds)} no living worker can compute it"
+        yield "unserved", f"{run.run}: for {spell(run.seconds)} no living worker can compute it"
     if snapshot.sweeps or snapshot.callers:
         yield (
             "calls",
@@ -83,11 +84,3 @@ def rows(
     counts = ("records", "committed"), ("dead", "dead"), ("duplicates", "duplicates"), ("divergent", "divergent")
     told = [f"{snapshot.total(name):,} {word}" for name, word in counts]
     yield "records", ", ".join([*told, f"{snapshot.total('reconciled'):,} chunks published again"])
-
-
-def _span(seconds: float) -> str:
-    """A time to be read by people."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.monitor.progress import RunStatus, Watcher
+from evalq.producer.monitor.spans import spell
 
-__all__ = ["Reporter", "spell"]
+__all__ = ["Reporter"]
 
-LINE_SECONDS = 60.0
 STILL_SECONDS = 5.0
 """After so long without anything new, a rate is one of the past, and not shown."""
 
@@ -23,12 +23,23 @@ STILL_SECONDS = 5.0
 class Reporter:
     """Progress on standard error (a bar on a terminal, a line a minute elsewhere), or JSON lines on standard output."""
 
-    def __init__(self, unit: str, *, quiet: bool, bar: bool, json_lines: bool, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        unit: str,
+        *,
+        quiet: bool,
+        bar: bool,
+        json_lines: bool,
+        verbose: bool = False,
+        line_seconds: float = 60.0,
+    ) -> None:
+        """``unit`` is what is counted; without a ``bar`` a line comes every ``line_seconds``."""
         self._unit = unit
         self._quiet = quiet
         self._bar = bar and sys.stderr.isatty() and not json_lines
         self._json = json_lines
         self._verbose = verbose
+        self._line_seconds = line_seconds
         self._freeze: Callable[[], None] = lambda: None
 
     def say(self, text: str) -> None:
@@ -49,7 +60,7 @@ class Reporter:
     def event(self, name: str, **facts: Json) -> None:
         """A JSON line, where those were asked for: launch, progress, waiting, recovered, restarted, done or error."""
         if self._json:
-            sys.stdout.buffer.write(canonical_json({"event": name, **facts}) + b"\n")
+            sys.stdout.buffer.write(canonical_line({"event": name, **facts}))
             sys.stdout.buffer.flush()
 
     def waiting(self, what: str, since: float = 0.0, limit: float | None = None) -> None:
@@ -91,7 +102,7 @@ class Reporter:
                 if (reason := _uncounted(line)) not in named:  # each host's reason once, when it comes
                     named.add(reason)
                     self.say(line)
-            if time.monotonic() - said >= LINE_SECONDS:
+            if time.monotonic() - said >= self._line_seconds:
                 said = time.monotonic()
                 self.say(_line(standing, pace, self._unit))
 
@@ -167,12 +178,6 @@ def _line(standing: RunStatus, pace: _Pace, unit: str) -> str:
 
 def _uncounted(trouble: str) -> str:
     return re.sub(r" \([\d,]+ times\)$", "", trouble)
-
-
-def spell(seconds: float) -> str:
-    """A time for a person, to the second or, where it has hours, to the minute."""
-    hours, rest = divmod(round(seconds), 3600)
-    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"
 
 
 def _facts(standing: RunStatus) -> Mapping[str, Any]:

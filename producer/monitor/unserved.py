@@ -7,13 +7,16 @@ from collections.abc import Mapping
 
 from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header
+from evalq.producer.monitor.began import began
 from evalq.producer.monitor.progress import AGAIN_SECONDS, RunStatus, StatusSink
 from evalq.workers.settings import Settings
 
 __all__ = ["Unserved", "other_code"]
 
 TELL_SECONDS = 4.0
-"""Workers that have just been started need about so long."""
+"""Workers that a command has just started need about so long."""
+FLEET_SECONDS = 3.0
+"""After so long from its beginning a command says that nobody is there: with a look a second, within 5 s."""
 
 
 class Unserved:
@@ -26,11 +29,12 @@ class Unserved:
         self._settings = settings
         self._told = told
         self._own = own
-        self._since: float | None = None
+        self._patience = TELL_SECONDS if own else FLEET_SECONDS
+        self._since: float | None = None if own else began()
         self._said_at: float | None = None
 
     def see(self, standing: RunStatus) -> None:
-        """Tell it after TELL_SECONDS, and again every AGAIN_SECONDS. Raises WorkersLost after ``patience_seconds``."""
+        """Tell it after a few seconds, and again every AGAIN_SECONDS. Raises WorkersLost after ``patience_seconds``."""
         if standing.workers != 0:
             self._since = self._said_at = None
             return
@@ -39,9 +43,14 @@ class Unserved:
         lasted, limit = now - self._since, self._settings.patience_seconds if self._own else None
         if limit is not None and lasted >= limit:
             raise WorkersLost(f"the local worker does not begin to serve in {lasted:.0f} s (patience_seconds)")
-        if lasted >= TELL_SECONDS and (self._said_at is None or now - self._said_at >= AGAIN_SECONDS):
+        if lasted >= self._patience and (self._said_at is None or now - self._said_at >= AGAIN_SECONDS):
             self._said_at = now
             self._told.waiting(self._words(standing.others), lasted, limit)
+
+    def leaving(self, workers: int, others: Mapping[str, int]) -> None:
+        """Tell it at once, to somebody who leaves the run to the fleet."""
+        if not workers:
+            self._told.waiting(self._words(others), 0.0, None)
 
     def _words(self, others: Mapping[str, int]) -> str:
         if self._own:

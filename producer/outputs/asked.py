@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -37,7 +38,9 @@ def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], 
         path.parent.mkdir(parents=True, exist_ok=True)
         _format(path).write(path, folder, evaluator, options)
     except OSError as error:
-        raise StorageError.of(error, path, f"write it again: evalq report {folder.path} -o {path}") from error
+        raise StorageError.of(
+            error, path, f"write it again: evalq report {folder.named()} -o {shlex.quote(str(path))}"
+        ) from error
 
 
 def _format(path: Path) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.files import write_atomic
-from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.text import plain, render
@@ -33,4 +33,4 @@ def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Req
     for export in evaluator.views.exports(report, request):
         export.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(export.path, export.text.encode())
-    folder.write("report.json", canonical_json(report) + b"\n")
+    folder.write("report.json", canonical_line(report))

@@ -55,7 +55,7 @@ class Backend(msgspec.Struct, frozen=True):
         named = self.named or self.settings
         here = named.targets and (named.calls or not named.broker)
         targets = f"--targets {shlex.quote(named.targets)}" if here else ""
-        words = ["evalq resume", str(folder.path), self.server, targets, "--inline" if self.inline else ""]
+        words = ["evalq resume", folder.named(self.server), targets, "--inline" if self.inline else ""]
         return " ".join(filter(None, words))
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -12,7 +11,7 @@ from evalq.evalcore.contract.partial import Partial, decode
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_new
 from evalq.evalcore.fold.fold import Fold, InputSummary
-from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.canonical import Json, as_written
 from evalq.evalcore.model.manifest import Chunk, Seal
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.journal import Journal, Kept
@@ -73,7 +72,7 @@ class Collector:
         Path(self._records.name).replace(job.folder.records)
         self._journal.close()
         # By way of its canonical form, so that a report just made and one read from its file are shown alike.
-        canonical: dict[str, Json] = json.loads(canonical_json(report))
+        canonical: dict[str, Json] = as_written(report)
         return canonical
 
     def close(self) -> None:

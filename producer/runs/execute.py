@@ -26,13 +26,13 @@ from evalq.evalcore.model.life import RunState
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.monitor.unserved import Unserved
 from evalq.producer.outputs import write_final
 from evalq.producer.runs.backend import Backend, resumable, shared_place
 from evalq.producer.runs.collector import Collector
-from evalq.producer.runs.holding import driving, left, refuse_over
+from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.runs.record_history import remember
 from evalq.producer.runs.share import share
 
@@ -88,8 +88,12 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
         _leave(job, collector, "failed")
         job.folder.discard()  # one that was begun by another command stays, and a report does
         raise
-    except (KeyboardInterrupt, Paused) as error:
-        _leave(job, collector, "paused" if isinstance(error, Paused) else "interrupted")
+    except KeyboardInterrupt:
+        state, ending = halted(job.folder, asked)
+        _leave(job, collector, state)
+        raise ending from None
+    except Paused:
+        _leave(job, collector, "paused")
         raise Interrupted(asked.resume(job.folder)) from None
     except Cancelled as error:
         _leave(job, collector, "cancelled")
@@ -127,14 +131,16 @@ def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
             with resumable(job.folder, place), _driver(job, collector, place, reporter) as driver:
                 driver.hand_over.launch()
                 driver.hand_over.detach()
+                Unserved(job.header, place.settings, reporter).leaving(*driver.hand_over.fleet())
             job.folder.note(state="detached")
         except (InputError, NothingEvaluated):
             _leave(job, collector, "failed")
             job.folder.discard()
             raise
         except KeyboardInterrupt:
-            _leave(job, collector, "interrupted")
-            raise Interrupted(place.resume(job.folder)) from None
+            state, ending = halted(job.folder, place)
+            _leave(job, collector, state)
+            raise ending from None
         except BaseException:
             _leave(job, collector, "stopped")
             raise
@@ -159,29 +165,37 @@ def _compute(job: Job, collector: Collector, place: Backend, reporter: Reporter)
 
             drive_inline(job, collector, seen)
         else:
-            with _driver(job, collector, place, reporter) as driver:
+            with _driver(job, collector, place, reporter, seen) as driver:
                 driver.drive(seen)
                 last = driver.standing
     return last
 
 
 @contextlib.contextmanager
-def _driver(job: Job, collector: Collector, place: Backend, reporter: Reporter) -> Iterator[RunDriver]:
-    """A driver over the servers and local workers of ``place``; what was started here ends with it."""
+def _driver(
+    job: Job, collector: Collector, place: Backend, reporter: Reporter, seen: Watcher | None = None
+) -> Iterator[RunDriver]:
+    """A driver over the servers and local workers of ``place``; what was started here ends with it.
+
+    ``seen`` is shown who works there before anything else, however long that takes.
+    """
     with (
         shared_place(place, job.roots, job.header.evaluator, reporter=reporter) as shared,
         contextlib.ExitStack() as stack,
     ):
-        # Imported while the local workers start: Celery takes its time in both.
         from evalq.producer.driving.waiting import Patience
-        from evalq.producer.runs.driver import RunDriver
-        from evalq.workers.broker.publisher import Broker
-        from evalq.workers.ledger.ownership import driver_token
         from evalq.workers.ledger.runs import RunLedger
+        from evalq.workers.process import driver_token
 
         settings = shared.settings
         patience = Patience(settings, reporter, shared.check)
         ledger = RunLedger(patience.client(), settings, driver_token())
+        if seen is not None and not shared.served:
+            patience.once(partial(_look_round, ledger, job, seen))
+        # Imported while the local workers start: Celery takes its time in both.
+        from evalq.producer.runs.driver import RunDriver
+        from evalq.workers.broker.publisher import Broker
+
         broker = Broker(settings)
         stack.callback(broker.close)
         stack.enter_context(patience.telling())
@@ -193,6 +207,14 @@ def _driver(job: Job, collector: Collector, place: Backend, reporter: Reporter) 
             if not patience.once(partial(_let_go, ledger, job.run, error)) and _stops(error):
                 reporter.warn("the server does not answer, so workers may compute what was published")
             raise
+
+
+def _look_round(ledger: RunLedger, job: Job, seen: Watcher) -> None:
+    """Show who works at a server."""
+    from evalq.workers.ledger.heartbeats import Heartbeats
+
+    workers, others = Heartbeats(ledger.client).serving(job.header.code_version)
+    seen(RunStatus(0, 0, job.total_bytes, workers=workers, others=others))
 
 
 def _stops(error: BaseException) -> bool:

@@ -11,6 +11,7 @@ from evalq.producer.runs.publisher import InputBytes, Publisher
 from evalq.producer.runs.record_history import tags_of, target_of
 from evalq.producer.runs.registration import Registration
 from evalq.workers import tracing
+from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
@@ -59,10 +60,13 @@ class HandOver:
         """Leave the run to the workers, with what finalising it needs."""
         self._patiently(self._detach)
 
+    def fleet(self) -> tuple[int, dict[str, int]]:
+        """Living workers of the run's code, and how many live of each other one."""
+        return Heartbeats(self._ledger.client).serving(self._job.header.code_version)
+
     def _detach(self) -> bool:
-        seconds, micros = self._ledger.client.time()
         target, tags = target_of(self._job.folder), tags_of(self._job.folder)
-        facts = Detached(seconds + micros / 1_000_000, target, tags)
+        facts = Detached(server_seconds(self._ledger.client), target, tags)
         Reports(self._ledger, self._ledger.settings).detach(self._job.run, facts)
         self._ledger.hand_over(self._job.run)
         return True
@@ -87,11 +91,7 @@ class HandOver:
         """Whether no worker has said that it cannot, once one has computed a chunk, none is there, or time is up."""
         deadline = time.monotonic() + EVIDENCE_SECONDS
         while not (look := self._ledger.look(self._job.run, attending=True)).refused:
-            if look.progress.committed or not self._fleet() or time.monotonic() > deadline:
+            if look.progress.committed or not self.fleet()[0] or time.monotonic() > deadline:
                 return True
             time.sleep(LOOK_SECONDS)
         return False
-
-    def _fleet(self) -> int:
-        """Living workers of the run's code."""
-        return Heartbeats(self._ledger.client).codes()[self._job.header.code_version]

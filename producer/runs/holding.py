@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from evalq.evalcore.errors import Cancelled, Driven, EvalqError, StorageError, UsageError
+from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Interrupted, StorageError, UsageError
 from evalq.evalcore.model.life import RunState, may_follow
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.backend import Backend
 
-__all__ = ["driving", "left", "refuse_over"]
+__all__ = ["driving", "halted", "left", "refuse_over"]
 
 
 @contextlib.contextmanager
@@ -32,6 +32,14 @@ def refuse_over(folder: RunFolder) -> None:
         raise UsageError(f"{folder.path}: this run is done; {folder.next_step(state)}")
     if state == "cancelled":
         raise Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
+
+
+def halted(folder: RunFolder, place: Backend) -> tuple[RunState, EvalqError]:
+    """How a run stands after Ctrl-C or SIGTERM, and what ends its command: somebody may be cancelling it for good."""
+    if not folder.being_cancelled():
+        return "interrupted", Interrupted(place.resume(folder))
+    run = folder.info().run
+    return "cancelled", Cancelled(f"run {run} was cancelled by evalq cancel; what was computed is in {folder.path}")
 
 
 def left(folder: RunFolder, state: RunState) -> None:

@@ -55,12 +55,10 @@ class Planner:
 
     def _cutter(self, index: int, stream: BufferedIOBase, left: int | None) -> Cutter:
         job, source = self._job, self._job.sources[index]
-        fmt, header = job.evaluator.records.format, job.header
-        cutter = Cutter(stream, fmt, source.name, size=header.chunk_size, limit=left)
-        if fmt == "csv":
-            columns = cutter.columns(job.evaluator.records.columns)
-            if columns != header.inputs[index].columns:
-                raise InputChanged("an input changed since its run began", [(f"{source.name}:1", "another header")])
+        records, header = job.evaluator.records, job.header
+        cutter = Cutter(stream, records.format, source.name, records.columns, size=header.chunk_size, limit=left)
+        if cutter.columns != header.inputs[index].columns:
+            raise InputChanged("an input changed since its run began", [(f"{source.name}:1", "another header")])
         return cutter
 
 

@@ -70,7 +70,9 @@ def prune_named(
     infos = [folder.info() for folder in folders]
     for folder, info in zip(folders, infos, strict=True):
         if info.state not in ENDED:
-            raise UsageError(f"{folder.path}: this run is {info.state}; end it first: evalq cancel {folder.path}")
+            raise UsageError(
+                f"{folder.path}: this run is {info.state}; end it first: evalq cancel {folder.named(info.server)}"
+            )
     for folder, info in zip(folders, infos, strict=True):
         if not dry_run:
             _removed(folder, _refuse)

@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 import redis
 
+from evalq.evalcore.model.packing import pack
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.job import Job
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.inline import read
 from evalq.producer.runs.registration import Registration
 from evalq.workers.broker.publisher import Broker
-from evalq.workers.inputs import CHANGED, pack
+from evalq.workers.inputs import CHANGED
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import Reconciler
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evalq.evalcore.errors import Divergent, EvalqError
-from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.workers.settings import Settings
 
 __all__ = ["share"]
@@ -20,14 +20,14 @@ def share(run: str, report: dict[str, Json], settings: Settings) -> str:
 
     from evalq.workers.connections import connect
     from evalq.workers.ledger.detached import Reports
-    from evalq.workers.ledger.ownership import driver_token
     from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.process import driver_token
 
     try:
         client = connect(settings.ledger_url, settings)
         try:
             ledger = RunLedger(client, settings, driver_token())
-            Reports(ledger, settings).store(run, canonical_json(report) + b"\n")
+            Reports(ledger, settings).store(run, canonical_line(report))
             ledger.hand_over(run)
         finally:
             client.close()

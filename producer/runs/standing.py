@@ -41,10 +41,9 @@ class Standing:
             self._fleet_at = time.monotonic()
             with contextlib.suppress(redis.ResponseError, BrokerUnreachable, ServerRefused):  # it is only shown
                 self.status = msgspec.structs.replace(self.status, fleet=self._fleet())
-        codes = Heartbeats(self._ledger.client).codes()
-        mine = codes.pop(self._job.header.code_version, 0)
+        workers, others = Heartbeats(self._ledger.client).serving(self._job.header.code_version)
         self.status = msgspec.structs.replace(
-            self.status, progress=look.progress, workers=mine, others=dict(codes), trouble=look.trouble
+            self.status, progress=look.progress, workers=workers, others=others, trouble=look.trouble
         )
         self._job.folder.note(progress=msgspec.to_builtins(look.progress))
 

@@ -22,7 +22,7 @@ from evalq.producer.driving.waiting import Patience
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.holding import left
+from evalq.producer.runs.holding import halted, left
 from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.driver import SweepDriver
 from evalq.producer.sweeps.health import Health
@@ -88,13 +88,16 @@ class Calling:
             try:
                 return driver.drive(seen)
             except KeyboardInterrupt:
-                self._state = "interrupted"
+                self._state, error = halted(sweep.folder, self._place)
                 if not paused(driver, patience):
                     reporter.warn("the server does not answer, so processes that call may continue for a while")
-                raise Interrupted(self._place.resume(sweep.folder)) from None
+                raise error from None
             except Paused:
                 self._state = "paused"
                 raise Interrupted(self._place.resume(sweep.folder)) from None
+            finally:
+                if driver.in_flight:
+                    reporter.warn(f"{driver.in_flight:,} calls had not ended by then: they may be paid all the same")
 
     def _tell_spent(self, reason: Json) -> None:
         sweep = self._sweep

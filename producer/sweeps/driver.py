@@ -16,8 +16,8 @@ from evalq.producer.sweeps.registration import SweepRegistration
 from evalq.producer.sweeps.served import Notices, Served
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.ownership import driver_token
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.process import driver_token
 from evalq.workers.settings import Settings
 
 __all__ = ["SweepDriver"]
@@ -50,7 +50,7 @@ class SweepDriver:
         self._served = Served(Heartbeats(calls.client), sweep.header, self.notices, priced=bool(sweep.live.max_cost))
         self.registration = SweepRegistration(sweep, calls, self._stops)
         self._ending = Ending(sweep, calls, self._stops, self.registration, self._intake, self.notices)
-        self.hand_over = SweepHandOver(sweep, calls, self.registration, self._intake, patience)
+        self.hand_over = SweepHandOver(sweep, calls, self.registration, self._intake, self._served, patience)
 
     def drive(self, watch: Watcher) -> dict[str, Json]:
         """Until the calls are over; returns how they ended, for run.json. A lost server is waited for.
@@ -72,6 +72,11 @@ class SweepDriver:
         notes += [f"{len(self._stops.halted)} of {self._sweep.header.cases} cases decided"] if self._stops.there else []
         notes += [f"cost {seen.spent:.4g}"] if seen.spent else []
         return RunStatus(recorded.count, recorded.count, total, note=", ".join(notes), unit="calls")
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that had not ended when it was paused or cancelled, and the moment for that was over."""
+        return self._intake.in_flight
 
     @property
     def finished(self) -> bool:

@@ -44,13 +44,12 @@ class Ending:
         if look.state == "paused":
             raise Paused(f"run {run} was paused")
         if look.state == "cancelled":
-            while self._intake.take():
-                pass
+            self._intake.drain()
             raise Cancelled(f"run {run} was cancelled {look.reason}".rstrip())
         if quiet and look.state == "failed":
             raise Incomplete(self._stopped(look.reason))
         if quiet and look.state == "done":
-            self._closed_elsewhere()
+            self._closed_elsewhere(look)
         elif quiet and look.state == "spent":
             self.over = "spent"
         elif quiet and not look.left:
@@ -66,11 +65,10 @@ class Ending:
         if not missing:
             self.over = "done"
             return
-        if look.place and self._elsewhere(missing):
-            self._notices.add("elsewhere")
-        self._calls.forget(self._sweep.run, missing)
+        if self._may_repay(look, missing):
+            self._calls.forget(self._sweep.run, missing)
 
-    def _closed_elsewhere(self) -> None:
+    def _closed_elsewhere(self, look: SweepLook) -> None:
         """The calls are done: by the fleet, by this folder's last driver, or by one elsewhere, who has the outputs."""
         missing = self._missing()
         if not missing:
@@ -78,9 +76,19 @@ class Ending:
         elif self._elsewhere(missing):
             # That one evaluates them now, or has died before it could: whoever waits for its report finds out.
             raise Driven(self._sweep.run, "another producer, which made its calls")
-        else:  # its budget was larger than that of then, or failed calls are to be made again
+        elif self._may_repay(look, missing):  # its budget was larger than that of then, or failed calls are made again
             self._registration.establish("anew")
             self._calls.forget(self._sweep.run, missing)
+
+    def _may_repay(self, look: SweepLook, missing: list[int]) -> bool:
+        """Whether ``missing`` may be paid again now: where others have outputs of them, the user is told before."""
+        paid = sum(int(tally.split()[2]) for tally in look.tallies.values())
+        # More than is here was paid for elsewhere, as by a retry in the original.
+        others = self._registration.taken_over and paid > self._sweep.recorded.paid + look.waiting
+        if self._notices.knows("elsewhere") or not (others or self._elsewhere(missing)):
+            return True
+        self._notices.add("elsewhere")  # shown after this look; the next one goes on
+        return False
 
     def _missing(self) -> list[int]:
         """Wanted calls that the folder does not have."""

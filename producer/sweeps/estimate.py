@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
 from evalq.evalcore.errors import UsageError
-from evalq.producer.monitor.reporter import spell
+from evalq.producer.monitor.spans import spell
 from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.measured import Means, means_of
 from evalq.producer.sweeps.options import SweepOptions
@@ -83,8 +83,9 @@ def _cost(facts: TargetFacts, means: Means | None, calls: int, live: SweepOption
     made = f"mean of {means.calls:,} calls made" + (f": {means.source}" if means.source else "")
     yield f"tokens: about {prompt:,.0f} prompt and {completion:,.0f} completion ({made})"
     if facts.price:
-        price = facts.price
-        cost = (prompt * price["prompt_per_million"] + completion * price["completion_per_million"]) / 1e6
+        from evalq.workers.targets.config import Price
+
+        cost = Price.model_validate(facts.price).cost(prompt, completion)
         yield f"cost: about {cost:.4g}" + (f", at most {live.max_cost:g} (--max-cost)" if live.max_cost else "")
 
 

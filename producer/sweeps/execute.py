@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.errors import Cancelled, ConfigError, Interrupted, UsageError
+from evalq.evalcore.errors import Cancelled, ConfigError, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend, resumable, shared_place
 from evalq.producer.runs.execute import carry_out_here
-from evalq.producer.runs.holding import driving, left, refuse_over
+from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 
@@ -59,7 +59,7 @@ def _refuse_unnamed(folder: RunFolder, place: Backend) -> None:
     if info.server and not place.settings.broker and info.state not in ("done", "retrying"):
         raise UsageError(
             f"{folder.path}: its calls are made by way of a server, which may have answers that are not here yet; "
-            f"name it: evalq resume {folder.path} {info.server} (or another, where that one is gone for good)"
+            f"name it: evalq resume {folder.named(info.server)} (or another, where that one is gone for good)"
         )
 
 
@@ -129,10 +129,12 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
                 except KeyboardInterrupt:
                     paused(driver, patience)
                     raise
+                driver.notices.tell(reporter, sweep.header.target, here=False)
             sweep.folder.note(state="detached")
         except KeyboardInterrupt:
-            left(sweep.folder, "interrupted")
-            raise Interrupted(place.resume(sweep.folder)) from None
+            state, error = halted(sweep.folder, place)
+            left(sweep.folder, state)
+            raise error from None
         except BaseException:
             left(sweep.folder, "stopped")
             raise

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import time
 
 from evalq.evalcore.errors import Driven
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.sweeps.intake import SweepIntake
 from evalq.producer.sweeps.registration import SweepRegistration
+from evalq.producer.sweeps.served import Served
 from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery.unattended import Left, UnattendedSweeps
 
 __all__ = ["SweepHandOver"]
 
-PAUSE_SECONDS = 3.0
-"""How long an interrupted producer waits for calls in flight; what ends later waits in the ledger."""
-IDLE_SECONDS = 0.05
-
 
 class SweepHandOver:
     """The ways in which a driver leaves its sweep before the calls are over."""
 
     def __init__(
-        self, sweep: Sweep, calls: SweepLedger, registration: SweepRegistration, intake: SweepIntake, patience: Patience
+        self,
+        sweep: Sweep,
+        calls: SweepLedger,
+        registration: SweepRegistration,
+        intake: SweepIntake,
+        served: Served,
+        patience: Patience,
     ) -> None:
         self._sweep = sweep
         self._calls = calls
         self._registration = registration
         self._intake = intake
+        self._served = served
         self._patiently = patience
 
     def launch(self) -> None:
@@ -38,6 +42,7 @@ class SweepHandOver:
         self._patiently(self._registration.establish)
         self._patiently(self._registration.offer)
         self._patiently(self._leave)
+        self._patiently(self._served.leaving)
 
     def release(self) -> None:
         """Let go of the sweep: whoever drives it next need not wait."""
@@ -53,24 +58,14 @@ class SweepHandOver:
 
     def pause(self) -> None:
         """Hand out no more calls, and keep what ends in the next moment."""
-        if not self.stop_calls():
-            return
-        with contextlib.suppress(Driven):
-            deadline = time.monotonic() + PAUSE_SECONDS
-            while time.monotonic() < deadline:
-                look = self._calls.look(self._sweep.run)
-                if look is None:
-                    return
-                self._sweep.recorded.note_begun(look.started, look.tallies)
-                if not (look.busy or look.waiting):
-                    return
-                if not self._intake.take():
-                    time.sleep(IDLE_SECONDS)
+        if self.stop_calls():
+            with contextlib.suppress(Driven):
+                self._intake.drain()
 
     def _leave(self) -> bool:
-        sweep, (seconds, micros) = self._sweep, self._calls.client.time()
+        sweep, began = self._sweep, server_seconds(self._calls.client)
         header = sweep.evaluation()
         if header is not None:
-            facts = Detached(seconds + micros / 1_000_000, sweep.header.target, sweep.tags)
+            facts = Detached(began, sweep.header.target, sweep.tags)
             UnattendedSweeps(self._calls, self._calls.settings).leave(sweep.run, Left(header, facts))
         return True

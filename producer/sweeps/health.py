@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 from evalq.producer.monitor.fleet import LONG_SECONDS
+from evalq.producer.monitor.spans import spell
 from evalq.workers.callers.uncallable import unable
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
@@ -14,24 +15,24 @@ from evalq.workers.server_errors import SERVER_ERRORS
 
 __all__ = ["Health"]
 
-_LOOK_SECONDS = 2.0
 _AGAIN_SECONDS = 60.0
 
 
 class Health:
     """Of one sweep, as its producer sees it: `news` are lines for a person, each told once a minute at most."""
 
-    def __init__(self, register: Heartbeats, header: SweepHeader) -> None:
+    def __init__(self, register: Heartbeats, header: SweepHeader, *, look_seconds: float = 2.0) -> None:
         self._register = register
         self._header = header
-        self._looked = -_LOOK_SECONDS
+        self._look_seconds = look_seconds
+        self._looked = -look_seconds
         self._told: dict[str, float] = {}
         self._waiting = False
 
     def news(self) -> list[str]:
         """What there is to tell since the last look; nothing while the server is away."""
         now = time.monotonic()
-        if now - self._looked < _LOOK_SECONDS:
+        if now - self._looked < self._look_seconds:
             return []
         self._looked = now
         with contextlib.suppress(*SERVER_ERRORS):
@@ -64,4 +65,4 @@ class Health:
         ]
         case, seconds, host = max(found, key=lambda known: known[1], default=("", 0.0, ""))
         if seconds >= LONG_SECONDS:
-            yield "long", f"oldest call in flight: case {case}, for {seconds:.0f} s, on {host}"
+            yield "long", f"oldest call in flight: case {case}, for {spell(seconds)}, on {host}"

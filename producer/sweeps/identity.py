@@ -13,6 +13,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import canonical_json, digest
 from evalq.producer.folder.job import RunOptions
+from evalq.producer.folder.run_id import once_run_id
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.workers.ledger.sweep_model import SweepHeader
 
@@ -45,7 +46,7 @@ def asked_of(
 def once_id(once: str, header: SweepHeader) -> str:
     """The same id for the same key and the same sweep."""
     spec = [once, header.target, header.code, header.cases, header.repeats, header.asked]
-    return f"{header.asked['evaluator'].partition(' ')[0]}-{digest(canonical_json(spec))[:16]}"
+    return once_run_id(header.asked["evaluator"].partition(" ")[0], canonical_json(spec))
 
 
 def prompts_digest(prompts: Iterable[Prompt]) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -15,6 +16,10 @@ from evalq.workers.ledger.sweeps import SweepLedger
 __all__ = ["SweepIntake"]
 
 COLLECT_STEP = 500
+IDLE_SECONDS = 0.05
+PAUSE_SECONDS = 3.0
+"""How long the producer of a sweep that is paused or cancelled waits for calls in flight; what ends later waits in the
+ledger, and of a cancelled sweep nobody collects it."""
 
 
 class SweepIntake:
@@ -25,6 +30,8 @@ class SweepIntake:
         self._calls = calls
         self._stops = stops
         self.cache = cache
+        self.in_flight = 0
+        """Calls that had not ended when it was paused or cancelled, and the moment for that was over."""
 
     def take(self) -> bool:
         """Take recorded outputs; they leave the ledger once they are safe in the folder. False when there was none."""
@@ -36,6 +43,17 @@ class SweepIntake:
         if self.cache is not None:
             self.cache.keep(fresh)
         return True
+
+    def drain(self) -> None:
+        """Keep what ends in the next moment of calls that are handed out no more."""
+        deadline = time.monotonic() + PAUSE_SECONDS
+        while (look := self._calls.look(self._sweep.run)) is not None:
+            self._sweep.recorded.note_begun(look.started, look.tallies, look.under_way)
+            self.in_flight = look.busy
+            if not (look.busy or look.waiting) or time.monotonic() > deadline:
+                return
+            if not self.take():
+                time.sleep(IDLE_SECONDS)
 
     def take_from_cache(self, config: str) -> None:
         """Record what the cache has of a target under ``config``, its settings' digest, before anything is called."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from evalq.evalcore.errors import (
     Cancelled,
@@ -65,7 +65,7 @@ def watch_driver(folder: RunFolder, reporter: Reporter, fleet: Callable[[], str]
     by = folder.driver()
     if not by:
         return False
-    with _only_watching(folder.path), reporter.watching() as seen:
+    with _only_watching(folder.named(folder.info().server)), reporter.watching() as seen:
         reporter.say("; ".join(filter(None, (f"{folder.path}: driven by {by}", "waiting for its report", fleet()))))
         while folder.driver():
             with contextlib.suppress(EvalqError):  # it may go at any moment
@@ -110,13 +110,14 @@ def join(folder: RunFolder, servers: Servers, reporter: Reporter, drive: Callabl
         if state == "cancelled" or (waited and state in _LEFT_ALONE):
             raise ended(folder, state)
         if state == "detached":
-            attend_fleet(folder.info().run, servers, reporter, until=lambda: bool(folder.driver()), here=True)
+            attend_fleet(folder.info().run, servers, reporter, folder)
         try:
             return drive(folder)
         except Driven as driven:
             # Here: somebody was faster, and is waited for. On another host: the ledger tells how it goes.
             if not folder.driver() and driven.run != str(folder.path):
-                _elsewhere(folder, driven, servers, reporter)
+                with folder.waiting():
+                    _elsewhere(folder, driven, servers, reporter)
 
 
 def resume_any(
@@ -218,20 +219,19 @@ def _orphaned(run: str, ledger: RunLedger, calls: SweepLedger, settings: Setting
     return True
 
 
-def _ledger_state(run: str, ledger: RunLedger, calls: SweepLedger) -> str:
+def _ledger_state(run: str, ledger: RunLedger, calls: SweepLedger) -> RunState | Literal[""]:
     """The state of a run in the ledger, of its calls while those are not over; empty for one it does not know."""
     with contextlib.suppress(Incomplete):
-        return ledger.look(run).progress.state
+        return cast("RunState", ledger.look(run).progress.state)
     look = calls.look(run)
-    return "" if look is None else "open" if look.state in ("done", "spent") else look.state
+    return "" if look is None else "open" if look.state in ("done", "spent") else cast("RunState", look.state)
 
 
-def attend_fleet(
-    run: str, servers: Servers, reporter: Reporter, until: Callable[[], bool] = lambda: False, *, here: bool = False
-) -> None:
-    """Wait while workers and callers have something to do for a run that was left to them, or ``until``.
+def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFolder | None = None) -> None:
+    """Wait while workers and callers have something to do for a run that was left to them.
 
-    ``here``: its folder is here, so that the report of a complete run can be made without them.
+    Where its ``folder`` is here, until somebody drives it there, or nothing is left but the report of a complete run,
+    which can be made without them.
 
     Raises Unwatched at Ctrl-C, UsageError without a broker, and what is to be said of a run that somebody halted.
     """
@@ -241,14 +241,14 @@ def attend_fleet(
 
     ledger, calls = servers.runs, servers.sweeps
     told, server, quiet = False, server_options(servers.settings), time.monotonic() + _QUIET_SECONDS
-    with _only_watching(f"{run} {server}"), reporter.watching() as seen:
-        while not until():
+    with _only_watching(f"{run} {server}" if folder is None else folder.named(server)), reporter.watching() as seen:
+        while folder is None or not folder.driver():
             state = _ledger_state(run, ledger, calls)
             if state == "cancelled":
-                raise Cancelled(f"run {run} was cancelled; {next_step('cancelled', f'{run} {server}')}")
+                raise Cancelled(f"run {run} was cancelled; {_then(state, folder, server)}")
             if state in ("paused", "failed"):
-                raise Incomplete(f"run {run} is {state}; resume it with: evalq resume {run} {server}")
-            standing = _busy(run, servers, here)
+                raise Incomplete(f"run {run} is {state}; {_then(state, folder, server)}")
+            standing = _busy(run, servers, folder is not None)
             if standing is None:
                 return
             seen(standing)
@@ -256,6 +256,13 @@ def attend_fleet(
                 told = True
                 reporter.say(f"waiting: no worker is there for it (start one: evalq worker {server})")
             time.sleep(_POLL_SECONDS)
+
+
+def _then(state: RunState, folder: RunFolder | None, server: str) -> str:
+    """What can be done next about a run in this ``state`` of a ledger: where its folder is, if that is not here."""
+    if folder is None:
+        return f"its folder is elsewhere: there, {next_step(state, f'FOLDER {server}')}"
+    return next_step(state, folder.named(server))
 
 
 def _busy(run: str, servers: Servers, here: bool) -> RunStatus | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from itertools import islice
 from typing import Literal
 
@@ -12,6 +11,7 @@ from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.sweep_model import Known, SweepLook
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.process import host
 from evalq.workers.recovery.unattended import UnattendedSweeps
 
 __all__ = ["SweepRegistration"]
@@ -24,14 +24,15 @@ UNATTENDED_SECONDS = 5.0
 class SweepRegistration:
     """What this process has told the ledger of ``sweep`` as its driver, and tells it again where that was lost.
 
-    ``seen`` is the last look at it; ``offered`` says whether its prompts were given since it was told of the last time.
+    ``seen`` is the last look at it; ``offered`` says whether its prompts were given since it was told of the last time,
+    ``taken_over`` whether the ledger knew it as one that is driven in another folder.
     """
 
     def __init__(self, sweep: Sweep, calls: SweepLedger, stops: Stops) -> None:
         self._sweep = sweep
         self._calls = calls
         self._stops = stops
-        self.offered = False
+        self.offered = self.taken_over = False
         self.seen = SweepLook("open")
         self.server = ""
         """The options that name the server to other commands."""
@@ -44,11 +45,12 @@ class SweepRegistration:
         sweep, live, recorded = self._sweep, self._sweep.live, self._sweep.recorded
         # A rule that the producer applies must not run on without it.
         alone = UNATTENDED_SECONDS if live.stop else 0.0
-        place = f"{socket.gethostname()}:{sweep.folder.path.absolute()}"
+        place = f"{host()}:{sweep.folder.path.absolute()}"
         budgets = (live.max_calls, live.max_cost, alone)
-        lost = recorded.lost if how == "on" else self.seen.lost
-        sums = (recorded.ended, recorded.paid, recorded.cost)
-        known = Known(*sums, lost, recorded.count - recorded.paid, recorded.tallies)
+        if how == "on" and (before := self._calls.look(sweep.run)) is not None:
+            self.taken_over |= before.place not in ("", place)
+        sums = (recorded.ended, recorded.paid, recorded.cost, recorded.lost)
+        known = Known(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way)
         self._calls.open(sweep.header, *budgets, known, before=sweep.driver(), place=place, how=how)
         sweep.driven_by(self._calls.token)
         UnattendedSweeps(self._calls, self._calls.settings).take_back(sweep.run)
@@ -78,7 +80,7 @@ class SweepRegistration:
             self.establish("keep")  # the server lost the sweep or a part of it, or came back with an older state
             return None
         self.seen = look
-        recorded.note_begun(look.started, look.tallies)
+        recorded.note_begun(look.started, look.tallies, look.under_way)
         return look
 
     def _has_lost(self, look: SweepLook) -> bool:

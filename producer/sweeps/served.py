@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import time
+
 from evalq.evalcore.errors import UsageError
+from evalq.producer.monitor.began import began
 from evalq.producer.monitor.reporter import Reporter
-from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 
 __all__ = ["Notices", "Served"]
 
-PATIENT_LOOKS = 5
-"""Looks without a process that calls before the user is told."""
+PATIENT_SECONDS = 3.0
+"""So long from the beginning of a command, or from when the last one left, nobody need call."""
 
 
 class Notices:
     """What the user of a sweep has to be told of it, by name: each once."""
 
     def __init__(self) -> None:
-        self._due: set[str] = set()
+        self.due: set[str] = set()
         self._told: set[str] = set()
+
+    def knows(self, name: str) -> bool:
+        """Whether it was told, or is about to be."""
+        return name in self.due | self._told
 
     def add(self, name: str) -> None:
         """There is something to tell: "nobody" calls, their settings "differ", or outputs are "elsewhere"."""
-        self._due |= {name} - self._told
+        self.due |= {name} - self._told
 
     def tell(self, reporter: Reporter, target: str, *, here: bool) -> None:
         """Tell what there is; who calls ``target`` from ``here`` need not start anything."""
@@ -31,9 +38,9 @@ class Notices:
             "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
             "elsewhere": "warning: another producer drove this sweep; what only its folder has is called again",
         }
-        for name in sorted(self._due - ({"nobody"} if here else set())):
+        for name in sorted(self.due - ({"nobody"} if here else set())):
             (reporter.waiting if name == "nobody" else reporter.warn)(texts[name])
-            self._due.discard(name)
+            self.due.discard(name)
             self._told.add(name)
 
 
@@ -45,7 +52,17 @@ class Served:
         self._header = header
         self._notices = notices
         self._priced = priced
-        self._alone = 0
+        self._alone: float | None = began()
+
+    def leaving(self) -> bool:
+        """Whether nobody can call it now, which is to be told at once to somebody who leaves it to the fleet."""
+        alone = not any(self._header.target in caller.targets for caller in self._callers())
+        if alone:
+            self._notices.add("nobody")
+        return alone
+
+    def _callers(self) -> list[CallerFacts]:
+        return [one for one in self._register.callers().values() if one.code == self._header.code]
 
     def config(self) -> str | None:
         """The digest of the target's settings, from who can call it; empty where they differ, None while nobody can.
@@ -53,7 +70,7 @@ class Served:
         Raises UsageError where processes that call do not know the target, or have no price that is needed.
         """
         target = self._header.target
-        callers = [one for one in self._register.callers().values() if one.code == self._header.code]
+        callers = self._callers()
         able = [caller for caller in callers if target in caller.targets]
         if callers and not able:
             known = sorted({name for caller in callers for name in caller.targets})
@@ -62,11 +79,12 @@ class Served:
         if self._priced and unpriced:
             raise UsageError(f"--max-cost: target {target!r} has no price in the targets file of {unpriced[0].host}")
         if not able:
-            self._alone += 1
-            if self._alone == PATIENT_LOOKS:
+            now = time.monotonic()
+            self._alone = self._alone or now
+            if now - self._alone >= PATIENT_SECONDS:
                 self._notices.add("nobody")
             return None
-        self._alone = 0
+        self._alone = None
         configs = {caller.targets[target].config for caller in able}
         if len(configs) > 1:
             self._notices.add("differ")

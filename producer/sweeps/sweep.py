@@ -7,8 +7,6 @@ calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -27,6 +25,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
 from evalq.producer.folder.job import Job, RunOptions, begun, planned
 from evalq.producer.folder.run_folder import CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
+from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.sweeps.identity import asked_of, expectations, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.workers.ledger.sweep_model import SweepHeader
@@ -87,7 +86,7 @@ class Sweep:
             raise UsageError("there is nothing to ask: no case is left")
         facts = asked_of(evaluator, request, live, asked, digest)
         header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
-        run = once_id(asked.once, header) if asked.once else f"{evaluator.name}-{secrets.token_hex(5)}"
+        run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
         head = _Head(msgspec.structs.replace(header, run=run), live, asked, request, str(Path.cwd()))
 
         def fill(folder: RunFolder) -> RunFolder:
@@ -247,8 +246,6 @@ class Sweep:
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
     """Write prompts down, a line each."""
-    with path.open("wb") as out:
+    with replacing(path) as out:
         for prompt in prompts:
             out.write(msgspec.json.encode(prompt) + b"\n")
-        out.flush()
-        os.fsync(out.fileno())

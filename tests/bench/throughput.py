@@ -20,7 +20,6 @@ from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.model.span import Span, read_span
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.inputs import read_columns
 from tests.integration.harness import clean_environment, evalq, running_server
 
 PROCESSES = 2
@@ -38,9 +37,8 @@ def plan(path: Path) -> tuple[tuple[str, ...], list[Span]]:
     """Columns and chunks of a CSV."""
     evaluator = registry.get("planagent")
     with path.open("rb") as stream:
-        cutter = Cutter(stream, "csv", path.name)
-        columns = read_columns(cutter.header(), path.name, evaluator.records.columns)
-        return columns, list(cutter.spans())
+        cutter = Cutter(stream, "csv", path.name, evaluator.records.columns)
+        return cutter.columns, list(cutter.spans())
 
 
 def _kernel(path: Path, columns: tuple[str, ...], spans: list[Span], out: Path) -> None:
@@ -101,9 +99,8 @@ def naive(path: Path, scratch: Path) -> float:
 def plan_rows(path: Path) -> tuple[list[str], list[str]]:
     """Columns and the text of each row."""
     with path.open("rb") as stream:
-        cutter = Cutter(stream, "csv", path.name, size=1)
-        columns = read_columns(cutter.header(), path.name, ())
-        return list(columns), [read_span(path, span).decode() for span in cutter.spans()]
+        cutter = Cutter(stream, "csv", path.name, (), size=1)
+        return list(cutter.columns), [read_span(path, span).decode() for span in cutter.spans()]
 
 
 def medians(ways: dict[str, Callable[[], float]], times: int) -> dict[str, float]:

@@ -45,11 +45,11 @@ def fight(
     """
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"evalq-chaos-{scenario.seed}-", dir=keep))
-    skipped = network.unavailable() if scenario.network else ""
-    planned = [one for one in scenario.faults if not (skipped and FAULTS[one.fault].needs_network)]
+    skipped = "; ".join({lacks: None for one in scenario.faults if (lacks := FAULTS[one.fault].lacks())})
+    planned = [one for one in scenario.faults if not FAULTS[one.fault].lacks()]
     with contextlib.ExitStack() as stack:
         net = None
-        if scenario.network and not skipped:
+        if any(FAULTS[one.fault].needs_network for one in planned):
             net = stack.enter_context(network.network(str(scenario.seed) + scenario.naive[:1], hosts_of(scenario)))
         kind = NaiveStage if scenario.naive else SweepStage if scenario.evaluation == SWEEP else Stage
         subject = workshop.sweep() if kind is SweepStage else workshop.subject(scenario.evaluation)

@@ -14,6 +14,7 @@ from typing import Any
 
 import redis
 
+from tests.chaos.clocks import Clock
 from tests.chaos.network import HUB, Network
 from tests.integration.harness import Server, children_of, clean_environment, wait_until
 from tests.integration.ports import free_port
@@ -55,6 +56,7 @@ class Group:
 
     process: subprocess.Popen[bytes]
     host: str = ""
+    name: str = ""
     replaced: bool = False
     stopped: bool = False
     orphans: list[int] = field(default_factory=list)
@@ -116,6 +118,10 @@ class ChaosServer(Server):
             self._command = [*net.prefix(HUB), *self._command]
             self.url = f"redis://{net.address}:{self.port}/0"
         self.client: Any = redis.Redis(unix_socket_path=str(folder / "s"))
+
+    def use(self, clock: Clock) -> None:
+        """Have it read a clock of its own, and its replicas too; before it is started."""
+        self._command = ["env", *(f"{name}={value}" for name, value in clock.environment.items()), *self._command]
 
     def watcher(self) -> Any:
         """A client for another thread."""

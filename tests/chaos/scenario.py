@@ -47,11 +47,6 @@ class Scenario:
     exact: bool = False
     """Whether nothing but servers die, so that what a run tells of its calls must be what the agent counted."""
 
-    @property
-    def network(self) -> bool:
-        """Whether a fault needs hosts of their own."""
-        return any(FAULTS[planned.fault].needs_network for planned in self.faults)
-
 
 def draw(seed: int, only: str = "", naive: str = "") -> Scenario:
     """The scenario of a seed: of all faults, or of ``only`` one; for evalq, or for a naive set-up (a key of NAIVE).
@@ -104,4 +99,6 @@ def _faults(rng: random.Random, aof: str, only: str, naive: str, *, sweep: bool)
     chosen = [only] * number if only else rng.choices(names, weights, k=number)
     shares = sorted(round(rng.uniform(0.03, 0.9), 2) for _ in chosen)
     planned = [Planned(name, share, rng.getrandbits(32)) for name, share in zip(chosen, shares, strict=True)]
+    rabbit = any(FAULTS[one.fault].on_rabbit for one in planned)
+    planned = [one for one in planned if not rabbit or FAULTS[one.fault].beside_rabbit]
     return tuple(one for one in planned if not naive or FAULTS[one.fault].naive)

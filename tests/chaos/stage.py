@@ -13,6 +13,7 @@ from typing import Any
 
 import redis
 
+from tests.chaos.clocks import Clock, Clocks
 from tests.chaos.ledger_view import LedgerView
 from tests.chaos.network import Network
 from tests.chaos.processes import ChaosServer, Group, environment, redis_server, spawn
@@ -20,6 +21,7 @@ from tests.chaos.recovery import Meter, Observer, View
 from tests.chaos.scenario import Scenario
 from tests.chaos.subjects import Subject
 from tests.integration.harness import EVALQ, info
+from tests.integration.rabbitmq import Rabbit
 
 __all__ = ["Stage", "hosts_of"]
 
@@ -65,6 +67,8 @@ class Stage:
         self.groups: list[Group] = []
         self.restarts = 0
         self.twins: list[Twin] = []
+        self._clocks: Clocks | None = None
+        self._rabbit: Rabbit | None = None
         self._started = 0.0
         self._producer: Group | None = None
         self._later: list[tuple[Callable[[], bool], Callable[[], Any], bool]] = []
@@ -94,6 +98,22 @@ class Stage:
         """Keep it for `tick` and `release`."""
         self._later.append((condition, action, at_the_end))
 
+    def give_clocks(self) -> None:
+        """The server reads its own from its first start on."""
+        if self._clocks is None:
+            self._clocks = Clocks(self.folder / "clocks")
+            self.server.use(self._clocks.of("server"))
+
+    def use_rabbit(self) -> Rabbit:
+        """One node for the whole scenario."""
+        self._rabbit = self._rabbit or Rabbit()
+        return self._rabbit
+
+    def clock(self, name: str) -> Clock:
+        """Of who was started with one."""
+        assert self._clocks is not None, "nobody asked for clocks before the start"
+        return self._clocks.of(name)
+
     def arm(self, point: str, role: str, whom: str) -> Callable[[], bool]:
         """By a file that appears whole."""
         armed = self.points / f"{point}@{role}"
@@ -117,6 +137,9 @@ class Stage:
     def open(self) -> None:
         """Start everything."""
         self.server.start()
+        if self._rabbit is not None:
+            self._rabbit.start()
+            self._rabbit.wait()
         self.begin()
 
     def begin(self) -> None:
@@ -159,13 +182,15 @@ class Stage:
         command = [str(out) if part == str(self.out) else part for part in self._first_command()]
         if chunk_size:
             command[command.index("--chunk-size") + 1] = str(chunk_size)
-        group = Group(self._spawn(command, log, PRODUCER_HOST), PRODUCER_HOST)
+        group = self._group(command, log, PRODUCER_HOST)
         self.twins.append(Twin(command, out, log, group))
 
     def add_sick_worker(self) -> None:
         """A worker that cannot load the run's evaluator, as on a host where a library is missing."""
         module = f"evalq.evalcore.evaluators.{self.subject.args[0]}"
-        self.groups.append(Group(self._spawn(self._worker_command(), "sick", "w0", CHAOS_BROKEN=module), "w0", True))
+        sick = self._group(self._worker_command(), "sick", "w0", CHAOS_BROKEN=module)
+        sick.replaced = True
+        self.groups.append(sick)
 
     def twins_said(self) -> list[str]:
         """What is wrong with the second producers: each must end like the first, with the same report."""
@@ -205,6 +230,15 @@ class Stage:
             group.signal(signal.SIGCONT)
             group.end()
         self.server.end()
+        if self._rabbit is not None:
+            self._rabbit.end()
+
+    @property
+    def _place(self) -> tuple[str, ...]:
+        """The options that name broker and ledger."""
+        if self._rabbit is None:
+            return ("--broker", self.server.url)
+        return ("--broker", self._rabbit.url, "--ledger", self.server.url)
 
     # -- the set-up under test; the naive one has others -------------------------------------------------
 
@@ -212,34 +246,34 @@ class Stage:
         return LedgerView(client, self.out)
 
     def _worker_command(self) -> list[str]:
-        command = [*EVALQ, "worker", "--broker", self.server.url, "--concurrency", str(self.scenario.concurrency)]
+        command = [*EVALQ, "worker", *self._place, "--concurrency", str(self.scenario.concurrency)]
         # A worker that cannot read the input is sent it by the ledger.
         return [*command, "--root", str(self.folder / "nothing")] if self.scenario.elsewhere else command
 
     def _first_command(self) -> list[str]:
         size = self.subject.chunk_size(self.scenario.chunks)
         return [
-            *(*EVALQ, *self.subject.args, *self.subject.flags, "--broker", self.server.url, "--chunk-size", str(size)),
+            *(*EVALQ, *self.subject.args, *self.subject.flags, *self._place, "--chunk-size", str(size)),
             *("--run-dir", str(self.out), "--once", f"chaos-{self.scenario.seed}", "--format", "none", "-v"),
         ]
 
     def _again_command(self) -> list[str]:
-        command = [*EVALQ, "resume", str(self.out), *self.subject.flags]
-        return [*command, "--broker", self.server.url, "--format", "none", "-v"]
+        return [*EVALQ, "resume", str(self.out), *self.subject.flags, *self._place, "--format", "none", "-v"]
 
     # -- supervision -------------------------------------------------------------------------------------
 
     def _add_worker(self, host: str) -> None:
-        self.groups.append(Group(self._spawn(self._worker_command(), f"worker-{len(self.groups)}", host), host))
+        self.groups.append(self._group(self._worker_command(), f"worker-{len(self.groups)}", host))
 
     def _start_producer(self, command: list[str]) -> None:
         self._started = time.monotonic()
-        self._producer = Group(self._spawn(command, "producer", PRODUCER_HOST), PRODUCER_HOST)
+        self._producer = self._group(command, "producer", PRODUCER_HOST)
 
-    def _spawn(self, command: list[str], name: str, host: str, **more: str) -> Any:
+    def _group(self, command: list[str], name: str, host: str, **more: str) -> Group:
         prefix = self.net.prefix(host) if self.net else []
-        env = environment(self.points, **self.extra, **more)
-        return spawn(command, self.subject.folder, self.folder / f"{name}.log", env, prefix)
+        clock = self._clocks.of(name).environment if self._clocks else {}
+        env = environment(self.points, **self.extra, **more, **clock)
+        return Group(spawn(command, self.subject.folder, self.folder / f"{name}.log", env, prefix), host, name)
 
     def _keep_producer(self) -> bool:
         assert self._producer is not None
@@ -260,7 +294,7 @@ class Stage:
         code = twin.group.process.poll()
         if code == -signal.SIGKILL or (code == 3 and _to_be_tried_again(self.said(twin.log))):
             twin.group.process.wait()
-            twin.group = Group(self._spawn(twin.command, twin.log, PRODUCER_HOST), PRODUCER_HOST)
+            twin.group = self._group(twin.command, twin.log, PRODUCER_HOST)
 
 
 def _to_be_tried_again(said: str) -> bool:

@@ -15,6 +15,7 @@ from tests.chaos.scenario import Planned, Scenario, draw
 from tests.chaos.subjects import Workshop
 from tests.chaos.table import render
 from tests.chaos.verdict import count, judge
+from tests.integration import rabbitmq
 
 SCALE = 0.4
 OWN = 1
@@ -78,6 +79,15 @@ def test_a_host_that_is_cut_and_healed_changes_nothing(workshop: Workshop, tmp_p
     assert line["equal"], line
     assert line["faults"] == ["cut worker's link"]
     assert not list(Path("/run/netns").glob(f"evq-{os.getpid()}-*"))
+
+
+@pytest.mark.skipif(bool(rabbitmq.unavailable()), reason=rabbitmq.unavailable())
+def test_rabbitmq_may_die_and_forget(workshop: Workshop, tmp_path: Path) -> None:
+    """The messages' server dies in mid-run, once it remembers them and once it does not."""
+    line = fight(_scenario(("restart RabbitMQ", 0.2), ("restart RabbitMQ", 0.5)), workshop, tmp_path)
+    assert line["equal"], line
+    assert (line["lost"], line["doubled"], line["divergent"]) == (0, 0, 0)
+    assert line["faults"] == ["restart RabbitMQ"] * 2, line
 
 
 @pytest.mark.parametrize(

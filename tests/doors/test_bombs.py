@@ -20,7 +20,7 @@ from evalq.evalcore.errors import ConfigError, WireError
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.manifest import Chunk
 from evalq.producer.suites.suite_file import load_suite
-from evalq.workers.inputs import CHANGED, unpack
+from evalq.workers.inputs import CHANGED, unpacked
 from evalq.workers.settings import load_settings
 from tests.integration.harness import EVALQ, clean_environment, evalq
 
@@ -102,11 +102,11 @@ def test_a_bomb_for_a_blob() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     bomb = zstandard.ZstdCompressor().compress(bytes(512 * MEBI))
     after_making = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert unpack(bomb, _chunk(b"x" * 100)) == CHANGED
+    assert unpacked(bomb, _chunk(b"x" * 100)) == CHANGED
     silent = zstandard.ZstdCompressor(write_content_size=False).compress(b"x" * 100)
-    assert unpack(silent, _chunk(b"x" * 100)) == CHANGED, "evalq writes the size"
+    assert unpacked(silent, _chunk(b"x" * 100)) == CHANGED, "evalq writes the size"
     lying = bytearray(zstandard.ZstdCompressor().compress(bytes(300 * MEBI)))
-    assert unpack(bytes(lying), _chunk(bytes(10))) == CHANGED
+    assert unpacked(bytes(lying), _chunk(bytes(10))) == CHANGED
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss <= max(before, after_making) + 350_000
 
 

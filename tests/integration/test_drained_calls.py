@@ -14,7 +14,11 @@ from tests.integration.harness import PATIENCE, Server, clean_environment, evalq
 from tests.integration.test_sweeps import write_targets
 
 LEASE = 4
-OF_SHORT_LEASE = f"from evalq.workers.callers import main; main.LEASE_SECONDS = {LEASE}; raise SystemExit(main.main())"
+OF_SHORT_LEASE = f"""
+from evalq.workers.callers.main import main
+from evalq.workers.settings import Timings
+raise SystemExit(main(Timings(call_lease={LEASE})))
+"""
 
 
 @pytest.fixture

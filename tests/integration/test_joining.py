@@ -135,11 +135,43 @@ def test_a_run_that_another_terminal_drives_is_cancelled(
     wait_until(lambda: "waiting for its report" in said.readline(), "another command waits for it")
     done = evalq("cancel", "run", cwd=tmp_path, PYTHONPATH=HAZARDS)
     assert (done.returncode, "cancelled" in done.stderr) == (0, True), done.stderr
-    assert _ends(driver)[0] == 130
-    assert _ends(waiting)[0] in (3, 130)
+    code, _, told = _ends(driver)
+    assert (code, "was cancelled by evalq cancel" in told, "evalq resume" in told) == (3, True, False), told
+    assert _ends(waiting)[0] == 3
     assert info(tmp_path / "run")["state"] == "cancelled"
     refused = evalq("resume", "run", *how, cwd=tmp_path, PYTHONPATH=HAZARDS)
     assert (refused.returncode, "cancelled for good" in refused.stderr) == (3, True), refused.stderr
+
+
+def test_a_command_that_waits_for_a_driver_elsewhere_is_seen(
+    server: Server, tmp_path: Path, slow: tuple[str | Path, ...]
+) -> None:
+    """`list` and `status` name the process that waits; when it is gone, they say that nobody is there."""
+    (tmp_path / "params.json").write_text('{"pause": 3600}')
+    here = (*slow[:-1], "evalq-runs/other", "--broker", server.url)
+    with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
+        fleet.add(1)
+        driver = start_evalq(*slow[:-1], "evalq-runs/one", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)
+        wait_until(lambda: info(tmp_path / "evalq-runs" / "one").get("epoch"), "the first drives")
+        waits = start_evalq(*here, cwd=tmp_path, PYTHONPATH=HAZARDS)
+        assert waits.stderr is not None
+        said = waits.stderr
+        wait_until(lambda: "waiting for its report" in said.readline(), "the second waits")
+        seen = f"{os.uname().nodename} {waits.pid} waits here for its report"
+        for command in (("list",), ("status", "evalq-runs/other")):
+
+            def told(command: tuple[str, ...] = command) -> bool:  # every now and then it looks whether it may drive
+                text = evalq(*command, cwd=tmp_path, PYTHONPATH=HAZARDS).stdout
+                assert "no process drives it here" not in text
+                return seen in text
+
+            wait_until(told, "it is seen")
+        waits.send_signal(signal.SIGINT)
+        assert _ends(waits)[0] == 130
+        assert "no process drives it here" in evalq("list", cwd=tmp_path, PYTHONPATH=HAZARDS).stdout
+        done = evalq("cancel", "evalq-runs/one", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)
+        assert done.returncode == 0, done.stderr
+        assert _ends(driver)[0] == 3
 
 
 def test_an_interrupted_detach_says_how_to_resume(server: Server, data: Path, tmp_path: Path) -> None:

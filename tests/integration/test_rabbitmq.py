@@ -2,67 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from evalq.evalcore.version import code_version
+from tests.integration import rabbitmq
 from tests.integration.conftest import Calm
-from tests.integration.harness import (
-    PATIENCE,
-    Server,
-    clean_environment,
-    evalq,
-    remove,
-    running_fleet,
-    same_answer,
-    short_folder,
-    wait_until,
-)
-from tests.integration.ports import free_port
+from tests.integration.harness import Server, evalq, running_fleet, same_answer, wait_until
 from tests.integration.scraping import running_exporter
 
-pytestmark = pytest.mark.skipif(shutil.which("rabbitmq-server") is None, reason="rabbitmq-server is not installed")
+pytestmark = pytest.mark.skipif(bool(rabbitmq.unavailable()), reason=rabbitmq.unavailable())
 
 
 @pytest.fixture(scope="module")
 def rabbit() -> Iterator[str]:
-    """A RabbitMQ node of this module's own on loopback, with a name service of its own; yields its URL."""
-    folder, port, epmd = short_folder(), free_port(), free_port()
-    shutil.chown(folder, "rabbitmq") if os.getuid() == 0 else None
-    environment = clean_environment(
-        RABBITMQ_NODENAME=f"evalq{port}@localhost",
-        RABBITMQ_NODE_IP_ADDRESS="127.0.0.1",
-        RABBITMQ_NODE_PORT=str(port),
-        RABBITMQ_DIST_PORT=str(free_port()),
-        RABBITMQ_MNESIA_BASE=str(folder),
-        RABBITMQ_LOG_BASE=str(folder),
-        RABBITMQ_PID_FILE=str(folder / "pid"),
-        RABBITMQ_ENABLED_PLUGINS_FILE=str(folder / "plugins"),
-        RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}",
-        ERL_EPMD_PORT=str(epmd),
-        ERL_EPMD_ADDRESS="127.0.0.1",
-    )
-    with (folder / "out").open("wb") as log:
-        node = subprocess.Popen(["rabbitmq-server"], env=environment, stdout=log, stderr=log, start_new_session=True)
+    """The URL of a node of this module's own."""
+    node = rabbitmq.Rabbit()
+    node.start()
     try:
-        wait_until(lambda: _listens(port), "RabbitMQ listens")
-        yield f"amqp://guest:guest@127.0.0.1:{port}//"
+        node.wait()
+        yield node.url
     finally:
-        subprocess.run(["rabbitmqctl", "stop"], env=environment, capture_output=True, check=False)
-        node.wait(timeout=PATIENCE)
-        subprocess.run(["epmd", "-kill"], env=environment, capture_output=True, check=False)
-        remove(folder)
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        node.end()
 
 
 def test_rabbitmq_gives_the_same_bytes(rabbit: str, server: Server, data: Path, calm: Calm, tmp_path: Path) -> None:

@@ -37,28 +37,37 @@ def _configuration(settings: Settings) -> dict[str, Any]:
     return {
         "broker_url": celery_url(settings.broker),
         "broker_connection_retry_on_startup": True,
+        # A worker outlives its server, and waits for it as long as that takes.
         "broker_connection_max_retries": None,
         "broker_connection_timeout": settings.connect_seconds,
         "broker_transport_options": _transport(settings) if is_redis(settings.broker) else {},
         "task_serializer": "json",
+        # JSON alone: unpickling a message would run whatever its sender wrote.
         "accept_content": ["json"],
         "result_accept_content": ["json"],
+        # No result backend: a doubled message would be a doubled result. The ledger has each answer once.
         "task_ignore_result": True,
         "task_store_errors_even_if_ignored": False,
         "result_backend": None,
         "task_queues": queues,
         "task_default_queue": queues[-1].name,
+        # Workers serve the queues of their own code version; what is sent to others names them by `queue_of`.
         "task_create_missing_queues": False,
+        # Acknowledged after the commit, and given back when the pool process dies: a message that comes twice costs a
+        # claim, a lost one costs the seconds until its chunk is published again.
         "task_acks_late": True,
         "task_reject_on_worker_lost": True,
+        # One message a process: another worker could compute what would only wait in this one's memory.
         "worker_prefetch_multiplier": 1,
         "worker_disable_prefetch": True,
         "worker_max_tasks_per_child": settings.tasks_per_child,
         "worker_soft_shutdown_timeout": settings.soft_shutdown_seconds,
+        # A second way in besides the hints: whoever reaches the broker could stop or reconfigure workers.
         "worker_enable_remote_control": False,
         "worker_send_task_events": False,
         "task_send_sent_event": False,
         "worker_hijack_root_logger": False,
+        # The answer goes to the ledger, which may be there while the broker is not.
         "worker_cancel_long_running_tasks_on_connection_loss": False,
     }
 
@@ -68,9 +77,13 @@ def _transport(settings: Settings) -> dict[str, Any]:
         "socket_timeout": settings.answer_seconds,
         "socket_connect_timeout": settings.connect_seconds,
         "health_check_interval": 10,
+        # No need for less: the reconciler publishes lost chunks again within seconds, and a message that comes back
+        # later finds its chunk committed.
         "visibility_timeout": 300,
         "unacked_restore_interval": 5,
         "unacked_restore_throttle": 1,
+        # In the order of QUEUE_CLASSES, so that a merge that somebody waits for does not queue behind an overnight
+        # sweep.
         "queue_order_strategy": "priority",
     }
     if "+socket://" not in celery_url(settings.broker):

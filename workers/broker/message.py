@@ -22,7 +22,9 @@ TASK = "evalq.evaluate"
 MAX_HINT_BYTES = 16 << 10
 """A hint in its envelope takes about 1 KiB; a larger item is refused before it is parsed."""
 
+# 2^53: the scripts of the ledger count in doubles, as Lua does.
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+# It becomes part of keys, paths and log lines: no blank, brace, slash or newline.
 _Run = Annotated[str, msgspec.Meta(max_length=64, pattern=r"\A[\w.:-]+\Z")]
 
 
@@ -80,6 +82,7 @@ def read_hint(item: bytes) -> tuple[str, Hint]:
     try:
         envelope = _envelopes.decode(item)
         return envelope.headers.id, _bodies.decode(b64decode(envelope.body, validate=True)).hint
+    # b64decode raises ValueError for text outside ASCII, msgspec raises RecursionError for deep nesting.
     except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError) as error:
         raise WireError(str(error)[:200]) from error
 

@@ -47,6 +47,8 @@ class Broker:
             for seq in seqs:
                 # The id tells what a message is for without opening it, and differs each time it is sent.
                 task_id = f"{run}/{seq}/{epoch}/{secrets.token_hex(4)}"
+                # Celery must not retry: nobody knows how much of a failed batch was sent, and unsent chunks are found
+                # as lost.
                 self._app.send_task(
                     TASK, args=(run, seq, epoch), task_id=task_id, producer=producer, queue=to, retry=False
                 )
@@ -60,6 +62,7 @@ class Broker:
         if self._redis is None:
             return self.lengths([queue])[queue]
         with self._explained():
+            # The whole list: a queue holds about one window of messages for each run.
             messages = self._redis.lrange(queue, 0, -1)
         return {seq for seq in (_seq_of(message, run) for message in messages) if seq is not None}
 
@@ -102,6 +105,8 @@ def _seq_of(message: bytes, run: str) -> int | None:
 
 
 def _length(connection: Any, queue: str) -> int:
+    # One channel for each queue, since RabbitMQ closes it when the queue does not exist. Passive, so that asking does
+    # not create the queue.
     with contextlib.closing(connection.channel()) as channel:
         try:
             return int(channel.queue_declare(queue, passive=True).message_count)

@@ -296,7 +296,7 @@ def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:
     prompt, completion = result.prompt_tokens, result.completion_tokens
     cost = None
     if price is not None and (prompt is not None or completion is not None):
-        cost = ((prompt or 0) * price.prompt_per_million + (completion or 0) * price.completion_per_million) / 1e6
+        cost = price.cost(prompt or 0, completion or 0)
     return Attempt(
         kind=failure.kind if failure else "",
         reason="; ".join(part for part in (failure.reason if failure else "", result.note) if part),

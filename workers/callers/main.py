@@ -10,10 +10,9 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import signal
-import socket
 import time
+from math import inf
 
 import redis
 
@@ -27,38 +26,37 @@ from evalq.workers.connections import connect, redacted
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.process import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
-from evalq.workers.settings import Settings
+from evalq.workers.settings import TIMINGS, Settings, Timings
 from evalq.workers.targets import load_targets
 
 __all__ = ["main", "run_calls"]
 
 log = logging.getLogger("evalq.calls")
 
-LEASE_SECONDS = 10.0
-LIFE_SECONDS = 10.0
-_POLL_SECONDS = 0.2
-_NAME_SECONDS = 1.0
-"""How often a process names the calls that it has, so that the ledger holds no others for it."""
-_BEAT_SECONDS = 2.0
-_PAUSE_SECONDS = 0.01
-"""Between two claims of a busy process: what becomes free meanwhile is filled together."""
 
-
-def run_calls(settings: Settings, loglevel: str = "WARNING", *, parent: int | None = None, quiet: bool = False) -> int:
+def run_calls(
+    settings: Settings,
+    loglevel: str = "WARNING",
+    *,
+    parent: int | None = None,
+    quiet: bool = False,
+    timings: Timings = TIMINGS,
+) -> int:
     """Make calls for every sweep of this code version until SIGTERM; returns an exit code.
 
     ``parent``: end when this process is no longer the child of that one, and wait for a ledger that is away. Unless
     ``quiet``, a process of its own says when it is ready. Raises ConfigError for a missing targets file, and where
     there is no parent BrokerUnreachable.
     """
-    logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr(loglevel)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if not settings.targets:
         raise ConfigError("calling needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
     if parent is not None and not until_reached(settings, log, lambda: os.getppid() == parent):
         return 0
-    process = _Process(settings)
+    process = _Process(settings, timings)
     if parent is None and not quiet:
         say_ready(settings, process.name, tuple(sorted(load_targets(settings.targets))))
     asyncio.run(process.serve(parent))
@@ -68,9 +66,10 @@ def run_calls(settings: Settings, loglevel: str = "WARNING", *, parent: int | No
 class _Process:
     """One process: its stations (a target each), its sweeps, and what it tells of itself."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, timings: Timings = TIMINGS) -> None:
         self._settings = settings
-        self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._timings = timings
+        self._name = unique_name()
         self._calls = SweepLedger(connect(settings.ledger_url, settings), settings)
         self._register = Heartbeats(self._calls.client)
         self._stations = TargetSessions(load_targets(settings.targets), self._calls.client)
@@ -101,7 +100,7 @@ class _Process:
                         async with asyncio.timeout(pause):
                             await self._wake.wait()
                     self._wake.clear()
-                    await asyncio.sleep(_PAUSE_SECONDS)
+                    await asyncio.sleep(self._timings.call_pause)
             finally:
                 self._stop.set()
                 await self._leave(beat)
@@ -129,7 +128,7 @@ class _Process:
             return 1.0
         self._complaint.over()
         # Where all that was asked for came, there is likely more: as soon as a call ends.
-        return _BEAT_SECONDS if full and mine else _POLL_SECONDS
+        return self._timings.beat if full and mine else self._timings.call_poll
 
     async def _claim(self, header: SweepHeader, share: int) -> bool:
         """Whether all of the share is in use."""
@@ -173,11 +172,11 @@ class _Process:
         units, now = self._units.get(run), time.monotonic()
         mine: set[int] | None = None
         told: list[int] = []
-        if now - self._named.get(run, -_NAME_SECONDS) >= _NAME_SECONDS:
+        if now - self._named.get(run, -inf) >= self._timings.call_names:
             mine, told = (units.mine, units.told) if units else (set(), [])
             self._named[run] = now
-        claimed = await asyncio.to_thread(self._calls.claim, run, self._name, most, LEASE_SECONDS, mine, told)
-        state, calls, untold = claimed
+        lease = self._timings.call_lease
+        state, calls, untold = await asyncio.to_thread(self._calls.claim, run, self._name, most, lease, mine, told)
         if mine is None and self._calls.fell:
             del self._named[run]
             return await self._claimed(run, most)
@@ -215,7 +214,7 @@ class _Process:
             if parent is not None and os.getppid() != parent:
                 self._end()
             facts = CallerFacts(
-                host=socket.gethostname(),
+                host=host(),
                 pid=os.getpid(),
                 code=code_version(),
                 calls=self._settings.calls,
@@ -224,9 +223,9 @@ class _Process:
                 oldest={run: units.oldest for run, units in self._units.items() if units.oldest},
             )
             with contextlib.suppress(redis.RedisError, OSError):
-                await asyncio.to_thread(self._register.beat_caller, self._name, facts, LIFE_SECONDS)
+                await asyncio.to_thread(self._register.beat_caller, self._name, facts, self._timings.life)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_BEAT_SECONDS):
+                async with asyncio.timeout(self._timings.beat):
                     await self._stop.wait()
 
     async def _leave(self, beat: asyncio.Task[None]) -> None:
@@ -251,18 +250,18 @@ class _Process:
                 for run in self._units:
                     await self._claimed(run, 0)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, LEASE_SECONDS / 3)):
+                async with asyncio.timeout(min(left, self._timings.call_lease / 3)):
                     await asyncio.gather(*(units.ended() for units in self._units.values()))
                     return
 
 
-def main() -> int:
+def main(timings: Timings = TIMINGS) -> int:
     """Run as a child of a worker: settings from EVALQ_* variables."""
     from evalq.workers.settings import load_settings
 
     settings = load_settings()
     try:
-        return run_calls(settings, os.environ.get("EVALQ_LOGLEVEL", "WARNING"), parent=os.getppid())
+        return run_calls(settings, os.environ.get("EVALQ_LOGLEVEL", "WARNING"), parent=os.getppid(), timings=timings)
     except EvalqError as error:
         log.error("%s", error)
         return error.exit_code

@@ -19,6 +19,8 @@ from evalq.workers.monitor.snapshot import Newest, Snapshot
 __all__ = ["About", "Live", "Quality"]
 
 _Together = Literal["sum", "mean", "max"]
+# How the series beyond the cap become one: counts are added, of states the highest is shown, and the rest is averaged,
+# since a sum of shares means nothing.
 _TOGETHER: dict[Unit, _Together] = {"count": "sum", "state": "max"}
 
 

@@ -21,6 +21,7 @@ __all__ = ["Page"]
 
 log = logging.getLogger("evalq.exporter")
 
+# Prometheus asks for one or two. Any client can invent more through its Accept header, and must not fill memory.
 _FORMATS = 4
 _END = b"# EOF\n"
 _Encoder = Callable[[Collector], bytes]
@@ -69,6 +70,7 @@ class Page:
             parts += [part.text for part in of_runs]
             folded = live.folded + sum(part.folded for part in of_runs)
         parts.append(encode(About(up=snapshot is not None, seconds=seconds, series_folded=folded)))
+        # Each encoded part ends with OpenMetrics' end mark, which may occur only once on a page.
         return kind, b"".join(part.removesuffix(_END) for part in parts[:-1]) + parts[-1]
 
     def _tell(self, reason: str) -> None:

@@ -20,6 +20,7 @@ __all__ = ["Exporter"]
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 
 
+# A scrape that waits for a slow ledger must not make /healthz look dead.
 class _ThreadedServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 

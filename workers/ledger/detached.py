@@ -57,6 +57,7 @@ class Reports:
         keys = RunKeys.of(run)
         seal = self._client.hget(keys.meta, "seal")
         entries: list[Chunk] = []
+        # In steps: one answer of a hundred thousand entries would keep the server from everybody else.
         while some := self._client.lrange(keys.chunks, len(entries), len(entries) + _STEP - 1):
             entries += [from_wire(entry, Chunk) for entry in some]
         return entries, from_wire(seal, Seal) if seal else None
@@ -70,6 +71,7 @@ class Reports:
         pipe.pexpire(keys.final, self._settings.keep_ms)
         pipe.pexpire(keys.meta, self._settings.keep_ms)
         new = bool(pipe.execute()[0])
+        # None where the run was reopened or expired in between: then nothing contradicts this report.
         if not new and self.report(run) not in (report, None):
             raise Divergent(f"run {run} has another report in the ledger than the one that was made now")
         return new

@@ -23,6 +23,7 @@ the ledger refused a step; the input cannot be read here; the report could not b
 
 REASON_CHARACTERS = 300
 """The longest reason that is kept: it may quote what somebody put into the ledger."""
+# Entries of a run's list: a fleet that fails everywhere must not fill the server.
 _MOST = 1000
 
 
@@ -102,6 +103,7 @@ class Failures:
                 chunks.setdefault(int(seq), {})[worker] = int(value)
             elif what == "worker" and (failed := _failed(value)) is not None:
                 workers[rest] = failed
+        # Read after the failures: a chunk that was committed in between does not fail any more.
         seqs = sorted(chunks)
         done = client.hmget(keys.digests, seqs) if seqs else []
         open_chunks = {seq: chunks[seq] for seq, digest in zip(seqs, done, strict=True) if digest is None}

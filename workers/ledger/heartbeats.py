@@ -11,11 +11,9 @@ import redis
 
 from evalq.evalcore.version import code_parts, code_version
 from evalq.workers.ledger.keys import SHARED
+from evalq.workers.settings import TIMINGS
 
-__all__ = ["LIFE_SECONDS", "CallerFacts", "Heartbeats", "TargetFacts", "sick_of"]
-
-LIFE_SECONDS = 10.0
-"""How long a worker is taken for alive after a sign of life."""
+__all__ = ["CallerFacts", "Heartbeats", "TargetFacts", "sick_of"]
 
 _SICK = "sick "
 _REASON_CHARACTERS = 300
@@ -59,6 +57,7 @@ class Heartbeats:
 
     def beat(self, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
         """Say that a worker lives, for ``seconds``."""
+        # Facts and expiry together: a hash that lost its expiry would be a worker that lives for ever.
         pipe = self._client.pipeline(transaction=True)
         pipe.hset(SHARED.worker + worker, mapping=dict(facts))
         pipe.pexpire(SHARED.worker + worker, int(seconds * 1000))
@@ -68,9 +67,10 @@ class Heartbeats:
 
     def sicken(self, worker: str, evaluator: str, reason: str) -> None:
         """Say that a worker cannot load an evaluator, and why."""
+        # It sets an expiry, too: where the heartbeat has ended, this creates the key anew.
         pipe = self._client.pipeline(transaction=True)
         pipe.hset(SHARED.worker + worker, _SICK + evaluator, reason[:_REASON_CHARACTERS])
-        pipe.pexpire(SHARED.worker + worker, int(LIFE_SECONDS * 1000))
+        pipe.pexpire(SHARED.worker + worker, int(TIMINGS.life * 1000))
         pipe.execute()
 
     def heal(self, worker: str, evaluator: str) -> None:
@@ -124,6 +124,11 @@ class Heartbeats:
         """How many workers live of each code version."""
         return Counter(facts.get("code", "") for facts in self.workers().values())
 
+    def serving(self, code: str) -> tuple[int, dict[str, int]]:
+        """Living workers of a code version, and how many live of each other one."""
+        codes = self.codes()
+        return codes.pop(code, 0), dict(codes)
+
     def living(self, code: str) -> dict[str, dict[str, str]]:
         """The living workers of a code version, and their facts."""
         return {name: facts for name, facts in self.workers().items() if facts.get("code") == code}
@@ -140,6 +145,7 @@ class Heartbeats:
         return {name: facts for name, facts in told.items() if facts is not None}
 
     def _forget(self, fleet: str, silent: list[str]) -> None:
+        # A worker that beats between the two reads is off the list until its next beat adds it again.
         if silent:
             self._client.srem(fleet, *silent)
 

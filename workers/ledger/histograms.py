@@ -19,5 +19,6 @@ def bucket(seconds: float) -> str:
 
 def counters(label: str, took: Mapping[str, float]) -> Iterator[str | int]:
     """Fields and what to add to them, in turn: "<name> <label> <bucket>" one, "<name> <label> sum" microseconds."""
+    # Whole microseconds: HINCRBY adds them exactly in any order, HINCRBYFLOAT would not.
     for name, seconds in took.items():
         yield from (f"{name} {label} {bucket(seconds)}", 1, f"{name} {label} sum", round(seconds * 1_000_000))

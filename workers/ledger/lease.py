@@ -45,6 +45,7 @@ class Headers:
         if not data and self.id_of(run) == header_id:
             return self._known[run][1]
         header = from_wire(data, Header)
+        # Out and in again, so that the dictionary's first entry is always the one that was read longest ago.
         self._known.pop(run, None)
         self._known[run] = (header_id, header)
         if len(self._known) > self._most:

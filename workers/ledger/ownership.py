@@ -6,49 +6,16 @@ the run after it was silent for ``driver_seconds`` takes it over; anybody else's
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
 from collections.abc import Iterable, Sequence
-from functools import cache
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, differences, from_wire, same_run, to_wire
 from evalq.workers.ledger.scripts import RUNS, STEP, Scripts
 
-__all__ = ["OTHER", "Driving", "driver_token", "is_gone"]
+__all__ = ["OTHER", "Driving"]
 
 OTHER = "other"
 """What suites beyond ``max_suites`` are counted as."""
-
-
-def driver_token() -> str:
-    """This process's token, "<host> <pid> <hex>": the same each time, and no other process's."""
-    return _made(os.getpid())
-
-
-@cache
-def _made(pid: int) -> str:
-    return f"{_host()} {pid} {secrets.token_hex(8)}"
-
-
-def _host() -> str:
-    return "-".join(socket.gethostname().split()) or "unknown"
-
-
-def is_gone(token: str) -> bool:
-    """Whether the process with that token was one of this host and runs no more."""
-    host, _, rest = token.partition(" ")
-    pid = rest.partition(" ")[0]
-    if host != _host() or not pid.isdecimal() or not 0 < int(pid) < 1 << 31:
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
 
 
 class Driving(Scripts):
@@ -72,6 +39,7 @@ class Driving(Scripts):
             if status == b"open":
                 return int(found)
             there = from_wire(found, Header)
+            # The script never says that equal bytes differ: fail here, since trying again would loop for ever.
             if found == wire or not same_run(there, header):
                 raise _another(header.run, differences(there, header))
             wire = found  # the same run, seen from another folder: what is there stays
@@ -83,8 +51,10 @@ class Driving(Scripts):
         Raises ConfigError where the plan that is there is another, Driven.
         """
         have = 0
+        # Once even without chunks: the seal may come alone.
         for start in range(0, max(1, len(chunks)), STEP):
             some = chunks[start : start + STEP]
+            # With the last slice only: the script accepts a seal only behind the whole plan.
             end = to_wire(seal) if seal and start + STEP >= len(chunks) else b""
             found = self.step("append", run, first + start, end, *map(to_wire, some))
             if isinstance(found, list):

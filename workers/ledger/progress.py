@@ -38,6 +38,8 @@ class Progress(msgspec.Struct, frozen=True):
     @property
     def complete(self) -> bool:
         """Every chunk of a sealed plan is committed."""
+        # Compared with the sealed number, too: a server that lost part of the plan must not look complete by what is
+        # left.
         return self.sealed and self.committed >= self.chunks == self.planned
 
 

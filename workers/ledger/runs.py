@@ -155,6 +155,7 @@ class RunLedger(Driving):
         if not seqs:
             return []
         keys = RunKeys.of(run)
+        # Together: a chunk that is reopened between the two reads would look like one that was trimmed.
         pipe = self.client.pipeline(transaction=True)
         pipe.hmget(keys.digests, [str(seq) for seq in seqs])
         pipe.hmget(keys.parts, [str(seq) for seq in seqs])
@@ -174,6 +175,8 @@ class RunLedger(Driving):
         """A run's header, or None when the ledger does not know it. Raises WireError."""
         meta = RunKeys.of(run).meta
         pipe = self.client.pipeline(transaction=False)
+        # Two short fields tell whether the known header is still the one there: whoever tends runs asks at each look,
+        # and a header may list thousands of inputs.
         pipe.hget(meta, "header_id")
         pipe.hstrlen(meta, "header")
         found, length = pipe.execute()
@@ -214,12 +217,15 @@ class RunLedger(Driving):
         for run in known:
             pipe.hmget(RunKeys.of(run).meta, "state", "detached", "reported")
         found = {run: (queue, facts) for (run, queue), facts in zip(known.items(), pipe.execute(), strict=True)}
+        # A run's own keys expire by themselves; its name in the list of all runs does not.
         if gone := [run for run, (_, facts) in found.items() if facts[0] is None]:
             self.client.hdel(SHARED.runs, *gone)
         return {run: facts for run, facts in found.items() if run not in gone}
 
     def give_back(self, worker: str) -> None:
         """Give back all that a worker holds which ends in good order."""
+        # No key lists leases by worker (it would cost each claim a write), so every run is asked, once in a worker's
+        # life.
         for run in self.runs():
             self.step("give_back", run, worker)
 

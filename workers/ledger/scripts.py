@@ -86,11 +86,13 @@ class Scripts:
         Raises Driven for a step that only its driver takes, Finished where a whole report is there to be taken.
         """
         if script not in self._loaded:
+            # Sent as a digest (EVALSHA), and as text again to a server that has lost it with a restart.
             self._loaded[script] = self.client.register_script(script_text(self.family, script))
         keys = self.family.keys.of(run) if self.family.keys else ()
         try:
             return self._loaded[script](keys=keys, args=[self.settings.keep_ms, self.token, *args])
         except redis.ResponseError as error:
+            # A script's error is a single line, so the driver's token travels in it: "DRIVEN <token>".
             what, _, by = str(error).partition(" ")
             if what == "DRIVEN":
                 raise Driven(run, by or "one that has ended since") from None

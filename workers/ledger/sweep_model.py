@@ -48,6 +48,7 @@ class SweepLook(msgspec.Struct, frozen=True):
     paid. ``place`` is the folder that its driver collects in. ``driver`` is who drives it, or did until it fell silent,
     ``driver_silent`` seconds ago; empty for nobody. ``generation`` counts how often its server was found to have
     forgotten some of it; while it is ``unsettled``, that is being told again. ``tallies``: what each process made.
+    ``under_way``: {process: attempts of its own that have not ended, lost ones too}.
     """
 
     state: str
@@ -72,6 +73,7 @@ class SweepLook(msgspec.Struct, frozen=True):
     generation: int = 0
     unsettled: bool = False
     tallies: dict[str, str] = {}
+    under_way: dict[str, int] = {}
 
 
 class Collected(msgspec.Struct, frozen=True):
@@ -85,7 +87,8 @@ class Collected(msgspec.Struct, frozen=True):
 class Known(msgspec.Struct, frozen=True):
     """What a run folder knows of a sweep: attempts that ended, outputs that were paid, what those cost, calls lost.
 
-    ``free``: outputs that it has less those that were paid. ``tallies``: as in `SweepLook`.
+    ``free``: outputs that it has less those that were paid. ``tallies`` and ``under_way``: as in `SweepLook`; attempts
+    under way are no lost ones, and become that where their process is not heard of.
     """
 
     attempts: int = 0
@@ -94,6 +97,7 @@ class Known(msgspec.Struct, frozen=True):
     lost: int = 0
     free: int = 0
     tallies: dict[str, str] = {}
+    under_way: dict[str, int] = {}
 
 
 class Result(msgspec.Struct, frozen=True):

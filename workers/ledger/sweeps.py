@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import msgspec
 import redis
-import zstandard
 
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.model.calls import Output, Prompt
+from evalq.evalcore.model.packing import pack, unpack
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.histograms import bucket
 from evalq.workers.ledger.keys import SHARED, SweepKeys
@@ -81,7 +81,8 @@ class SweepLedger(Scripts):
         driver = (before, int(self.settings.driver_seconds * 1000), how, place)
         pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_LOOKS * self.settings.look_seconds))
         sums = (known.attempts, known.paid, repr(known.cost), known.lost, known.free)
-        told = [text for item in known.tallies.items() for text in item]
+        under_way = [text for item in known.under_way.items() for text in item]
+        told = [len(known.under_way), *under_way, *(text for item in known.tallies.items() for text in item)]
         state, *other = self.step("open", header.run, header.run, *facts, *budgets, *driver, pause, *sums, *told)
         if state == b"differs":
             differs = header.differs(_header(header.run, other[0])) or "its form"
@@ -97,7 +98,7 @@ class SweepLedger(Scripts):
         """Give the prompts of cases ``first`` on; returns how many the ledger has then, -1 for an unknown sweep."""
         flat: list[Any] = []
         for number, prompt in enumerate(prompts, start=first):
-            flat += [number, zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(prompt))]
+            flat += [number, pack(msgspec.json.encode(prompt))]
         return int(self.step("offer", run, *flat))
 
     def restore(self, run: str, calls: Sequence[int]) -> None:
@@ -118,7 +119,7 @@ class SweepLedger(Scripts):
         Its driver looks ``attending``, and stays that; ``free`` is as in `Known`.
         """
         found = self.step("look", run, run, int(attending), self.generation(run), free)
-        meta, waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled = found
+        meta, waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held = found
         if not meta:
             return None
         started, paid, spent = sums
@@ -144,6 +145,7 @@ class SweepLedger(Scripts):
             driver_silent=max(0, int(silent)) / 1000 if "driver" in facts else 0.0,
             unsettled=bool(unsettled),
             tallies=by,
+            under_way={name.decode(): int(attempts) for name, attempts in zip(held[0::2], held[1::2], strict=True)},
             **counts,
         )
 
@@ -290,7 +292,7 @@ class SweepLedger(Scripts):
                 sum(attempt.completion_tokens or 0 for attempt in output.attempts),
                 bucket(last.latency_seconds),
                 round(last.latency_seconds * 1_000_000),
-                zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(output)),
+                pack(msgspec.json.encode(output)),
                 int(result.retold),
             ]
         fresh = int(self.step("commit", run, holder, tally.wire(), target, *flat))
@@ -328,8 +330,6 @@ def _header(run: str, data: bytes) -> SweepHeader:
 
 def _unpacked(data: bytes) -> bytes:
     try:
-        if zstandard.frame_content_size(data) not in range(MAX_WIRE_BYTES):
-            raise WireError("a prompt or an output is longer than evalq writes any")
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_WIRE_BYTES)
-    except zstandard.ZstdError as error:
+        return unpack(data, MAX_WIRE_BYTES)
+    except WireError as error:
         raise WireError(f"a prompt or an output is not what evalq writes: {error}") from error

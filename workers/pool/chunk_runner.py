@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 import time
 import traceback
@@ -26,7 +25,7 @@ from evalq.evalcore.errors import EvalqError, UnknownEvaluator, WireError
 from evalq.evalcore.model.manifest import Chunk, Header
 from evalq.evalcore.version import code_version
 from evalq.workers import inputs as reading
-from evalq.workers import tracing
+from evalq.workers import process, tracing
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, Kind, server_is_away
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import Lease, RunLedger
@@ -60,8 +59,9 @@ class ChunkRunner:
     def __init__(self, ledger: RunLedger, settings: Settings, name: str, host: str = "") -> None:
         self._ledger = ledger
         self._name = name
-        self._host = host or socket.gethostname()
+        self._host = host or process.host()
         self._roots = [Path(root) for root in settings.roots] or [Path.cwd()]
+        # One renewal may be late or lost without the lease's end.
         self._pulse = settings.lease_seconds / 3
         self._limits = Limits.of(settings)
         self._failures = Failures(ledger)
@@ -140,8 +140,9 @@ class ChunkRunner:
         evaluator = self._evaluator(lease, header.evaluator)
         began = time.monotonic()
         planned = header.inputs[chunk.input]
-        data = reading.unpack(lease.blob, chunk) if lease.blob else reading.read(planned, chunk, self._roots)
+        data = reading.unpacked(lease.blob, chunk) if lease.blob else reading.read(planned, chunk, self._roots)
         if isinstance(data, str):
+            # Refused first: a producer that attends the run sends the bytes, and then nothing has failed.
             self._ledger.refuse(header.run, chunk.seq, epoch, data)
             self._fail(header.run, chunk.seq, epoch, "input", self._unread(planned.given, data))
             return data
@@ -169,6 +170,7 @@ class ChunkRunner:
                 return encode(outcome, chunk), outcome.tally.dead
         except redis.RedisError:
             raise
+        # An evaluator that calls sys.exit() fails its chunk; it does not end the process of the pool.
         except (Exception, SystemExit) as error:
             _raise_if_told_to_stop(error)
             log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
@@ -208,6 +210,7 @@ class ChunkRunner:
         try:
             with self._limits.bounding_time():
                 return evaluator.evaluate(batch, params)
+        # It may be a single record that does not fit: taken apart, the others still get their results.
         except MemoryError:
             return None
 
@@ -264,15 +267,7 @@ def _check(lease: Lease, run: str, seq: int) -> None:
 
 def _alive(pid: int) -> bool:
     """Whether another process of that number runs; this one asking about itself has given its chunk up."""
-    if pid == os.getpid():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return pid != os.getpid() and process.is_running(pid)
 
 
 def _raise_if_told_to_stop(error: BaseException) -> None:

@@ -28,6 +28,7 @@ LOSSES = 8
 """The same for deaths of whole workers, which are seldom the record's fault."""
 MAX_DEAD = 100
 """Dead records of one chunk at which the fault is the evaluator's or its limits', and the run fails."""
+# A short range needs time to begin, too: with less it would be halved for being slow.
 _LEAST_SHARE = 1 / 16
 _DIGEST = 64
 
@@ -69,6 +70,7 @@ class Limits(msgspec.Struct, frozen=True):
                 with contextlib.suppress(BaseException), self.bounding_time():
                     deed()
             finally:
+                # Not by Python's own end, which would run the parent's handlers and write its buffers a second time.
                 os._exit(0)
         _, status = os.waitpid(pid, 0)
         return self.death(status)
@@ -117,6 +119,7 @@ class Isolation:
             if self._fallen.get(name, 0) >= (LOSSES if alone else 1):
                 reason = "whole workers died with it"
                 break
+            # Noted before it is tried: where this whole worker falls with the range, the next one halves it at once.
             self._trying(name)
             answer = self._trial(piece, self._seconds(last - first))
             if not isinstance(answer, str):
@@ -142,8 +145,10 @@ class Isolation:
         if pid == 0:
             os.close(reader)
             self._answer(piece, seconds, writer)
+        # The parent's copy too: as long as one is open, the read below has no end.
         os.close(writer)
         with os.fdopen(reader, "rb") as stream:
+            # Before the wait: a child whose answer is longer than the pipe's buffer ends only when somebody reads.
             answer = stream.read()
         _, status = os.waitpid(pid, 0)
         return self._read(answer, status)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import secrets
-import socket
 import threading
 import time
 import warnings
@@ -30,23 +28,25 @@ from evalq.workers.broker.publisher import Broker
 from evalq.workers.callers.supervisor import calling_beside
 from evalq.workers.complaint import Complaint
 from evalq.workers.connections import connect, redacted
-from evalq.workers.ledger.heartbeats import LIFE_SECONDS, Heartbeats
+from evalq.workers.ledger.clock import server_micros
+from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import Limits
+from evalq.workers.process import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
 from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.server_errors import SERVER_ERRORS, explained
-from evalq.workers.settings import Settings
+from evalq.workers.settings import TIMINGS, Settings, Timings
 
 __all__ = ["run_worker"]
 
 log = logging.getLogger("evalq.worker")
 
-BEAT_SECONDS = 2.0
+# Other workers ask for the lock at each beat: one of them has it within this many.
 _YIELD_BEATS = 4
 
 
@@ -63,8 +63,8 @@ def run_worker(
     warnings.simplefilter("ignore", SecurityWarning)
     # And of a default to come, whenever it loses its server; `evalq.workers.broker.app` sets it.
     warnings.simplefilter("ignore", CPendingDeprecationWarning)
-    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    logging.basicConfig(level=loglevel, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    name = unique_name()
+    log_to_stderr(loglevel)
     for handler in logging.getLogger().handlers:
         handler.addFilter(_without_traceback)
     for library in ("OPENBLAS", "OMP", "MKL"):  # the pool has the cores; threads of their own only cost memory
@@ -77,6 +77,7 @@ def run_worker(
     if not quiet:
         worker_ready.connect(lambda **_: say_ready(settings, name), weak=False)
     attendant = _Attendant(settings, name)
+    # Before the first chunk: whether a process died alone or with its worker is read from the worker's heartbeat.
     attendant.arrive()
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
     with calling_beside(settings, loglevel), contextlib.ExitStack() as stack:
@@ -85,6 +86,7 @@ def run_worker(
             hostname=f"evalq@{name}",
             pool="prefork",
             concurrency=settings.processes,
+            # Hand a message only to a free process, not into the pipe of one that is busy with a long chunk.
             optimization="fair",
             without_gossip=True,
             without_mingle=True,
@@ -118,6 +120,8 @@ def _app(settings: Settings, name: str) -> Any:
     def worker() -> ChunkRunner:
         pid = os.getpid()
         if pid not in here:
+            # After a fork: two processes must not share the parent's connection, and the memory bound counts from what
+            # this process starts with.
             here.clear()
             Limits.of(settings).bound_memory()
             here[pid] = ChunkRunner(RunLedger(connect(settings.ledger_url, settings), settings), settings, name)
@@ -141,9 +145,10 @@ def _app(settings: Settings, name: str) -> Any:
 class _Attendant:
     """Beside the pool, in the main process: says that this worker lives, and tends runs whose producer has gone."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
+    def __init__(self, settings: Settings, name: str, timings: Timings = TIMINGS) -> None:
         self._settings = settings
         self._name = name
+        self._timings = timings
         self._complaint = Complaint(log, f"the ledger at {redacted(settings.ledger_url)}")
         self._stop = threading.Event()
         self._telling = threading.Lock()
@@ -156,10 +161,10 @@ class _Attendant:
                 self._serve()
             except (redis.RedisError, EvalqError, OSError) as error:
                 self._complaint.about(error)
-                self._stop.wait(BEAT_SECONDS)
+                self._stop.wait(self._timings.beat)
             except Exception:  # a bug in tending must not end the signs of life
                 log.exception("tending runs failed; going on")
-                self._stop.wait(BEAT_SECONDS)
+                self._stop.wait(self._timings.beat)
 
     def arrive(self) -> None:
         """Say that this worker lives, before it takes its first chunk; a server that can do nothing yet is waited for.
@@ -173,17 +178,17 @@ class _Attendant:
                 if not isinstance(explained(error, "the ledger"), BrokerUnreachable):
                     raise
                 self._complaint.about(error)
-                self._stop.wait(BEAT_SECONDS)
+                self._stop.wait(self._timings.beat)
             else:
                 self._complaint.over()
                 return
 
     def _arrive(self) -> None:
-        client: Any = connect(self._settings.ledger_url, self._settings)
-        seconds, micros = client.time()
-        self._since = seconds * 1000 + micros // 1000
-        self._clock_ahead = round(time.time() - seconds - micros / 1_000_000, 3)
-        Heartbeats(client).beat(self._name, self._facts(), LIFE_SECONDS)
+        client = connect(self._settings.ledger_url, self._settings)
+        now = server_micros(client)
+        self._since = now // 1000
+        self._clock_ahead = round(time.time() - now / 1_000_000, 3)
+        Heartbeats(client).beat(self._name, self._facts(), self._timings.life)
         client.close()
 
     def leave(self) -> None:
@@ -203,12 +208,12 @@ class _Attendant:
         left = UnattendedSweeps(SweepLedger(client, self._settings), self._settings)
         resting = 0
         try:
-            while not self._stop.wait(BEAT_SECONDS):
+            while not self._stop.wait(self._timings.beat):
                 self._beat(register)
                 self._complaint.over()
                 finalisers.idle()
                 resting -= 1
-                if resting > 0 or not may_tend(client, self._name, 2 * BEAT_SECONDS):
+                if resting > 0 or not may_tend(client, self._name, 2 * self._timings.beat):
                     continue
                 finalisers.start(left.over(), reconciler.tend_all())
                 if finalisers.yields:  # another worker may be able to finish what this one could not
@@ -222,11 +227,11 @@ class _Attendant:
     def _beat(self, register: Heartbeats) -> None:
         with self._telling:
             if not self._stop.is_set():
-                register.beat(self._name, self._facts(), LIFE_SECONDS)
+                register.beat(self._name, self._facts(), self._timings.life)
 
     def _facts(self) -> dict[str, str | int]:
         return {
-            "host": socket.gethostname(),
+            "host": host(),
             "pid": os.getpid(),
             "code": code_version(),
             "concurrency": self._settings.processes,

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import secrets
-import socket
 import time
 from collections import deque
 from types import TracebackType
@@ -23,6 +20,7 @@ import redis
 from evalq.evalcore.errors import BrokerUnreachable
 from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ledger.scripts import RATE_LIMIT, script_text
+from evalq.workers.process import unique_name
 from evalq.workers.ratelimit.policy import LIFE_SECONDS, Ask, Grant, Limits, Policy
 
 __all__ = ["RateLimiter"]
@@ -63,7 +61,7 @@ class RateLimiter:
         self._limits = limits
         self._lease = lease_seconds
         self._patience = patience_seconds
-        self._holder = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._holder = unique_name()
         self._waiting: deque[asyncio.Future[Grant]] = deque()
         self._tidings = _Tidings()
         self._in_flight = self._promised = 0
@@ -129,6 +127,7 @@ class RateLimiter:
             self._tidings.tokens += tokens
             self._tidings.uncharged += tokens - grant.charged
         if self._crowded and self._wanted > 0:
+            # Only room was missing, and now there is some: ask at once.
             self._ask_at = 0.0
         if refused or spent or self._crowded:
             self._wake.set()
@@ -180,6 +179,7 @@ class RateLimiter:
         data = msgspec.json.encode(ask)
         loop = asyncio.get_running_loop()
         try:
+            # The Redis client blocks; in a thread it does not hold up the calls in flight.
             answer = await asyncio.to_thread(self._exchange, self._keys, [int(LIFE_SECONDS * 1000), data])
         except BaseException:
             self._take_back(tidings)

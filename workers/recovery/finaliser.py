@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,17 +27,18 @@ from evalq.evalcore.contract.partial import decode
 from evalq.evalcore.errors import EvalqError, InfrastructureError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.fold.fold import Fold, InputSummary
-from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
 from evalq.evalcore.version import code_version
+from evalq.workers import process
 from evalq.workers.child import child
 from evalq.workers.connections import connect
 from evalq.workers.inputs import find
+from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.history import History, HistoryKey, entry_of
-from evalq.workers.ledger.ownership import driver_token
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweeps
@@ -48,6 +48,7 @@ __all__ = ["Finalisers", "finalise"]
 
 log = logging.getLogger("evalq.worker")
 
+# Answers fetched at once; a single one may have many megabytes.
 _STEP = 8
 _SAID_BYTES = 8000
 
@@ -65,13 +66,13 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     if len(chunks) != seal.chunks:
         raise InfrastructureError(f"the ledger has lost {seal.chunks - len(chunks)} of its {seal.chunks} chunks")
     report = _fold(header, chunks, seal, ledger, [Path(root) for root in settings.roots] or [Path.cwd()])
-    seconds, micros = ledger.client.time()
-    took = max(0.0, round(seconds + micros / 1_000_000 - facts.began, 3))
+    took = max(0.0, round(server_seconds(ledger.client) - facts.began, 3))
     evaluator = registry.get(header.evaluator)
     place = HistoryKey(header.evaluator, header.suite, facts.target)
     entry = entry_of(evaluator, run, place, report, took, facts.tags)
+    # History first: a run with a report is not finalised again, so an entry that is missing then stays missing.
     History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.views.metrics if metric.recent])
-    reports.store(run, canonical_json(report) + b"\n")
+    reports.store(run, canonical_line(report))
     ledger.close(run, "done")
     return True
 
@@ -117,7 +118,7 @@ class Finalisers:
         self._settings = settings
         self._ledger = ledger
         self._name = name
-        self._host = host or socket.gethostname()
+        self._host = host or process.host()
         self._failures = Failures(ledger)
         self._process: subprocess.Popen[bytes] | None = None
         self._run = ""
@@ -135,6 +136,8 @@ class Finalisers:
         for run in mine[:1] if not sweeps else sweeps[:1]:
             if not sweeps:
                 self._tried.add(run)
+                # Counted before it begins: a report that takes its process down is tried REPORT_TRIES times, not for
+                # ever.
                 Reports(self._ledger, self._settings).begin(run)
             self._begin(run)
 
@@ -174,6 +177,7 @@ class Finalisers:
             return
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended already, and is asked why
+            # Through the pipe, because URLs hold passwords and every user of the host can read a process's arguments.
             self._process.stdin.write(self._settings.model_dump_json().encode())
             self._process.stdin.close()
 
@@ -204,13 +208,14 @@ def main(run: str, settings: Any) -> int:
 
     The last line that is written is the reason of a failure.
     """
+    # The worker that wrote them has checked them; reading the environment again could change them.
     chosen = Settings.model_construct(**settings)
-    logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    process.log_to_stderr()
     try:
         ledger = RunLedger(connect(chosen.ledger_url, chosen), chosen)
         left = UnattendedSweeps(SweepLedger(ledger.client, chosen), chosen)
         if left.find(run) is not None:
-            left.evaluate(run, RunLedger(ledger.client, chosen, driver_token()))
+            left.evaluate(run, RunLedger(ledger.client, chosen, process.driver_token()))
         else:
             finalise(run, ledger, chosen)
     except (EvalqError, redis.RedisError, OSError) as error:

@@ -68,6 +68,7 @@ def _hopeless(told: FailureCounts, able: set[str]) -> str:
 
 
 def _barren(told: FailureCounts, look: Look, able: set[str]) -> str:
+    # A live lease may still become a commit, and a failure to load says nothing about the chunks.
     committed, first = told.barren
     if committed != look.progress.committed or look.leases or not told.chunks:
         return ""

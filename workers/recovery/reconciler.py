@@ -63,6 +63,8 @@ class Reconciler:
 
     def pump(self, header: Header, epoch: int) -> int:
         """Publish the next chunks, up to the window; returns how many."""
+        # In flight before they are published: whoever dies in between leaves suspects, which are found, rather than
+        # chunks that nobody misses.
         seqs = self._ledger.take(header.run, epoch=epoch)
         self._broker.publish(header.queue, header.run, epoch, seqs)
         return len(seqs)
@@ -122,6 +124,8 @@ class Reconciler:
         if missing:
             waiting = self._broker.waiting(header.queue, header.run)
             if isinstance(waiting, int):
+                # RabbitMQ only reports how many messages wait: that many suspects are assumed to be among them, so its
+                # queue never grows by republishing.
                 missing = set(sorted(missing)[: max(0, len(missing) - waiting)])
             else:
                 missing -= waiting
@@ -144,6 +148,7 @@ class Reconciler:
             self._ledger.close(run, "failed", fails)
             look = self._ledger.look(run)
         elif look.refused and living:
+            # At once where some living worker has not said that it cannot read the input: it may have just come.
             offered = self._failures.offer(run, at_once=not living.keys() <= told.unread)
             self._broker.publish(header.queue, run, look.progress.epoch, offered)
         return msgspec.structs.replace(look, trouble=found.trouble, unserved=found.unserved)

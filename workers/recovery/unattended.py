@@ -17,10 +17,10 @@ import msgspec
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import Driven, Incomplete, WireError
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
+from evalq.evalcore.model.packing import pack
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.version import code_version
-from evalq.workers.inputs import pack
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.progress import REPORT_TRIES
@@ -104,6 +104,7 @@ class UnattendedSweeps:
 
         Raises WireError for outputs that evalq did not write: whoever watches the sweep is told.
         """
+        # Tries are counted before anything is done: an evaluation that takes its process down is not begun for ever.
         left = self.find(run)
         if left is None or self._client.hincrby(_key(run), "tries", 1) > REPORT_TRIES:
             self.take_back(run)
@@ -138,6 +139,7 @@ class UnattendedSweeps:
         places = array("q", bytes(8 * header.total))  # where each call's line begins, plus 1; 0: none
         with tempfile.TemporaryFile(prefix="evalq-") as unsorted, path.open("wb") as out:
             for output in self._calls.waiting(run):
+                # The first one stays: a server that lost its set of recorded calls may have taken a second.
                 if output.call < header.total and not places[output.call]:
                     places[output.call] = unsorted.tell() + 1
                     unsorted.write(output.line() + b"\n")
@@ -166,10 +168,12 @@ def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
     ledger.open(header, 1)
     count = 0
     with outputs.open("rb") as stream:
-        cutter = Cutter(stream, evaluator.records.format, header.inputs[0].name, size=header.chunk_size)
+        records, name = evaluator.records, header.inputs[0].name
+        cutter = Cutter(stream, records.format, name, records.columns, size=header.chunk_size)
         for span in cutter.spans():
             if ledger.append(header.run, [Chunk.of(count, 0, span)], count) <= count:
                 return False
+            # No message: what is planned is published by whoever tends the run.
             ledger.supply(header.run, count, pack(read_span(str(outputs), span)), publish=False)
             count += 1
     return ledger.append(header.run, [], count, Seal(count, (cutter.sha256,))) == count

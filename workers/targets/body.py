@@ -13,6 +13,7 @@ __all__ = ["Body", "read_body"]
 _GZIP = 16 + zlib.MAX_WBITS
 _PIECES_A_STEP = 256
 """Pieces after which other calls have their turn: a server may send a byte at a time."""
+# Smaller pieces than this on average are a way to keep this process busy, not a reply.
 _BYTES_A_PIECE = 64
 _FREE_PIECES = 10_000
 
@@ -46,6 +47,7 @@ async def read_body(response: httpx.Response, most: int) -> Body:
             data += piece
         else:
             try:
+                # One byte above the bound is enough to refuse it: the rest of a decompression bomb stays packed.
                 data += unpack.decompress(piece, most + 1 - len(data))
             except zlib.error:
                 return Body(bytes(data), "the reply is not the gzip that its Content-Encoding says")

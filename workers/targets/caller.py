@@ -105,6 +105,7 @@ class Caller:
         if isinstance(result, Failure):
             text, reason = (self._scrub_end(self._scrub(part)) for part in (result.text, result.reason))
             return msgspec.structs.replace(result, text=text, reason=reason)
+        # Decoded again from the scrubbed text: the output that was decoded before still holds the secret.
         text = self._scrub(result.text)
         if text == result.text:
             return result
@@ -144,11 +145,13 @@ async def attempt(
     try:
         if wanted():
             result = await caller.call(call)
+    # However it ends, cancelled too: a grant that is not settled would count as in flight from then on.
     finally:
         failure = result if isinstance(result, Failure) else None
         pacer.settle(
             grant,
             refused=failure is not None and failure.kind == "rate_limit",
+            # A refused request or an answer that is not JSON was still served: the target's rate limit let it through.
             served=result is not None and (failure is None or failure.kind in ("refused", "bad_output")),
             retry_after_seconds=failure.retry_after_seconds if failure else None,
             spent=result is not None and result.limits.spent,

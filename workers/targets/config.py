@@ -64,6 +64,7 @@ DEFAULT_RETRIES: dict[FailureKind, RetryRule] = {
     "rate_limit": RetryRule(times=8, wait_seconds=1.0, factor=1.5),
     "timeout": RetryRule(times=1, wait_seconds=1.0),
     "server": RetryRule(times=4, wait_seconds=0.5),
+    # Once, in a process of its own: a call that kills that one as well is itself the cause.
     "crashed": RetryRule(times=1, wait_seconds=0.1),
 }
 """What is not here is not tried again: a spent quota, a wrong key and a refusal stay what they are."""
@@ -74,6 +75,10 @@ class Price(Params):
 
     prompt_per_million: float = Field(default=0.0, ge=0, description="Price of a million prompt tokens")
     completion_per_million: float = Field(default=0.0, ge=0, description="Price of a million completion tokens")
+
+    def cost(self, prompt: float, completion: float) -> float:
+        """What so many tokens cost."""
+        return (prompt * self.prompt_per_million + completion * self.completion_per_million) / 1e6
 
 
 class Target(Params):
@@ -206,6 +211,7 @@ def _target(name: object, entry: object, path: str | Path, folder: Path) -> Targ
     model = MODELS.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise ConfigError(f"{where}.kind: must be one of {', '.join(MODELS)}")
+    # No values in messages: headers and URLs may hold secrets.
     target = validate(model, entry, where, show_values=False)
     if isinstance(target, OpenAiTarget):
         for key in ("system_prompt", "json_schema"):

@@ -190,6 +190,7 @@ def main(path: str, folder: str, most_bytes: str, threads: str, megabytes: str) 
     source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
+    # Otherwise what the function prints would be read as answers.
     os.dup2(2, 1)
     os.chdir(folder)
     with contextlib.suppress(OSError):  # where memory runs out, this process is to go, not the one that calls

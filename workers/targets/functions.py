@@ -165,6 +165,7 @@ class Function:
         facts = (target.function, str(folder), str(target.max_bytes), str(threads), str(target.max_megabytes))
         self._target = target
         self._command = child("evalq.workers.targets.function_host", *facts)
+        # evalq's own variables hold server URLs with passwords, which no user's function needs.
         self._environment = {name: value for name, value in environment.items() if not name.startswith("EVALQ_")}
         self._shared: _Process | None = None
         self._starting = asyncio.Lock()
@@ -239,6 +240,8 @@ class Function:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=self._environment,
+            # A group of its own: `kill` ends what the function started as well, and Ctrl-C at the terminal does not
+            # reach it.
             start_new_session=True,
             limit=_LEAST_LINE + 6 * self._target.max_bytes,  # as much as escapes may take
         )

@@ -65,6 +65,7 @@ def _seconds(text: str | None, headers: Mapping[str, str]) -> float | None:
 
 def _number(text: str | None) -> float | None:
     """A finite number that is not negative."""
+    # float() alone would take signs, "nan", "inf" and digits of any script.
     return float(text) if text is not None and re.fullmatch(r"\s*\d{1,15}(\.\d{1,9})?\s*", text, re.ASCII) else None
 
 

@@ -71,6 +71,7 @@ class Command:
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
+            # Shielded: a cancelled call, too, has to reap its process, or it stays as a zombie.
             await asyncio.shield(process.wait())
         seconds, text = time.monotonic() - began, out.decode(errors="replace")
         if process.returncode != 0:

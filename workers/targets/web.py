@@ -29,6 +29,7 @@ _ERROR_TEXT = 1 << 16
 _KEEP_SECONDS = 4.0
 """An idle connection is not used again after so long: servers close theirs after five seconds, or later."""
 _HEADERS = {"user-agent": "evalq", "content-type": "application/json", "accept-encoding": "identity"}
+# A spent account answers 429 like a rate limit, but waiting does not help: only these words tell them apart.
 _QUOTA_WORDS = ("insufficient_quota", "billing", "quota_exceeded", "exceeded your current quota")
 _DOWN = (502, 503, 504)
 """What proxies answer in place of a server that does not."""

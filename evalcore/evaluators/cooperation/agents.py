@@ -126,6 +126,7 @@ class AgentState(Merging, array_like=True, gc=False):
         if later.opening is not None:
             if self.opening is None and not self.betrayed:
                 self.opening = later.opening
+            # Across the cut: the first cooperation of the later rows settles a betrayal that is still pending here.
             self._recover([later.opening], [COOPERATIVE])
         if later.betrayed:
             self.betrayed, self.pending = True, later.pending

@@ -25,6 +25,7 @@ __all__ = ["Experiment", "completed", "load_experiment"]
 class _Experiment(Params):
     """What is read of the section; simulations keep keys of their own in it (max_turns, endpoint, ...)."""
 
+    # Unlike anywhere else: the simulation's own keys live in this section, too.
     model_config = ConfigDict(extra="ignore")
 
     name: str | None = None

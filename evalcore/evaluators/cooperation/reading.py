@@ -33,6 +33,8 @@ def _at_once(data: bytes) -> list[Event] | None:
     block = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(block == _NEWLINE)
     starts = np.concatenate((ends[:1] * 0, ends[:-1] + 1))
+    # The bulk decoder is used only where its result cannot differ from that of line by line: whatever it accepts and
+    # the line reader refuses is ruled out first.
     if not _braced(block, starts, ends) or _any_too_deep(data, starts, ends) or not _is_utf8(data):
         return None
     try:

@@ -69,6 +69,7 @@ def resorted(
         rows = _merged(_few_enough(runs, limits))
         while piece := list(islice(rows, _PIECE_ROWS)):
             fresh.merge(_summarize(piece))
+    # The log may have been replaced since its chunks were computed.
     if _identity(fresh) != _identity(state):
         raise InputChanged(f"a log changed between its two readings ({state.rows} events, then {fresh.rows})")
     fresh.dry_run, fresh.missing, fresh.resorted = state.dry_run, state.missing, True
@@ -98,6 +99,7 @@ def _sorted_runs(rows: Iterator[_Row], folder: Path, limits: Limits) -> Iterator
         run = list(islice(rows, limits.run_rows))
         if not run:
             return
+        # By turn alone, and stable: the specification sorts by (turn, agent), but every number is taken agent by agent.
         run.sort(key=_TURN)
         yield _written(folder / f"run-{number}.jsonl", iter(run))
 

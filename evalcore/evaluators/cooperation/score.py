@@ -20,6 +20,7 @@ class _Kinds(dict[str | None, int]):
     """The kind of each decision as it is written; new spellings are worked out when they come."""
 
     def __init__(self, rules: Rules) -> None:
+        # Cooperative words last: they win where a word is in both lists, since they are tested first.
         super().__init__({None: NEITHER})
         self._words = dict.fromkeys(rules.betrayal_decisions, BETRAYAL) | dict.fromkeys(
             rules.cooperative_decisions, COOPERATIVE
@@ -27,6 +28,7 @@ class _Kinds(dict[str | None, int]):
 
     def __missing__(self, decision: str | None) -> int:
         kind = NEITHER if decision is None else self._words.get(decision.lower(), NEITHER)
+        # A log may have a new spelling in every row: the memory for them is bounded.
         if len(self) < _CACHED_WORDS:
             self[decision] = kind
         return kind

@@ -46,6 +46,8 @@ class CooperationState(State):
             return state
         different = set(turns)
         state.first_turn, state.last_turn = turns[0], turns[-1]
+        # In turn order the distinct turns of two pieces just add up, but for one at the cut; out of order only the set
+        # can tell.
         state.ordered = turns == sorted(turns)
         state.distinct = len(different) if state.ordered else 0
         state.turns = TurnSet.of(different)
@@ -91,6 +93,7 @@ class CooperationState(State):
         if not self.rows:
             self.ordered, self.first_turn, self.distinct = later.ordered, later.first_turn, later.distinct
         elif self.ordered and later.ordered and self.last_turn <= later.first_turn:
+            # A turn that continues across the cut is in both counts.
             self.distinct += later.distinct - (self.last_turn == later.first_turn)
         else:
             self.ordered, self.distinct = False, 0

@@ -11,6 +11,7 @@ from evalq.evalcore.model.merging import Merging
 
 __all__ = ["TurnSet"]
 
+# A power of two: block and bit of a turn are a shift and a mask, for negative turns as well.
 _BLOCK_BITS = 8
 MOST_BLOCKS = 8192
 

@@ -99,6 +99,7 @@ def _seconds(value: Any) -> float | None:
 def _decode_lenient(text: str) -> _Raw | None:
     """Read what the strict decoder refuses. Numbers beyond its range become floats."""
     try:
+        # As floats: Python refuses integers of more than some thousand digits.
         found = json.loads(text, parse_int=float)
     except ValueError:
         return None

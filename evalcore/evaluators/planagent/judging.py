@@ -15,6 +15,7 @@ from evalq.evalcore.contract.evaluator import Batch, Request
 from evalq.evalcore.errors import InputError, UsageError
 from evalq.evalcore.evaluators.planagent.record import COLUMNS
 from evalq.evalcore.evaluators.planagent.texts import LANGUAGES
+from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
@@ -114,20 +115,19 @@ def _inputs(asked: Request) -> Iterator[tuple[Source, tuple[str, ...], Iterator[
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
         for source in sources:
             spooled = spool(source, Path(scratch))
-            with open(spooled.path, "rb") as stream:
-                cutter = Cutter(stream, "csv", source.name)
-                columns = cutter.columns(COLUMNS)
-                yield source, columns, _rows(cutter, spooled, columns)
+            with open_input(spooled.path) as stream:
+                cutter = Cutter(stream, "csv", source.name, COLUMNS)
+                yield source, cutter.columns, _rows(cutter, spooled)
 
 
-def _rows(cutter: Cutter, source: Source, columns: tuple[str, ...]) -> Iterator[_Row]:
+def _rows(cutter: Cutter, source: Source) -> Iterator[_Row]:
     faults: list[tuple[str, str]] = []
 
     def fault(line: int, reason: str) -> None:
         faults.append((f"{source.name}:{line}", reason))
 
     for span in cutter.spans():
-        batch = Batch(source.name, span.first_line, read_span(source.path, span), columns)
+        batch = Batch(source.name, span.first_line, read_span(source.path, span), cutter.columns)
         yield from batch.rows(fault)
         if faults:
             raise InputError(f"{len(faults)} row(s) cannot be read, so none is judged", faults)

@@ -50,6 +50,7 @@ class Agreement(Merging, array_like=True):
         apart = [abs(llm - ours) for ours, llm in both]
         square = _empty_square()
         for ours, llm in both:
+            # Kappa needs categories: a 3.5 counts in the mean difference and in no cell.
             if llm.is_integer():
                 square[ours * _SIZE + int(llm)] += 1
         return cls(
@@ -102,5 +103,6 @@ def read_llm_score(score: str, state: str, comment: str) -> LlmScore | None:
     text = score.strip()
     if not text:
         return None
+    # float() would take "nan", "1e0" and "1_0" as well.
     number = float(text) if _NUMBER.fullmatch(text) else -1.0
     return LlmScore(number if 0 <= number <= TOP_SCORE else None, state, comment)

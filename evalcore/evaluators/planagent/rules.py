@@ -52,6 +52,7 @@ class ErrorTexts:
     def pattern(self, text: str) -> str:
         """``text`` with what varies from row to row masked."""
         for mask, replacement in self._masks:
+            # The user's replacement is plain text: a backslash in it must not refer to a group.
             text = mask.sub(replacement.replace("\\", "\\\\"), text)
         return shortened(text, MAX_PATTERN)
 

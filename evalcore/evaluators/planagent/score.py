@@ -67,6 +67,7 @@ class _Chunk:
         out = RecordLine(f"{self._source}:{line}", query, round_, "scored", None, _NO_CHECKS, seconds)
         checklist = self._checklist(expected)
         if checklist is None:
+            # Not 0 points: nothing was asked of this row, so it stays out of every average.
             out.status, out.reason = "unscored", _NO_CHECK
             self._state.round(round_).unscored += 1
         else:
@@ -117,6 +118,7 @@ class _Chunk:
             if answer.seconds is not None:
                 points = self._points(answer.seconds)
                 self._seconds.setdefault(round_, []).append(answer.seconds)
+        # Most rows of a chunk count alike: each group is added to the state's many counters once.
         group = (round_, category, checklist, passed, points, forms)
         self._groups[group] = self._groups.get(group, 0) + 1
 

@@ -68,6 +68,7 @@ def effectiveness(counts: Confusion, targets: Targets) -> dict[str, Json]:
         "tpr": caught,
         "fpr": _rate(counts.false_positives, negatives, targets.confidence, targets.false_positive_rate, "most"),
         "precision": _rate(counts.true_positives, called, targets.confidence, None, "least"),
+        # The same number under its other name, and a copy, so that changing one cannot change both.
         "recall": dict(caught),
         "counts": msgspec.to_builtins(counts),
     }

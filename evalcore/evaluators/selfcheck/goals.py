@@ -81,6 +81,7 @@ def _look(top: Path, expected: _Expected) -> GoalPath:
 
 def _inside(top: Path, path: str) -> Path:
     """The real path of ``path`` under ``top``. Raises _Out when it is not under it."""
+    # Read as Windows reads it, too, where "C:x" leaves the folder and ".." may stand between backslashes.
     windows = PureWindowsPath(path)
     if not path or "\0" in path:
         raise _Out("no path")
@@ -89,6 +90,7 @@ def _inside(top: Path, path: str) -> Path:
     if ".." in windows.parts:
         raise _Out("'..' in a path; expected paths stay inside the root")
     try:
+        # Resolved before it is compared: a link inside the root may lead out of it.
         real = (top / path).resolve()
     except RuntimeError:
         raise _Out("a loop of symbolic links") from None

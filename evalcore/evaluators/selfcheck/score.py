@@ -64,6 +64,11 @@ class SelfCheckResult:
 class SelfCheckProtocol:
     """Asks ``questions`` and looks for ``danger_signals``; both empty unless given.
 
+        protocol = create_default_self_check_protocol()
+        result = protocol.check({"testOutput": "12 passed", "testsPassed": True, "requirementsList": []})
+        result.passed                                      # False: no requirement is listed
+        [question.id for question in result.questions if not question.passed]
+
     The specification's check is a promise, and so is `acheck`; ``check`` needs no event loop, and takes asynchronous
     validators that have nothing to wait for.
     """
@@ -95,8 +100,10 @@ class SelfCheckProtocol:
         return self._scan(text)
 
     def check(self, evidence: Evidence | Mapping[str, Any]) -> SelfCheckResult:
-        """The verdict on ``evidence``. Raises RecordFault for a mapping with a key of a wrong type.
+        """The verdict on ``evidence``: passed when all required questions are, and no found signal is an error.
 
+        Where a goal was verified, it has to be reached, too. Raises RecordFault for a mapping with a key of a wrong
+        type.
         A question whose validator waits for something is not passed, and its evidence says to await `acheck`.
         """
         given = _read(evidence)
@@ -109,6 +116,7 @@ class SelfCheckProtocol:
 
     def _verdict(self, given: Evidence, answers: list[QuestionResult]) -> SelfCheckResult:
         found = self._scan(scanned_text(given))
+        # Filled from behind, so that of two questions with one id the first decides, as with signals.
         first = {answer.id: answer.passed for answer in reversed(answers)}
         required = all(first[question.id] for question in self._questions if question.required)
         passed = required and not any(signal.signal in self._fatal for signal in found)
@@ -156,6 +164,7 @@ async def _awaited(question: SelfCheckQuestion, evidence: Evidence) -> QuestionR
 
 def _run(answer: Awaitable[object]) -> object:
     """What ``answer`` comes to, where it comes at once. Raises RuntimeError for one that waits for something."""
+    # Driven by hand: asyncio.run() refuses to run inside a loop that is running, as in a notebook.
     steps = answer.__await__()
     try:
         next(steps)
@@ -166,6 +175,7 @@ def _run(answer: Awaitable[object]) -> object:
 
 
 def _answered(question: SelfCheckQuestion, evidence: Evidence, answer: object) -> QuestionResult:
+    # A truthy value, such as a non-empty string, must not count as yes.
     if not isinstance(answer, bool):
         raise TypeError(f"the validator returned {type(answer).__name__}, not a boolean")
     return QuestionResult(question.id, answer, evidence_text(question.id, evidence))

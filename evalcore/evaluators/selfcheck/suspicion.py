@@ -112,6 +112,7 @@ def _reasons(evidence: Evidence, rules: SuspicionRules) -> Iterator[str]:
         yield "no test output"
     elif "\n" not in output.strip() and len(_any(rules.machine).findall(output)) <= rules.most_machine_tokens:
         yield "thin test output"
+    # Phrases such as "0 errors" are taken out first, since the words for failure are in them.
     if _found(rules.failure, _any(rules.no_failure).sub(" ", output)):
         yield "failure in the output"
     if _impossible(output):
@@ -127,6 +128,7 @@ def _reasons(evidence: Evidence, rules: SuspicionRules) -> Iterator[str]:
 def _read(text: str, rules: SuspicionRules) -> str:
     """A long text's beginning and end, where runs say what they are and how they ended."""
     most = rules.read_characters
+    # These patterns may be the user's and run on Python's `re`, which bounds no time: bound the text instead.
     return text if len(text) <= 2 * most else f"{text[:most]}\n{text[-most:]}"
 
 

@@ -15,6 +15,7 @@ from evalq.evalcore.scan.named import by_name, name_of
 __all__ = ["Bands", "ExecutionWeights", "Scoring", "Shortfalls", "ToolWeights", "VerificationParams", "Weights"]
 
 Share = Annotated[float, Field(ge=0, le=1)]
+# In floats 0.4 + 0.3 + 0.2 + 0.1 is 0.9999999999999999.
 _HAIR = 1e-9
 
 

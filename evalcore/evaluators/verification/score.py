@@ -175,7 +175,13 @@ def score_verification(
 ) -> VerificationScore:
     """The score of an agent's output (seed 004): by one of the named pattern sets, or one of one's own.
 
-    Strict, the threshold is 1. Raises ValueError for an unknown pattern set.
+        result = score_verification("Edit limits.py, then Read it: line 88 is right. `pytest`: 12 passed.")
+        result.score, result.success, result.reason
+
+    ``score``, from 0 to 1, is 0.4 tool verification + 0.3 assertion evidence + 0.2 test execution + 0.1 quality gates;
+    ``success`` is a score of ``threshold`` or more. Strict, the threshold is 1 and any unsubstantiated claim scores 0.
+    ``patterns``: "default" (the specification's), "hardened" (whole words, none that are negated), or a `Patterns`.
+    Raises ValueError for an unknown pattern set.
     """
     params = VerificationParams.model_validate({"patterns": patterns, "strict": strict, "threshold": threshold})
     return scorer(params.patterns, params.scoring).score(text, params.passing, strict=strict)

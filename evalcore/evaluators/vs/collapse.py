@@ -54,7 +54,12 @@ class ModeCollapseReport:
 def detect_mode_collapse(outputs: Sequence[dict[str, Any]]) -> ModeCollapseReport:
     """Whether repeated runs of one input recommend the same thing, from their ``vs_metadata.final_selection.option``.
 
-    A run without an option (or with one that cannot be counted, such as a list) is an error: excluded and counted.
+        chosen = [{"vs_metadata": {"final_selection": {"option": name}}} for name in "AAAAAAAAAB"]
+        detect_mode_collapse(chosen).diversity_score       # 0.469: the entropy of 9 to 1, over log2(2)
+
+    ``diversity_score`` is the entropy of the options divided by the logarithm of their number, 0 for a single one;
+    below 0.3 a collapse is detected. Options are compared as they are written. A run without an option (or with one
+    that cannot be counted, such as a list) is an error: excluded and counted. `robust_block` says how sure one can be.
     """
     options = [option for option in map(_recommended, outputs) if option is not None]
     return specified(Counter(options), CollapseRule(), errors=len(outputs) - len(options))

@@ -41,6 +41,7 @@ __all__ = ["VsEvaluator", "evaluator"]
 
 def settle(state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scratch: Path) -> VsState:
     """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
+    # A second output cannot be taken out of a state that holds only sums, so in this rare case the input is read again.
     if not state.overlap:
         return state
     judge, gatherer = judge_for(params), Gatherer()
@@ -48,6 +49,7 @@ def settle(state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scr
     with reopen() as stream:
         for number, data in _lines(stream, state.last):
             test = judge.test(data)
+            # The first output counts, as in a live sweep: otherwise a case could be repeated until it passes.
             if gatherer.has(test) and test.plan is not None:
                 left_out.append((number, f"{shorten(test.plan.case.id)} repeat {test.repeat} came before; left out"))
             else:

@@ -91,6 +91,7 @@ def _comparable(value: Any, want: bool | float | str, take: str) -> tuple[Any, s
     """``value`` as ``want`` is to be compared with, or what is wrong with it."""
     if take == "length" and not isinstance(value, list):
         return value, kind_of(value)
+    # Before numbers, since Python's True is the number 1.
     if isinstance(want, bool):
         return bool(value), ""
     if isinstance(want, str):

@@ -62,6 +62,7 @@ class Finding(msgspec.Struct, frozen=True):
 def contract_findings(faults: list[ContractFault]) -> Iterator[Finding]:
     """One finding a breach; positions in lists are left out of its kind."""
     for fault in faults:
+        # Without positions: one mistake in twenty places is one kind of issue in the report.
         kind = f"Contract: {_POSITION.sub('[]', fault.path)} {fault.reason}"
         yield Finding("contract", kind, f"Contract: {fault.path} {fault.reason}")
 

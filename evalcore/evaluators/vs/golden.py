@@ -30,6 +30,7 @@ def load_golden(path: str | Path, agents: Sequence[Agent], levels: Sequence[Leve
     """
     data = load_mapping(path)
     reader = _Reader({agent.id: agent.level for agent in agents})
+    # Read to the end before anything is raised, so that a user can correct all faults at once.
     cases = list(reader.read(data, {f"{level.key}_tests": level.name for level in levels}))
     if not cases and not reader.faults:
         reader.fault("test_cases", "holds no case")

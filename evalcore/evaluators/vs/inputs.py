@@ -67,6 +67,7 @@ def _selected(asked: Request) -> tuple[dict[str, Any], VsParams]:
     params = dict(asked.params)
     if options.get("registry"):
         params["agents"] = load_agents(options["registry"])
+    # Without the selection: it is checked once the golden set is known, and reading that takes these agents and levels.
     base = validate(VsParams, {key: value for key, value in params.items() if key not in ("agent", "level")}, "params")
     params["agents"] = [agent.model_dump() for agent in base.agents]
     params["cases"] = load_golden(asked.inputs[0], base.agents, base.levels)
@@ -99,6 +100,7 @@ def output_line(name: str, data: bytes) -> bytes:
         content = decode(data)
     except Malformed as error:
         return msgspec.json.encode({"case": case, "repeat": repeat, "error": str(error)})
+    # Reformatted without decoding: numbers, escapes and repeated keys stay as the agent wrote them.
     compact = msgspec.json.format(data, indent=-1)
     if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):
         return compact

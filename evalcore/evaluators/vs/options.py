@@ -29,6 +29,7 @@ def identity(option: str) -> str:
 def normalize(option: str) -> str:
     """NFKC, casefolded, white space collapsed; punctuation at the end dropped, but #, * and %, and unless it is all."""
     text = option if option.isascii() else unicodedata.normalize("NFKC", option)
+    # Casefolding can produce what NFKC would change again, so the text is normalised before and after it.
     text = text.casefold()
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)

@@ -114,9 +114,11 @@ class Judge:
             return _error(f"the line is {kind_of(record)}, not an object with case, repeat and output")
         repeated = repeated_keys(data, record)
         plan, repeat, problem = self._addressed(record)
+        # Before any other fault: what the selection leaves out is not judged.
         if plan is not None and plan.skipped:
             return Judgement("SKIPPED", plan=plan, repeat=repeat)
         planned, misplanned = stop_of(record)
+        # Decoders differ in which of two values they keep, so an address that is given twice is none.
         unclear = [path for path in repeated if path in _KEYS]
         if unclear and not problem:
             problem = f"{unclear[0]}: the key is given more than once"
@@ -143,6 +145,8 @@ class Judge:
         return plan, repeat, ""
 
     def _judged(self, output: dict[str, Any], plan: Plan, repeat: int | None, repeated: list[str]) -> Judgement:
+        # A broken contract does not stop the validators: the specification's code has no contract, and reports its
+        # numbers.
         faults = contract_faults(output)
         faults += _misplaced(output, plan)
         faults += [ContractFault(path, "is given more than once") for path in repeated]

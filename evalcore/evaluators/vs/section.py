@@ -114,6 +114,7 @@ def _issues(level: Level, cases: Sequence[tuple[Case, CaseState]], params: VsPar
                 kinds.update(found)
             if state.errors:
                 kinds["No readable output"] += state.errors
+            # A case of the golden set without any output must not go unnoticed.
             if not state.runs:
                 kinds["No output was recorded"] += 1
         for kind, tests in sorted(kinds.items(), key=lambda item: (-item[1], item[0])):
@@ -215,6 +216,7 @@ def _unknown(collapse: Sequence[Mapping[str, Json]]) -> str:
 
 def _counts(collapse: Sequence[Mapping[str, Json]]) -> Iterator[CaseCounts]:
     for entry in collapse:
+        # mode_share is mode / runs: rounding gives back the whole number that was divided.
         share, runs = entry["mode_share"]["value"], entry["runs"]["valid"]
         planned = entry["stop"]["of"] if "stop" in entry else 0
         mode, fuzzy = round(share * runs) if runs else 0, entry["fuzzy"]["verdict"]

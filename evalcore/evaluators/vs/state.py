@@ -14,6 +14,7 @@ from evalq.evalcore.stats import ExactSum
 
 __all__ = ["CaseState", "VsState"]
 
+# Repeats are kept as bits, sixty-four in one number: a list of them would make states several times as long.
 _BITS = 64
 
 
@@ -142,12 +143,14 @@ class Gatherer:
         for kind, check in {finding.kind: finding.check for finding in test.findings}.items():
             kinds = case.issues.setdefault(check, {})
             kinds[kind] = kinds.get(kind, 0) + 1
+        # Only noted: which output came first is known when all chunks are merged, and `settle` leaves out the others.
         if case.see(test.repeat):
             self.state.overlap = True
         case.add_scores(test.scores, len(plan.phases))
         if test.option is not None:
             case.options[test.option] = case.options.get(test.option, 0) + 1
         spread = test.scores.t_scores.t_score_spread if test.scores.t_scores else None
+        # A spread beyond 1 comes from scores outside [0, 1], which are contract faults, and must not raise the mean.
         if spread is not None and 0 <= spread <= 1:
             self._spreads.setdefault(plan.case.id, []).append(spread)
 

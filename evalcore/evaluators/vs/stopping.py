@@ -53,6 +53,7 @@ class Stopping:
         if test.plan is None or test.repeat is None or test.scores is None:
             return None
         case = self._cases.setdefault(test.plan.case.id, _Case())
+        # As `settle` does for the report: both count the same outputs.
         if test.repeat in case.seen:
             return None
         case.seen.add(test.repeat)

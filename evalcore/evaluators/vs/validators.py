@@ -96,7 +96,11 @@ def _length(holder: object, key: str, path: str) -> int:
 
 
 def validate_vs_phases(output: dict[str, Any], level: str) -> PhaseResult:
-    """Whether the phases of ``level`` (Full, Enhanced, Light) were executed. Raises ValueError on another level."""
+    """Whether ``vs_metadata.phase_executed`` has the phases of ``level``.
+
+    Those are 0 to 5 for Full, 0, 1, 2, 4 for Enhanced, and 0, 1, 4 for Light.
+    ``score`` is the share of them that is there; further phases do no harm. Raises ValueError on another level.
+    """
     for known in LEVELS:
         if known.name == level:
             return check_phases(output, known.phases)
@@ -131,7 +135,11 @@ def _any_order(value: object) -> tuple[int, float, str]:
 
 
 def validate_t_score_distribution(output: dict[str, Any]) -> TScoreResult:
-    """Whether some option is of low typicality and the selected one is not modal."""
+    """Whether some option is of low typicality (a score below 0.6) and the selected one is not modal (0.8 or less).
+
+    Scores are ``vs_metadata.t_scores[].score``, the selected one's is ``final_selection.t_score``; without it the
+    selection counts as modal. ``modal_collapse_detected``: every score is above 0.8.
+    """
     return check_t_scores(output, TScoreRule())
 
 
@@ -151,6 +159,7 @@ def check_t_scores(output: object, rule: TScoreRule) -> TScoreResult:
         return TScoreResult(passed=False, reason="vs_metadata.t_scores holds a score too large for a number")
     final, reason = _final_t_score(metadata)
     diverse = any(score < rule.diverse_below for score in scores)
+    # A selection without a score counts as the most typical, as in the specification's code.
     modal = (1.0 if final is None else final) > rule.modal_above
     return TScoreResult(
         passed=diverse and not modal,
@@ -191,7 +200,10 @@ def _final_t_score(metadata: dict[str, Any]) -> tuple[Any, str | None]:
 
 
 def validate_self_critique(output: dict[str, Any]) -> CritiqueResult:
-    """Whether the output criticises itself with at least three of four kinds of remark (Full level only)."""
+    """Whether the output criticises itself with at least three of four kinds of remark (Full level only).
+
+    The kinds: two strengths, two weaknesses, one improvement suggestion, and alternatives (their key, or one weakness).
+    """
     return check_self_critique(output, CritiqueRule())
 
 
@@ -217,7 +229,7 @@ def check_self_critique(output: object, rule: CritiqueRule) -> CritiqueResult:
 
 
 def validate_provenance(output: dict[str, Any]) -> ProvenanceResult:
-    """Whether sources and reasoning are given and assumptions stated."""
+    """Whether ``provenance`` has a source and a step of reasoning, and states its assumptions (which may be none)."""
     return check_provenance(output, ProvenanceRule())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos.faults import agents, company, cuts, disks, kills, messages, points, poison, servers
+from tests.chaos.faults import agents, clocks, company, cuts, disks, kills, messages, points, poison, rabbit, servers
 from tests.chaos.faults.base import FAULTS, Fault, Stage
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Fault",
     "Stage",
     "agents",
+    "clocks",
     "company",
     "cuts",
     "disks",
@@ -17,5 +18,6 @@ __all__ = [
     "messages",
     "points",
     "poison",
+    "rabbit",
     "servers",
 ]

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from tests.chaos.network import Network
+from tests.chaos.clocks import Clock
+from tests.chaos.network import Network, unavailable
 from tests.chaos.processes import ChaosServer, Group
 from tests.chaos.recovery import Meter, View
 from tests.chaos.subjects import Subject
+from tests.integration.rabbitmq import Rabbit
 
 __all__ = ["FAULTS", "Fault", "Stage", "register"]
 
@@ -44,6 +46,15 @@ class Stage(Protocol):
 
     def later(self, condition: Callable[[], bool], action: Callable[[], Any], *, at_the_end: bool = True) -> None:
         """Do ``action`` when ``condition`` holds, or (unless not ``at_the_end``) when the run has ended before."""
+
+    def give_clocks(self) -> None:
+        """Before anything is started: every process gets a wall clock that can be set."""
+
+    def use_rabbit(self) -> Rabbit:
+        """Before anything is started: RabbitMQ carries the messages, and the server keeps the ledger only."""
+
+    def clock(self, name: str) -> Clock:
+        """The clock of the server ("server") or of a group, by its name."""
 
     def add_twin(self, chunk_size: int = 0) -> None:
         """Start a second producer of the same key; with a ``chunk_size``, of another plan."""
@@ -75,7 +86,15 @@ class Fault:
     """Whether it can strike a live sweep while its calls are made."""
     runs: ClassVar[bool] = True
     """Whether it can strike a run over chunks."""
+    on_rabbit: ClassVar[bool] = False
+    """Whether it hurts RabbitMQ, which then is the scenario's broker."""
+    beside_rabbit: ClassVar[bool] = True
+    """Whether it can strike where RabbitMQ is the broker: not what hurts a queue in Redis, or needs other hosts."""
     weight: ClassVar[int] = 2
+
+    def lacks(self) -> str:
+        """What this machine does not have and the fault needs; empty when it can strike here."""
+        return unavailable() if self.needs_network else ""
 
     def prepare(self, stage: Stage, rng: random.Random) -> None:
         """Before anything is started: may change what is run, and what it is compared with.

@@ -29,6 +29,7 @@ class WorkerCut(Fault):
     name = "cut worker's link"
     sweeps = False
     needs_network = True
+    beside_rabbit = False
     weight = 1
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
@@ -48,6 +49,7 @@ class ProducerCut(Fault):
     name = "cut producer's link"
     sweeps = False
     needs_network = True
+    beside_rabbit = False
     weight = 1
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
@@ -66,6 +68,7 @@ class CutOverRestart(Fault):
     name = "server restarts while a worker is cut"
     sweeps = False
     needs_network = True
+    beside_rabbit = False
     weight = 1
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:

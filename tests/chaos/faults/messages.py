@@ -24,6 +24,7 @@ class Doubled(Fault):
 
     name = "double messages"
     sweeps = False
+    beside_rabbit = False
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """Copies before and behind the originals."""
@@ -45,6 +46,7 @@ class Dropped(Fault):
 
     name = "drop every k-th message"
     sweeps = False
+    beside_rabbit = False
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """With k from 1 (all of them) to 5."""
@@ -60,6 +62,7 @@ class Late(Fault):
 
     name = "messages of an old epoch"
     sweeps = False
+    beside_rabbit = False
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """Half of those that wait."""

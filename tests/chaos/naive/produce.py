@@ -10,7 +10,6 @@ import redis
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.inputs import read_columns
 from tests.chaos.naive.tasks import DONE, app, score
 
 
@@ -18,8 +17,8 @@ def main() -> None:
     """`produce PATH CHUNK_SIZE [wait]`."""
     path, size = Path(sys.argv[1]), int(sys.argv[2])
     with path.open("rb") as stream:
-        cutter = Cutter(stream, "csv", path.name, size=size)
-        columns = list(read_columns(cutter.header(), path.name, registry.get("planagent").records.columns))
+        cutter = Cutter(stream, "csv", path.name, registry.get("planagent").records.columns, size=size)
+        columns = list(cutter.columns)
         spans = list(cutter.spans())
     if "wait" not in sys.argv:
         for span in spans:

@@ -49,6 +49,9 @@ def main() -> int:
 def _parse() -> Any:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.rounds", description=__doc__)
     parser.add_argument("--rounds", type=int, default=20, help="of each kind, each way")
+    parser.add_argument(
+        "--first", type=int, default=0, help="the first round's number; of two lines of a number the last counts"
+    )
     parser.add_argument("--processes", type=int, default=20, help="commands of a round")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
@@ -60,7 +63,7 @@ def _rounds(way: str, asked: Any, server: Server | None) -> Iterator[Round]:
     for kind in asked.kinds:
         # Without a ledger that they share, a folder is all that two commands have in common.
         if kind != "folders" or server is not None:
-            for number in range(asked.rounds):
+            for number in range(asked.first, asked.first + asked.rounds):
                 yield Round(way, kind, number, asked.processes, server.url if server else "")
 
 

@@ -115,8 +115,8 @@ def test_blank_lines_before_a_header_are_left_out_here_and_in_a_run(tmp_path: Pa
     assert [line["record"] for line in done.records()] == [f"rows.csv:{at}", f"rows.csv:{at + 1}"]
     assert done.report["records"]["scored"] == 1
     with path.open("rb") as stream:
-        cutter = Cutter(stream, "csv", "rows.csv")
-        assert cutter.columns(()) == ("id", "value")
+        cutter = Cutter(stream, "csv", "rows.csv", ())
+        assert cutter.columns == ("id", "value")
     path.write_bytes(blank + b"nid,value\na,1\n")
     with pytest.raises(InputError, match=f"rows.csv:{at - 1}: missing column: id"):
         evaluate_files(SummingCsv(), path)

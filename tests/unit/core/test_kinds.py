@@ -45,7 +45,7 @@ def test_another_kind_of_file_is_named(case: str) -> None:
     """Not "broken quoting", and nothing about Python: the kind, and what to do about it."""
     data, said = KINDS[case]
     with pytest.raises(InputError) as caught:
-        Cutter(io.BytesIO(data), "csv", "t.csv").columns(("id", "text"))
+        Cutter(io.BytesIO(data), "csv", "t.csv", ("id", "text"))
     ((place, reason),) = caught.value.faults
     assert (place, said in reason) == ("t.csv:1", True), reason
 
@@ -75,4 +75,4 @@ def test_lines_in_another_encoding_are_one_fault(encoding: str, tmp_path: Path) 
 )
 def test_lines_that_may_be_utf_8_are_read_one_by_one(data: bytes) -> None:
     """Also where some of them are broken: each of those is a fault of its own."""
-    assert Cutter(io.BytesIO(data), "jsonl", "t.jsonl").columns(()) == ()
+    assert Cutter(io.BytesIO(data), "jsonl", "t.jsonl", ()).columns == ()

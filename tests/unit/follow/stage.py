@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.follow.checkpoint import Checkpoint
+from evalq.producer.follow.follower import SETTLING_SECONDS
 from evalq.producer.follow.run import FollowRun, Pass, begin
 from evalq.producer.outputs import render
 
@@ -26,11 +27,14 @@ LOG = "events.jsonl"
 class Stage:
     """Work in ``folder`` (the current one while this is entered): a writer of the log, and its follower."""
 
-    def __init__(self, folder: Path, params: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, folder: Path, params: dict[str, Any] | None = None, settling: Sequence[float] = SETTLING_SECONDS
+    ) -> None:
         self.log = folder / LOG
         self.whole = bytearray()
         self._params = params or {}
         self._folder = folder
+        self._settling = settling
         self._run: FollowRun | None = None
         self._dates = itertools.count(20260101)
 
@@ -89,7 +93,7 @@ class Stage:
         """The follower, made anew after `forget`."""
         if self._run is None:
             folder, params, request = begin(evaluator, Request([LOG], dict(self._params), {}), self.out, {"suite": "s"})
-            self._run = FollowRun(folder, evaluator, params, request, lambda: False)
+            self._run = FollowRun(folder, evaluator, params, request, lambda: False, self._settling)
         return self._run
 
     def look(self) -> Pass:

@@ -32,10 +32,9 @@ def lines(first: int, count: int) -> bytes:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[Stage]:
     """A log of 100 lines that was read, and which nobody rotates meanwhile."""
-    monkeypatch.setattr(follower_module, "SETTLING_SECONDS", ())
-    with Stage(tmp_path).entered() as stage:
+    with Stage(tmp_path, settling=()).entered() as stage:
         stage.append(lines(0, 100))
         stage.look()
         yield stage

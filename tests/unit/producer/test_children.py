@@ -11,14 +11,10 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.errors import ConfigError, WorkersLost
-from evalq.producer.local import children as module
 from evalq.producer.local.children import Children
 from tests.integration.harness import wait_until
 
-
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RESTART_PAUSES", (0.01, 0.02, 0.03))
+PAUSES = (0.01, 0.02, 0.03)
 
 
 def _alive(pid: int) -> bool:
@@ -45,7 +41,7 @@ def _running(children: Children, script: str, tmp_path: Path) -> Iterator[Path]:
 def test_one_that_is_killed_is_told_and_started_again(tmp_path: Path) -> None:
     """SIGKILL in the middle: another takes its place, and what it started goes with it."""
     said: list[str] = []
-    with _running(Children(said.append), "sleep 600 & wait", tmp_path) as number:
+    with _running(Children(said.append, PAUSES), "sleep 600 & wait", tmp_path) as number:
         first = _pid(number)
         number.unlink()
         os.kill(first, signal.SIGKILL)
@@ -61,7 +57,7 @@ def test_one_that_ends_again_and_again_is_given_up_with_its_last_words(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Three times more, then an error with exit code 3 that says how often, how and why."""
-    children = Children(lambda _: None)
+    children = Children(lambda _: None, PAUSES)
     with _running(children, "echo cannot import celery >&2; exit 7", tmp_path):
         error = wait_until(lambda: _checked(children), "it is given up")
     assert isinstance(error, WorkersLost)
@@ -72,7 +68,7 @@ def test_one_that_ends_again_and_again_is_given_up_with_its_last_words(
 def test_one_that_is_configured_wrongly_is_not_started_again(tmp_path: Path) -> None:
     """Exit code 2 would come again."""
     said: list[str] = []
-    children = Children(said.append)
+    children = Children(said.append, PAUSES)
     with _running(children, "echo no evaluator x >&2; exit 2", tmp_path):
         error = wait_until(lambda: _checked(children), "it is given up")
     assert isinstance(error, ConfigError)

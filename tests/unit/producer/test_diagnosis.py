@@ -71,7 +71,7 @@ def test_a_server_that_may_lose_answers_is_found(changed: dict[str, Any], kind: 
 
 
 FLEETS = [
-    ({"state": "stuck", "idle": 90.0}, "wrong", "w1 took nothing for 90 s beside a queue with work"),
+    ({"state": "stuck", "idle": 90.0}, "wrong", "w1 took nothing for 1 min 30 s beside a queue with work"),
     ({"sick": {"vs": "no module named x"}}, "wrong", "cannot load vs: no module named x: it serves no run of it"),
     ({"clock_ahead": 61.0}, "note", "clock of w1 is 61 s ahead of the server's"),
     ({"clock_ahead": -5.0}, "note", "clock of w1 is 5 s behind the server's"),
@@ -136,9 +136,9 @@ def test_a_sick_worker_and_a_run_without_one_that_can_are_named() -> None:
     """By doctor and status, with host and reason; in a line of progress without the reason."""
     sick = _but(WORKER, host="h", sick={"vs": "no module named x"})
     snapshot = _but(HEALTHY, workers=[sick], unserved=[Unserved("vs-1", 90.0)])
-    assert [text for _, text in _findings(snapshot) if "vs-1 waits for 90 s" in text]
+    assert [text for _, text in _findings(snapshot) if "vs-1 waits for 1 min 30 s" in text]
     assert ("sick", "w1 on h cannot load vs: no module named x") in list(rows(snapshot))
-    assert ("unserved", "vs-1: for 90 s no living worker can compute it") in list(rows(snapshot))
+    assert ("unserved", "vs-1: for 1 min 30 s no living worker can compute it") in list(rows(snapshot))
     assert str(fleet_of(snapshot)).endswith("1 of 1 workers consuming, h cannot load vs")
 
 
@@ -147,7 +147,7 @@ def test_what_happened_is_told_as_notes() -> None:
     totals = HEALTHY.totals | {"divergent vs s": 1, "dead vs s": 2, "dead vs t": 3}
     found = _findings(_but(HEALTHY, oldest_age=700.0, totals=totals))
     assert [kind for kind, _ in found] == ["note"] * 3
-    assert "pending for 700 s" in found[0][1]
+    assert "pending for 11 min 40 s" in found[0][1]
     assert found[1][1].startswith("1 answers differed")
     assert found[2][1].startswith("5 records have no result")
 
@@ -162,11 +162,11 @@ def test_status_shows_what_the_exporter_shows() -> None:
     """Queue, oldest age, workers that consume, counts; one line for progress, a table for status."""
     stuck = _but(WORKER, name="w2", state="stuck")
     snapshot = _but(HEALTHY, workers=[WORKER, stuck], oldest_age=200.0, totals=HEALTHY.totals | {"duplicates vs s": 4})
-    assert str(fleet_of(snapshot)) == "2 queued, the oldest for 3 min, 1 of 2 workers consuming"
+    assert str(fleet_of(snapshot)) == "2 queued, the oldest for 3 min 20 s, 1 of 2 workers consuming"
     assert list(rows(snapshot)) == [
         ("queue", "evalq.bulk.mine: 2 waiting, 2 worker(s)"),
-        ("oldest", "3 min"),
-        ("commit", "the last one 60 s ago"),
+        ("oldest", "3 min 20 s"),
+        ("commit", "the last one 1 min ago"),
         ("workers", "2 alive, 1 consuming, 1 stuck"),
         ("stuck", "w2"),
         ("runs", "2 done, 1 open"),

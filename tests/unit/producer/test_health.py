@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from evalq.producer.sweeps import health
 from evalq.producer.sweeps.health import Health
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, TargetFacts
 from evalq.workers.ledger.sweep_model import SweepHeader
@@ -21,16 +20,15 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield started
 
 
-def test_troubles_and_long_calls_are_told_and_told_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_troubles_and_long_calls_are_told_and_told_once(server: Server) -> None:
     """All that cannot call: the sweep waits; some: a warning each; well again: said, too; a lost server: nothing."""
-    monkeypatch.setattr(health, "_LOOK_SECONDS", 0.0)
     register = Heartbeats(server.client)
 
     def beat(host: str, trouble: str, age: float = 0.0) -> None:
         facts = CallerFacts(host, 1, "v", 8, 1, {"t": TargetFacts("c", trouble=trouble)}, {"r": ("C3", age)})
         register.beat_caller(host, facts, 60)
 
-    told = Health(register, SweepHeader("r", "t", "v", 1, 1))
+    told = Health(register, SweepHeader("r", "t", "v", 1, 1), look_seconds=0.0)
     assert told.news() == []
     beat("a", "no key")
     beat("b", "refused")

@@ -29,18 +29,17 @@ def test_what_stands_still_has_no_rate(monkeypatch: pytest.MonkeyPatch, capsys: 
     """After five seconds without anything new there is neither a rate nor an end in sight, but for how long so."""
     now = 1000.0
     monkeypatch.setattr("evalq.producer.monitor.reporter.time.monotonic", lambda: now)
-    monkeypatch.setattr("evalq.producer.monitor.reporter.LINE_SECONDS", 0)
-    reporter = Reporter("rows", quiet=False, bar=False, json_lines=False)
+    reporter = Reporter("rows", quiet=False, bar=False, json_lines=False, line_seconds=0)
     with reporter.watching() as watch:
         for done, later in ((0, 1), (100, 4), (100, 2), (100, 1), (200, 1)):
             watch(RunStatus(done, done, 1000))
             now += later
     assert capsys.readouterr().err.splitlines() == [
         "0 rows, 0.0/s",
-        "100 rows, 100.0/s, 0 min 9 s left",
-        "100 rows, 20.0/s, 0 min 45 s left",
+        "100 rows, 100.0/s, 9 s left",
+        "100 rows, 20.0/s, 45 s left",
         "100 rows, nothing new for 6 s",
-        "200 rows, 25.0/s, 0 min 32 s left",
+        "200 rows, 25.0/s, 32 s left",
     ]
 
 

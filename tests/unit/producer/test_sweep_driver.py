@@ -18,6 +18,7 @@ from evalq.evalcore.errors import Cancelled, Driven, EvalqError, UsageError
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.sweeps.driver import SweepDriver
 from evalq.producer.sweeps.joining import _note_done
 from evalq.producer.sweeps.options import SweepOptions
@@ -27,7 +28,7 @@ from evalq.workers.callers import main as calling
 from evalq.workers.connections import connect
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.settings import Settings
+from evalq.workers.settings import Settings, Timings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
 
@@ -63,6 +64,7 @@ class Stage:
         self.settings = Settings(
             broker=server.url, targets=str(folder / "targets.yaml"), calls=4, look_seconds=0.05, driver_seconds=1.0
         )
+        self.timings = Timings(call_lease=1.0)
         self.calls = SweepLedger(server.client, self.settings)
 
     def sweep(self, out: str, repeat: int, once: str = "", **live: int | float) -> Sweep:
@@ -98,7 +100,7 @@ class Stage:
 
         threads = []
         for _ in range(count):
-            process = calling._Process(self.settings)
+            process = calling._Process(self.settings, self.timings)
             stops.append(process._stop)
             threads.append(threading.Thread(target=serve))
             threads[-1].start()
@@ -116,14 +118,13 @@ class Stage:
 def stage(tmp_path: Path, server: Server, service: tuple[Agent, str], monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Callers in threads cannot have signal handlers. Leases and drivers run out soon, unless a test is `patient`."""
     monkeypatch.setattr(asyncio.SelectorEventLoop, "add_signal_handler", lambda *_: None)
-    monkeypatch.setattr(calling, "LEASE_SECONDS", 1.0)
     return Stage(tmp_path, server, service)
 
 
 @pytest.fixture
-def patient(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(stage: Stage) -> None:
     """No lease and no driver runs out while a busy machine lets a process wait."""
-    monkeypatch.setattr(calling, "LEASE_SECONDS", 60.0)
+    stage.timings = Timings(call_lease=60.0)
     stage.settings = stage.settings.model_copy(update={"driver_seconds": 60.0})
     stage.calls = SweepLedger(stage.server.client, stage.settings)
 
@@ -311,15 +312,123 @@ def test_a_flushed_server_is_told_what_was_called(stage: Stage) -> None:
     _told_truly(one, stage.agent)
 
 
-def test_a_sweep_that_is_cancelled_ends_for_its_driver(stage: Stage) -> None:
-    """From elsewhere, without the token."""
+@pytest.mark.usefixtures("patient")
+def test_a_sweep_that_is_cancelled_ends_for_its_driver_with_what_was_in_flight(stage: Stage) -> None:
+    """From elsewhere, without the token: what ends within the pause was paid, and is recorded."""
     sweep = stage.sweep("a", 500)
+    stage.agent.latency = 0.3
     with stage.calling():
         one = Drive(stage.driver(sweep, "host 1 a"))
-        wait_until(lambda: sweep.recorded.count, "outputs are recorded")
+        wait_until(lambda: sweep.recorded.count and stage.agent.at_once, "calls are in flight")
         assert stage.calls.close(sweep.run, "cancelled", "by evalq cancel") == "cancelled"
         one.end()
     assert isinstance(one.error, Cancelled)
+    assert sweep.recorded.count == stage.agent.calls.total()
+    assert one.driver.in_flight == 0
+
+
+@pytest.mark.usefixtures("patient")
+def test_calls_that_outlast_the_end_of_a_sweep_are_counted(stage: Stage) -> None:
+    """Cancelled or paused, it waits for its moment and no longer, and tells how many calls had not ended then."""
+    sweep = stage.sweep("a", 500)
+    stage.agent.ready = lambda: stage.agent.calls.total() <= 8
+    with stage.calling():
+        one = Drive(stage.driver(sweep, "host 1 a"))
+        wait_until(lambda: stage.agent.at_once == 4 and sweep.recorded.count == 8, "four hang")
+        assert stage.calls.close(sweep.run, "cancelled", "by evalq cancel") == "cancelled"
+        one.end()
+        assert (one.driver.in_flight, sweep.recorded.count, stage.agent.calls.total()) == (4, 8, 12)
+        stage.agent.ready = lambda: True
+
+
+class Abandoned(EvalqError):
+    """A driver that is gone, with its folder as it was."""
+
+
+def _abandoned(stage: Stage, sweep: Sweep, copy_at: int, count: int) -> Sweep:
+    """Drive ``sweep`` up to ``count`` outputs and no further; its folder is copied at ``copy_at``."""
+    copies: list[Sweep] = []
+
+    def watch(_: RunStatus) -> None:
+        if not copies and sweep.recorded.count >= copy_at:
+            copies.append(stage.copied(sweep, "b"))
+        if copies and sweep.recorded.count >= count:
+            raise Abandoned
+
+    with pytest.raises(Abandoned):
+        stage.driver(sweep, "host 1 a").drive(watch)
+    return copies[0]
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("where", ["copy", "folder"])
+def test_what_its_makers_still_tell_of_is_not_lost_as_well(stage: Stage, where: str) -> None:
+    """The server forgets all while no driver is there, and calls are in flight: those who make them count them."""
+    sweep = stage.sweep("a", 40)
+    stage.agent.latency = 0.05
+    with stage.calling(2):
+        copy = _abandoned(stage, sweep, 30, 60)
+        stage.server.client.flushdb()
+        two = Drive(stage.driver(copy if where == "copy" else stage.reloaded(sweep), "host 2 b"))
+        two.end()
+    assert two.error is None
+    assert two.facts["attempts"] == stage.agent.calls.total()
+    assert two.facts["recorded"] == 40 * CASES
+    assert two.facts["lost"] == 0
+
+
+@pytest.mark.usefixtures("patient")
+def test_what_was_in_flight_with_those_who_died_is_lost(stage: Stage) -> None:
+    """Processes that call, driver and server are gone: others make the calls again, and the first ones count."""
+    sweep = stage.sweep("a", 20)
+    stage.agent.ready = lambda: stage.agent.calls.total() <= 12
+    calls = sweep.recorded
+    with stage.calling():
+        one = Drive(stage.driver(sweep, "host 1 a"))
+        wait_until(lambda: stage.agent.at_once == 4 and calls.count == 12 and calls.begun == 16, "four hang")
+        copy = stage.copied(sweep, "b")
+        stage.calls.close(sweep.run, "cancelled")
+        one.end()
+        stage.agent.ready = lambda: True
+    stage.server.client.flushdb()
+    assert (copy.recorded.lost, sum(copy.recorded.under_way.values())) == (0, 4)
+    with stage.calling():
+        two = Drive(stage.driver(copy, "host 2 b"))
+        two.end()
+    assert two.error is None
+    assert two.facts["attempts"] == stage.agent.calls.total() == 20 * CASES + 4
+    assert (two.facts["lost"], two.facts["recorded"]) == (4, 20 * CASES)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_copy_tells_that_its_original_has_what_it_calls_again(stage: Stage) -> None:
+    """Both retry a call that failed: the second one says so before it pays, the first has no reason to."""
+    write_golden(
+        stage.folder / "golden.json", {"C0": {"share": 0.5}, "bad": {"do": "said", "content": "no", "times": 1}}
+    )
+    sweep = stage.sweep("a", 1)
+    with stage.calling():
+        Drive(stage.driver(sweep, "host 1 a")).end()
+        assert len(sweep.recorded.failed()) == 1
+        for again, warned in ((sweep, set()), (stage.copied(sweep, "b"), {"elsewhere"})):
+            again.recorded.drop(again.recorded.failed())
+            driver, paid = stage.driver(again, f"host 2 {again.folder.path.name}"), stage.agent.calls.total()
+            seen = _told_before_paying(stage, driver)
+            assert (driver.notices.due, seen) == (warned, [paid] * len(warned))
+            assert stage.agent.calls.total() == paid + 1
+
+
+def _told_before_paying(stage: Stage, driver: SweepDriver) -> list[int]:
+    """Drive to the end; how many calls had been made when it was to be told that others have some outputs."""
+    seen: list[int] = []
+
+    def watch(_: RunStatus) -> None:
+        if "elsewhere" in driver.notices.due and not seen:
+            seen.append(stage.agent.calls.total())
+
+    driver.drive(watch)
+    driver.hand_over.release()
+    return seen
 
 
 def test_a_sweep_that_somebody_else_closed_ends(stage: Stage) -> None:

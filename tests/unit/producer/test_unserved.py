@@ -6,6 +6,7 @@ import pytest
 
 from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header, PlannedInput
+from evalq.producer.monitor.began import beginning
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.unserved import Unserved
 from evalq.workers.settings import Settings
@@ -47,10 +48,18 @@ def _watched(clock: list[float], seconds: int, own: bool = False, **facts: objec
 def test_nobody_at_all_is_told_with_the_command_that_helps(clock: list[float]) -> None:
     """Within 5 s, every half minute, without end: somebody may start a worker at any time. No password is shown."""
     heard = _watched(clock, 70, workers=0)
-    assert [round(since) for _, since, _ in heard.lines] == [4, 34, 64]
+    assert [round(since) for _, since, _ in heard.lines] == [3, 33, 63]
     what, _, limit = heard.lines[0]
     assert what == f"no worker serves {HEADER.queue} yet (start one: evalq worker --broker redis://me:***@host/0)"
     assert limit is None
+
+
+def test_a_command_that_took_long_to_start_tells_it_at_its_first_look(clock: list[float]) -> None:
+    """The seconds are those of whoever waits: they begin with the command."""
+    with beginning():
+        clock[0] += 4.5
+        assert [round(since, 1) for _, since, _ in _watched(clock, 5, workers=0).lines] == [4.5]
+    assert [round(since) for _, since, _ in _watched(clock, 5, workers=0).lines] == [3], "a program that goes on"
 
 
 def test_workers_of_other_code_are_told_apart_from_none(clock: list[float]) -> None:

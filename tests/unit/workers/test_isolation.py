@@ -22,7 +22,6 @@ from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.inputs import read_columns
 from evalq.workers.pool.isolation import DEATHS, LOSSES, MAX_DEAD, Isolation, Limits
 from tests.contract.specimens import Summing, SumParams
 from tests.samples import sampled
@@ -131,10 +130,9 @@ def test_pieces_of_real_evaluators_fold_to_the_chunk_s_own_bytes(name: str, tmp_
     params = validate(evaluator.Params, request.params, name)
     path = Path(request.inputs[0])
     with path.open("rb") as stream:
-        cutter = Cutter(stream, evaluator.records.format, path.name, size=50)
-        columns = read_columns(cutter.header(), path.name, ()) if evaluator.records.format == "csv" else ()
+        cutter = Cutter(stream, evaluator.records.format, path.name, (), size=50)
         span = next(iter(cutter.spans()))
-    batch = Batch(path.name, span.first_line, read_span(path, span), columns)
+    batch = Batch(path.name, span.first_line, read_span(path, span), cutter.columns)
     ends = batch.ends(evaluator.records.format)
     assert len(ends) == span.records
     everywhere = {f"{a}-{b}": 1 for a in range(len(ends)) for b in range(a + 2, len(ends) + 1)}
@@ -153,10 +151,9 @@ def test_rows_are_parted_at_their_own_ends(tmp_path: Path) -> None:
         write_rows(out, 30, seed=2)
     whole = evaluate_files("planagent", [path])
     with path.open("rb") as stream:
-        cutter = Cutter(stream, "csv", path.name)
-        columns = read_columns(cutter.header(), path.name, ())
+        cutter = Cutter(stream, "csv", path.name, ())
         span = next(iter(cutter.spans()))
-    batch = Batch(path.name, span.first_line, read_span(path, span), columns)
+    batch = Batch(path.name, span.first_line, read_span(path, span), cutter.columns)
     ends = batch.ends("csv")
     places = [f"rows.csv:{batch.part(ends, n, n + 1).first_line}" for n in range(30)]
     assert places == [record["record"] for record in whole.records()]

@@ -12,7 +12,7 @@ import pytest
 
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.pool import main
-from evalq.workers.settings import Settings
+from evalq.workers.settings import Settings, Timings
 from tests.integration.harness import PATIENCE, Server, clean_environment, running_server, wait_until
 
 
@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves while its attendant is telling that it lives: it is off the list when both are done."""
     begun, go_on, real = threading.Event(), threading.Event(), Heartbeats.beat
-    attendant = main._Attendant(Settings(broker=server.url), "w")
+    attendant = main._Attendant(Settings(broker=server.url), "w", Timings(beat=0.01))
     attendant.arrive()
 
     def slow(self: Heartbeats, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
@@ -35,7 +35,6 @@ def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypat
         real(self, worker, facts, seconds)
 
     monkeypatch.setattr(Heartbeats, "beat", slow)
-    monkeypatch.setattr(main, "BEAT_SECONDS", 0.01)
     threads = [threading.Thread(target=step) for step in (attendant.attend, attendant.leave)]
     threads[0].start()
     assert begun.wait(PATIENCE)
@@ -51,13 +50,13 @@ SLOW_TO_TELL = """
 import time
 from evalq.workers.callers import main
 from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.settings import Timings
 real = Heartbeats.beat_caller
 def slow(*args):
     time.sleep(0.3)
     real(*args)
 Heartbeats.beat_caller = slow
-main._BEAT_SECONDS = 0.01
-raise SystemExit(main.main())
+raise SystemExit(main.main(Timings(beat=0.01)))
 """
 
 

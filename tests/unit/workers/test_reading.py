@@ -8,7 +8,8 @@ import pytest
 
 from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.model.manifest import Chunk, PlannedInput
-from evalq.workers.inputs import CHANGED, UNREADABLE, pack, read, unpack
+from evalq.evalcore.model.packing import pack
+from evalq.workers.inputs import CHANGED, UNREADABLE, read, unpacked
 
 DATA = b"one\ntwo\nthree\n"
 
@@ -62,7 +63,7 @@ def test_other_bytes_are_said_to_be_changed(root: Path) -> None:
 
 def test_a_blob_is_taken_only_for_what_it_is() -> None:
     """Packed bytes come back; another chunk's, damaged ones, and ones that would unpack to more are refused."""
-    assert unpack(pack(DATA[4:8]), _chunk()) == b"two\n"
-    assert unpack(pack(b"xxx\n"), _chunk()) == CHANGED
-    assert unpack(b"no zstd", _chunk()) == CHANGED
-    assert unpack(pack(b"\0" * (64 << 20)), _chunk()) == CHANGED
+    assert unpacked(pack(DATA[4:8]), _chunk()) == b"two\n"
+    assert unpacked(pack(b"xxx\n"), _chunk()) == CHANGED
+    assert unpacked(b"no zstd", _chunk()) == CHANGED
+    assert unpacked(pack(b"\0" * (64 << 20)), _chunk()) == CHANGED

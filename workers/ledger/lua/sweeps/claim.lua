@@ -27,6 +27,7 @@ reclaim()
 -- was, gave it calls that it does not know of. What it recorded and the ledger has lost is told again, not called again.
 local untold = {}
 if named >= 0 then
+  heard_of(me)
   local mine, recent = {}, {}
   for i = 9, 8 + named do mine[ARGV[i]] = true end
   for i = 9 + named, #ARGV do

@@ -4,9 +4,10 @@
 -- which no more calls are handed out (0: it needs none), the token that this folder's driver had before, ms after which
 -- a silent driver loses the sweep, 'keep' its state, go 'on' from one that is not over, or make one that is done go on
 -- 'anew', where its outputs go, ms for which no calls are offered when the server lost some, and what the run folder
--- knows of: attempts that ended, outputs, cost, lost calls, outputs that nobody paid, (name, tally)...
+-- knows of: attempts that ended, outputs, cost, lost calls, outputs that nobody paid, how many processes had attempts
+-- under way, (process, attempts)..., (name, tally)...
 local run, sweep, cases, total, max_calls, max_cost, unattended_ms, before, driver_ms, how, place, pause = unpack(ARGV, 3, 14)
-local lost_calls, free = ARGV[18], ARGV[19]
+local lost_calls, free, told_from = ARGV[18], ARGV[19], 21 + 2 * ARGV[20]
 local now, known = now_ms(), redis.call('HGET', keys.meta, 'sweep')
 if known and known ~= sweep then return {'differs', known}, true end
 local driver = redis.call('HGET', keys.meta, 'driver') or ARGV[2]
@@ -14,6 +15,7 @@ if driver ~= ARGV[2] and driver ~= before and not silent() then return redis.err
 local state = redis.call('HGET', keys.meta, 'state')
 if not known then
   redis.call('HSET', keys.meta, 'sweep', sweep, 'cases', cases, 'total', total, 'cursor', 0, 'lost', lost_calls)
+  for i = 21, told_from - 1, 2 do under_way(ARGV[i], ARGV[i + 1]) end
 end
 local ended = state == 'cancelled' or (state == 'done' and how ~= 'anew') or (state and how == 'keep')
 if not state or (not ended and state ~= 'open') then
@@ -24,8 +26,8 @@ redis.call('HSET', keys.meta, 'max_calls', max_calls, 'max_cost', max_cost, 'una
   'driver_ms', driver_ms, 'place', place, 'pause', pause, 'free', free)
 if ARGV[2] ~= '' then redis.call('HSET', keys.meta, 'driver', ARGV[2], 'driver_at', now) end
 if state == 'open' then redis.call('HSET', shared.sweeps, run, sweep) end
-for i = 20, #ARGV, 2 do tell(ARGV[i], ARGV[i + 1]) end
-local less = not known and (how == 'keep' or tonumber(ARGV[15]) + tonumber(lost_calls) > 0)
+for i = told_from, #ARGV, 2 do tell(ARGV[i], ARGV[i + 1]) end
+local less = not known and (how == 'keep' or tonumber(ARGV[15]) + lost() > 0)
 for i, sum in ipairs(SUMS) do
   local least = tonumber(ARGV[14 + i])
   if number(sum) < least * (1 - 1e-9) then less = true end -- sums of cost differ in their last digits

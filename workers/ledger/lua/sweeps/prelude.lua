@@ -88,8 +88,19 @@ local function adopt(held)
     end
   end
 end
+-- Attempts that a run folder told of as under way, by process: lost ones, until that process is heard of.
+local function under_way(holder, attempts)
+  redis.call('HSET', keys.meta, 'at ' .. holder, attempts)
+  redis.call('HINCRBY', keys.meta, 'at', attempts)
+end
+local function heard_of(holder)
+  local attempts = number('at ' .. holder)
+  if attempts == 0 then return end
+  redis.call('HDEL', keys.meta, 'at ' .. holder)
+  redis.call('HINCRBY', keys.meta, 'at', -attempts)
+end
 -- Calls that were paid and came to nothing, as far as is known.
-local function lost() return number('lost') + redis.call('SCARD', keys.lost) end
+local function lost() return number('lost') + number('at') + redis.call('SCARD', keys.lost) end
 -- What processes made for the sweep: each tells all of its own, 'number attempts outputs cost', and the highest number
 -- counts. So nothing is counted twice, and a server that comes back older than it was is told what it lost.
 local SUMS = {'attempts', 'paid', 'spent'}

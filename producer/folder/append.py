@@ -1,0 +1,66 @@
+"""Files of a run folder that only grow, a whole piece at a time, so that a crash costs the last piece at most."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+
+from evalq.evalcore.files import open_appending
+
+__all__ = ["AppendedFile", "whole_lines"]
+
+
+class AppendedFile:
+    """A file to append to, whose pieces are whole up to byte ``end``: the rest is what a killed driver left half
+    written, and goes when the first piece comes.
+
+    Only a run's driver appends. A reader may look in the midst of a write, and leaves what is not whole alone.
+    """
+
+    def __init__(self, path: Path, end: int = 0) -> None:
+        self.path = path
+        self.end = end
+        self._out: FileIO | None = None
+
+    def append(self, piece: bytes, *, sync: bool = True) -> None:
+        """Add a piece, safely on disk when this returns; without ``sync``, when `sync` does.
+
+        Raises OSError, with the file as it was: what a full disk took of a piece is taken back.
+        """
+        if self._out is None:
+            self._out = open_appending(self.path)
+            self._out.truncate(self.end)
+        rest = memoryview(piece)
+        try:
+            while rest:
+                rest = rest[self._out.write(rest) :]
+            if sync:
+                self.sync()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._out.truncate(self.end)
+            raise
+        self.end += len(piece)
+
+    def sync(self) -> None:
+        """All that was added is on disk when this returns. Raises OSError."""
+        if self._out is not None:
+            os.fsync(self._out.fileno())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._out is not None:
+            self._out.close()
+            self._out = None
+
+
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, with their newlines, but a torn last one. Raises OSError."""
+    with path.open("rb") as stream:
+        for line in stream:
+            if not line.endswith(b"\n"):
+                return
+            yield line

@@ -1,0 +1,97 @@
+"""A RabbitMQ node of a test's own, on loopback, with a name service of its own; can be killed and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.parse
+from pathlib import Path
+
+from tests.integration.harness import PATIENCE, children_of, clean_environment, remove, short_folder, wait_until
+from tests.integration.ports import free_port
+
+__all__ = ["Rabbit", "unavailable"]
+
+
+def unavailable() -> str:
+    """Why there can be no node here; empty when there can."""
+    return "" if shutil.which("rabbitmq-server") else "rabbitmq-server is not installed"
+
+
+class Rabbit:
+    """The node; `url` is its address for its whole life."""
+
+    def __init__(self) -> None:
+        self._folder, self._port, names = short_folder(), free_port(), free_port()
+        shutil.chown(self._folder, "rabbitmq") if os.getuid() == 0 else None
+        self.url = f"amqp://guest:guest@127.0.0.1:{self._port}//"
+        self._environment = clean_environment(
+            RABBITMQ_NODENAME=f"evalq{self._port}@localhost",
+            RABBITMQ_NODE_IP_ADDRESS="127.0.0.1",
+            RABBITMQ_NODE_PORT=str(self._port),
+            RABBITMQ_DIST_PORT=str(free_port()),
+            RABBITMQ_MNESIA_BASE=str(self._folder),
+            RABBITMQ_LOG_BASE=str(self._folder),
+            RABBITMQ_PID_FILE=str(self._folder / "pid"),
+            RABBITMQ_ENABLED_PLUGINS_FILE=str(self._folder / "plugins"),
+            RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}",
+            ERL_EPMD_PORT=str(names),
+            ERL_EPMD_ADDRESS="127.0.0.1",
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Begin to start, unless it runs: it listens some seconds later."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        with (self._folder / "out").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["rabbitmq-server"], env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def wait(self) -> None:
+        """Until it listens."""
+        wait_until(self._listens, "RabbitMQ listens")
+
+    def kill(self) -> None:
+        """SIGKILL to the node, whatever it has not written is lost; also while it starts."""
+        if self._process is None:
+            return
+        below = _descendants(self._process.pid)
+        for pid in (self._process.pid, *below):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait(timeout=PATIENCE)
+        self._process = None
+        # The node has to be gone before another takes its port, and before its name service agrees to end.
+        wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in below), "RabbitMQ is gone")
+
+    def forget(self) -> None:
+        """All that the node had on its disk is gone; while it is down."""
+        for path in self._folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def end(self) -> None:
+        """Nothing of it is left, its name service neither."""
+        self.kill()
+        wait_until(self._without_names, "RabbitMQ's name service is gone")
+        remove(self._folder)
+
+    def _without_names(self) -> bool:
+        """It refuses to end while it remembers a node."""
+        ended = subprocess.run(["epmd", "-kill"], env=self._environment, capture_output=True, text=True, check=False)
+        return "living nodes" not in ended.stdout + ended.stderr
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", urllib.parse.urlsplit(self.url).port or 0)) == 0
+
+
+def _descendants(pid: int) -> list[int]:
+    """The processes below one: scripts and `su` give them sessions of their own, so none has them all."""
+    below = children_of(pid)
+    return [*below, *(found for child in below for found in _descendants(child))]

@@ -1,0 +1,41 @@
+"""Files that grow a whole piece at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from evalq.producer.folder.append import AppendedFile, whole_lines
+
+
+def test_what_a_killed_driver_left_half_written_goes_at_the_first_piece(tmp_path: Path) -> None:
+    """And not before: whoever only reads changes nothing."""
+    path = tmp_path / "log"
+    path.write_bytes(b"one\ntwo\nthr")
+    whole = list(whole_lines(path))
+    assert whole == [b"one\n", b"two\n"]
+    file = AppendedFile(path, sum(map(len, whole)))
+    assert path.read_bytes() == b"one\ntwo\nthr"
+    file.append(b"three\n")
+    file.close()
+    assert path.read_bytes() == b"one\ntwo\nthree\n"
+
+
+def test_a_piece_that_a_full_disk_refuses_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file ends as it did, so that the next piece stands behind a whole one."""
+    file = AppendedFile(tmp_path / "log")
+    file.append(b"one\n")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            file.append(b"two\n")
+    file.append(b"three\n")
+    file.close()
+    assert (tmp_path / "log").read_bytes() == b"one\nthree\n"
