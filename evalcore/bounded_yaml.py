@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
-__all__ = ["MAX_WRITTEN_OUT", "load"]
+__all__ = ["MAX_WRITTEN_OUT", "line_of", "load"]
 
 MAX_WRITTEN_OUT = 32 << 20
 """What a document may weigh once its aliases are written out: a character counts 1, a value VALUE_WEIGHT."""
@@ -16,6 +17,25 @@ VALUE_WEIGHT = 32
 def load(text: str) -> Any:
     """The document in ``text``, plain data only. Raises yaml.YAMLError, RecursionError, ValueError."""
     return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader with one check more
+
+
+def line_of(text: str, key: Sequence[str | int]) -> int:
+    """The line (1-based) of a document on which ``key`` stands, from the top; of as much of it as is there.
+
+    Raises what `load` raises. JSON is read as the YAML that it nearly always is.
+    """
+    node = yaml.compose(text, Loader=_Loader)
+    line = 1
+    for part in key:
+        found = None
+        if isinstance(node, yaml.MappingNode):
+            found = next((pair for pair in node.value if pair[0].value == str(part)), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            found = node.value[part], node.value[part]
+        if found is None:
+            break
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
 
 
 class _Loader(yaml.SafeLoader):

@@ -133,10 +133,10 @@ class StorageError(InfrastructureError):
 
     @classmethod
     def of(cls, error: OSError, path: object, then: str) -> StorageError:
-        """What the system said of ``path`` (or of the file it names), what would mend it, and what to do ``then``."""
+        """What the system said of ``path`` (or of the file it names), how to fix that, and what to do ``then``."""
         where = path if error.filename is None else error.filename
-        mend = "free some space" if error.errno in cls.NO_SPACE else "see that this user may write there"
-        return cls(f"{where}: {error.strerror or error}; {mend}, then {then}")
+        fix = "free some space" if error.errno in cls.NO_SPACE else "see that this user may write there"
+        return cls(f"{where}: {error.strerror or error}; {fix}, then {then}")
 
 
 class WireError(InfrastructureError):
@@ -148,7 +148,7 @@ class Divergent(InfrastructureError):
 
 
 class Driven(InfrastructureError):
-    """Another process drives the run; ``by`` says which ("host pid ..."). Whoever is told this only watches."""
+    """Another process drives the run; ``by`` says which ("host pid ..."). A process that gets this only watches."""
 
     def __init__(self, run: str, by: str, server: str = "") -> None:
         """``server``: the options that name it for a command, where its folder is not enough."""

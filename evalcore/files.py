@@ -23,7 +23,7 @@ __all__ = ["open_appending", "open_given", "open_input", "open_new", "open_raw",
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A stream whose bytes become the file at ``path`` when the block ends well; else what is there stays as it is.
 
-    They go to a new file beside it, under a random name, which is synced and renamed. Where ``path`` is a link, it is
+    They go to a new file next to it, under a random name, which is synced and renamed. Where ``path`` is a link, it is
     the link that is replaced. Raises OSError.
     """
     partial = path.with_name(f".{secrets.token_hex(8)}.partial")

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from evalq.evalcore.fold.inline import Evaluation
     from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Asked", "Run", "computed", "open_run"]
+__all__ = ["Asked", "Run", "computed", "open_run", "run_folder"]
 
 _RUNS = Path("evalq-runs")
 
 
 class Asked(NamedTuple):
-    """What a run was asked for, as far as it tells runs apart."""
+    """What a run was asked for, as far as it distinguishes runs."""
 
     evaluator: str
     suite: str = "default"
@@ -151,7 +151,8 @@ class Run:
     def record_batches(self, size: int = 50_000) -> Iterator[pd.DataFrame]:
         """`records` in frames of ``size`` rows, so that a large run needs little memory.
 
-        Every frame has the columns and types that the whole would have, for which the records are read twice.
+        Every frame has the columns and types that the whole would have, for which the records are read twice. They are
+        read from the run folder; where nothing was written all lines are in memory, as JSON: give a ``folder``.
 
             for frame in run.record_batches():
                 frame.to_parquet(...)
@@ -224,8 +225,8 @@ class Run:
 def open_run(run: str | Path) -> Run:
     """The run in a folder: finished, or not (see `Run.state` and `Run.done`).
 
-    ``run`` is the folder, or the id of a run in ./evalq-runs. Nothing in the folder is changed, and a run that goes on
-    in another process can be looked at.
+    ``run`` is the folder, or the id of a run in ./evalq-runs. Nothing in the folder is changed, and a run that
+    another process drives can be opened.
 
         run = evalq.open_run("planagent-0a1b2c3d4e")
         if run.done:
@@ -233,14 +234,17 @@ def open_run(run: str | Path) -> Run:
 
     Raises UsageError where there is no run, WireError for a damaged run.json.
     """
+    folder = run_folder(run)
+    info = folder.info()
+    return Run(_Stored(folder), info.run, Asked(info.evaluator, info.suite, info.target, info.tags))
+
+
+def run_folder(run: str | Path) -> RunFolder:
+    """The folder of a run: itself, or that of its id in ./evalq-runs. Raises UsageError where there is none."""
     from evalq.producer.folder.run_folder import RunFolder
 
     path = Path(run)
-    if not path.is_dir() and (_RUNS / path).is_dir():
-        path = _RUNS / path
-    folder = RunFolder.existing(path)
-    info = folder.info()
-    return Run(_Stored(folder), info.run, Asked(info.evaluator, info.suite, info.target, info.tags))
+    return RunFolder.existing(_RUNS / path if not path.is_dir() and (_RUNS / path).is_dir() else path)
 
 
 def computed(evaluator: Evaluator[Any, Any], evaluation: Evaluation, options: Mapping[str, Any], asked: Asked) -> Run:

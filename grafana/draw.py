@@ -28,7 +28,7 @@ from grafana.view import Unit, View
 __all__ = ["COLOURS", "SOURCE", "Link", "panel"]
 
 SOURCE = shapes.DataSourceRef(type_val="prometheus", uid="${datasource}")
-"""The data source is a variable, so that the pages work beside other Prometheus servers."""
+"""The data source is a variable, so that the pages work where there are several Prometheus servers."""
 
 COLOURS = {"good": "green", "doubtful": "orange", "bad": "red"}
 

@@ -31,7 +31,7 @@ from evalq.evalcore.errors import ConfigError
 __all__ = ["PROPERTIES", "ConformanceError", "Violation", "check", "conformance", "param_variants"]
 
 SHOWN = 3
-"""How many ways of breaking one property on one example are told."""
+"""How many ways of breaking one property on one example are reported."""
 
 
 class Violation(msgspec.Struct, frozen=True):

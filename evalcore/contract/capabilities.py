@@ -1,4 +1,4 @@
-"""What an evaluator may have beside its required members: one value each, made of plain functions and data.
+"""What an evaluator may have besides its required members: one value each, made of plain functions and data.
 
 An evaluator without a capability leaves the member alone and never meets what is in here. Where its absence changes
 what users are offered the member is None (`Calls`, `Sample`); otherwise it is a value that changes nothing.
@@ -120,7 +120,7 @@ def _as_asked(asked: Request) -> Request:
 
 
 class CommandLine(msgspec.Struct, frozen=True):
-    """What its command has beside what every evaluator's has: ``options``, and further ``commands`` without a run.
+    """What its command has besides what every evaluator's has: ``options``, and further ``commands`` without a run.
 
     ``positional`` is what the command's arguments are called, there and in a suite file. ``request`` completes what
     the user asked for, say from a configuration file that it names; it raises ConfigError or UsageError.
@@ -166,7 +166,7 @@ def _no_lines(result: InputResult[S], params: P) -> list[bytes]:
 
 
 class WholeInput(msgspec.Struct, Generic[P, S], frozen=True):
-    """What only a whole input can tell, once all its chunks are merged. Both functions are called once an input.
+    """What is known only of a whole input, once all its chunks are merged. Both functions are called once per input.
 
     ``settle`` gives the final state where the merged one cannot answer (say, of a log out of order): ``reopen`` gives
     the input's bytes again, ``scratch`` is a folder for temporary files. ``finish_input`` comes after it: it gives

@@ -81,7 +81,7 @@ class Evaluator(ABC, Generic[P, S]):
     records: ClassVar[Records] = Records()
     """How its inputs are cut: by the lines of JSONL, unless it says otherwise."""
     Params: type[P]
-    """The class of its parameters: all that its answer depends on beside the records."""
+    """The class of its parameters: all that its answer depends on besides the records."""
     State: type[S]
     """The class of what a chunk adds up to."""
 
@@ -113,7 +113,7 @@ class Evaluator(ABC, Generic[P, S]):
     calls: ClassVar[Calls | None] = None
     """How a live target is asked."""
     whole: WholeInput[P, S] = WholeInput()
-    """What only a whole input can tell."""
+    """What is known only of a whole input."""
 
 
 def dead_outcome(evaluator: Evaluator[P, S], record: Batch, params: P, reason: str) -> Outcome[S]:

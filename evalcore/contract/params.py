@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from evalq.evalcore.contract.evaluator import Option, Params
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given
 
-__all__ = ["MAX_FILE_CHARACTERS", "load_mapping", "merged", "option_params", "validate"]
+__all__ = ["MAX_FILE_CHARACTERS", "explained", "line_of", "load_mapping", "merged", "option_params", "validate"]
 
 P = TypeVar("P", bound=Params)
 
@@ -33,18 +34,23 @@ def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values
         # By way of JSON: strict types, and yet a list may fill a tuple.
         return model.model_validate_json(json.dumps(data, allow_nan=False), strict=True)
     except ValidationError as error:
-        lines = [_explain(detail, model, show_values) for detail in error.errors(include_url=False)]
+        faults = explained(error, model, show_values=show_values)
+        lines = [f"{'.'.join(map(str, key)) or '(top level)'}: {reason}" for key, reason in faults]
         raise ConfigError("\n  ".join([f"{where}: wrong parameters", *lines])) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: not plain JSON data: {error}") from None
 
 
-def _explain(detail: Any, model: type[Params], show_values: bool) -> str:
-    path = ".".join(str(part) for part in detail["loc"]) or "(top level)"
-    if detail["type"] == "extra_forbidden":
-        return f"{path}: unknown key (known here: {', '.join(_known(model, detail['loc'][:-1]))})"
-    got = f", got {json.dumps(detail['input'], ensure_ascii=False)[:80]}" if show_values else ""
-    return f"{path}: {detail['msg']}{got}"
+def explained(
+    error: ValidationError, model: type[Params], *, show_values: bool = True
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """(keys from the top, what is wrong there) of all that ``model`` refused."""
+    for detail in error.errors(include_url=False):
+        if detail["type"] == "extra_forbidden":
+            yield detail["loc"], f"unknown key (known here: {', '.join(_known(model, detail['loc'][:-1]))})"
+        else:
+            got = f", got {json.dumps(detail['input'], ensure_ascii=False)[:80]}" if show_values else ""
+            yield detail["loc"], f"{detail['msg']}{got}"
 
 
 def _known(model: type[Params], path: tuple[Any, ...]) -> list[str]:
@@ -90,6 +96,15 @@ def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
     return data
 
 
+def line_of(path: str | Path, key: Sequence[str | int]) -> int | None:
+    """The line of a file that was loaded on which ``key`` stands, or as much of it as there is; None where unknown."""
+    if not Path(path).is_file():
+        return None
+    with contextlib.suppress(OSError, ValueError, RecursionError, yaml.YAMLError):
+        return bounded_yaml.line_of(Path(path).read_text(encoding="utf-8"), key)
+    return None
+
+
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with the values of ``over`` laid over it, mapping by mapping, key by key."""
     result = dict(base)
@@ -103,6 +118,7 @@ def option_params(options: tuple[Option, ...], given: Mapping[str, Any], params:
     """``params`` with the options that name a parameter laid over it."""
     for option in options:
         value = given.get(option.name)
+        # An option that may be repeated, and was not given, is ().
         if option.param and value is not None and value != ():
             nested: Any = list(value) if option.many else value
             for key in reversed(option.param.split(".")):

@@ -145,8 +145,8 @@ def follow_options() -> list[click.Option]:
     """How to follow a log that grows."""
     return [
         option("--follow", is_flag=True, help="Keep reading as the log grows, and report the whole. See --every."),
-        option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds between looks [5]."),
-        option("--passes", type=click.IntRange(1), metavar="N", help="End after N looks: 1 for cron [no end]."),
+        option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds between passes [5]."),
+        option("--passes", type=click.IntRange(1), metavar="N", help="End after N passes: 1 for cron [no end]."),
         option("--verify", is_flag=True, help="First read again all that was read, to see that it is the same."),
     ]
 

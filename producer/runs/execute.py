@@ -213,8 +213,8 @@ def _look_round(ledger: RunLedger, job: Job, seen: Watcher) -> None:
     """Show who works at a server."""
     from evalq.workers.ledger.heartbeats import Heartbeats
 
-    workers, others = Heartbeats(ledger.client).serving(job.header.code_version)
-    seen(RunStatus(0, 0, job.total_bytes, workers=workers, others=others))
+    workers, others, lacking = Heartbeats(ledger.client).serving(job.header.code_version, job.header.evaluator)
+    seen(RunStatus(0, 0, job.total_bytes, workers=workers, others=others, lacking=lacking))
 
 
 def _stops(error: BaseException) -> bool:

@@ -60,9 +60,9 @@ class HandOver:
         """Leave the run to the workers, with what finalising it needs."""
         self._patiently(self._detach)
 
-    def fleet(self) -> tuple[int, dict[str, int]]:
-        """Living workers of the run's code, and how many live of each other one."""
-        return Heartbeats(self._ledger.client).serving(self._job.header.code_version)
+    def fleet(self) -> tuple[int, dict[str, int], bool]:
+        """Living workers of the run's code, how many live of each other one, and whether none has its evaluator."""
+        return Heartbeats(self._ledger.client).serving(self._job.header.code_version, self._job.header.evaluator)
 
     def _detach(self) -> bool:
         target, tags = target_of(self._job.folder), tags_of(self._job.folder)

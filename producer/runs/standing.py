@@ -41,9 +41,15 @@ class Standing:
             self._fleet_at = time.monotonic()
             with contextlib.suppress(redis.ResponseError, BrokerUnreachable, ServerRefused):  # it is only shown
                 self.status = msgspec.structs.replace(self.status, fleet=self._fleet())
-        workers, others = Heartbeats(self._ledger.client).serving(self._job.header.code_version)
+        header = self._job.header
+        workers, others, lacking = Heartbeats(self._ledger.client).serving(header.code_version, header.evaluator)
         self.status = msgspec.structs.replace(
-            self.status, progress=look.progress, workers=workers, others=others, trouble=look.trouble
+            self.status,
+            progress=look.progress,
+            workers=workers,
+            others=others,
+            lacking=lacking,
+            trouble=look.trouble,
         )
         self._job.folder.note(progress=msgspec.to_builtins(look.progress))
 

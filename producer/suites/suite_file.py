@@ -22,26 +22,26 @@ evaluator's, numbered. Paths are relative to the file.
 
 from __future__ import annotations
 
+import json
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from pydantic import ValidationError
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Request, live_calls
-from evalq.evalcore.contract.params import load_mapping, option_params, validate
+from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, Request, live_calls
+from evalq.evalcore.contract.params import explained, line_of, load_mapping, option_params, validate
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.model.calls import WHEN_DECIDED
+from evalq.producer.suites.run_model import AnyRun, SuiteKeys, live_keys, run_model
 from evalq.producer.sweeps.options import SweepOptions
 
 __all__ = ["PlannedRun", "load_suite"]
 
-_COMMON = ("evaluator", "name", "params", "chunk_size", "limit", "output")
-_LIVE: dict[str, tuple[type, ...]] = {"max_calls": (int,), "max_cost": (int, float), "cache": (str,)}
-_REPEATED: dict[str, tuple[type, ...]] = {"repeat": (int,), "stop": (str,)}
+M = TypeVar("M", bound=Params)
+Key = tuple[str | int, ...]
 
 
 class PlannedRun(msgspec.Struct):
@@ -57,135 +57,76 @@ class PlannedRun(msgspec.Struct):
 
 
 def load_suite(path: str | Path) -> tuple[str, list[PlannedRun]]:
-    """The suite's name and its runs. Raises ConfigError with file and key path for anything that is not as above."""
+    """The suite's name and its runs. Raises ConfigError with file, line and key path for anything not as above."""
     data = load_mapping(path)
-    unknown = set(data) - {"suite", "runs"}
-    if unknown:
-        raise ConfigError(f"{path}: {min(unknown)}: unknown key (known here: runs, suite)")
-    runs = data.get("runs")
-    if not isinstance(runs, list) or not runs:
-        raise ConfigError(f"{path}: runs: a list of at least one run is needed")
-    name = data.get("suite", Path(path).stem)
-    if not isinstance(name, str):
-        raise ConfigError(f"{path}: suite: a name is needed, got {name!r}")
-    planned = [_run(path, f"runs.{number}", run) for number, run in enumerate(runs)]
+    suite = _checked(SuiteKeys, data, path)
+    planned = [_run(path, ("runs", number), run) for number, run in enumerate(data["runs"])]
     taken = {run.evaluator.name for run in planned if not run.name}
     for number, run in enumerate(planned):
         if run.name and run.name in taken:
-            raise ConfigError(f"{path}: runs.{number}.name: {run.name} is another run's name, or that of its evaluator")
+            reason = f"{run.name} is another run's name, or that of its evaluator"
+            raise _wrong(path, [(("runs", number, "name"), reason)])
         taken.add(run.name)
-    return name, planned
+    return (suite.suite if "suite" in data else Path(path).stem), planned
 
 
-def _run(path: str | Path, key: str, run: Any) -> PlannedRun:
-    if not isinstance(run, dict) or not isinstance(run.get("evaluator"), str):
-        raise ConfigError(f"{path}: {key}.evaluator: the name of an evaluator is needed")
-    evaluator = registry.get(run["evaluator"])
-    options = {option.name: option for option in evaluator.command.options}
-    live = _live_keys(evaluator.calls)
-    known = {*_COMMON, evaluator.command.positional, *options, *live}
-    unknown = [name for name in run if name not in known]
-    if unknown:
-        raise ConfigError(f"{path}: {key}.{unknown[0]}: unknown key (known here: {', '.join(sorted(known))})")
-    base = Path(path).parent
-    given = {name: _value(path, key, option, run.get(name), base) for name, option in options.items()}
-    params = run.get("params", {})
-    if not isinstance(params, dict):
-        raise ConfigError(f"{path}: {key}.params: a mapping is needed, got {params!r}")
-    inputs = [
-        _beside(base, item)
-        for item in _strings(path, f"{key}.{evaluator.command.positional}", run.get(evaluator.command.positional, []))
-    ]
-    request = Request(inputs, option_params(evaluator.command.options, given, params), given)
-    asked = _live(path, key, evaluator.calls, {name: run[name] for name in live if name in run}, live, base)
-    if asked is None:
+def _run(path: str | Path, key: Key, written: dict[str, Any]) -> PlannedRun:
+    evaluator = registry.get(_checked(AnyRun, written, path, key).evaluator)
+    run = _checked(run_model(evaluator.name), written, path, key)
+    base, options = Path(path).parent, evaluator.command.options
+    given = {option.name: _given(option, getattr(run, option.name), base) for option in options}
+    inputs = [_beside(base, item) for item in getattr(run, evaluator.command.positional)]
+    request = Request(inputs, option_params(options, given, run.params), given)
+    live = _live(path, key, evaluator.calls, {name: getattr(run, name) for name in run.model_fields_set}, base)
+    if live is None:
         completed = evaluator.command.request(request)
-        validate(evaluator.Params, completed.params, f"{path}: {key}.params")
+        validate(evaluator.Params, completed.params, _place(path, (*key, "params")))
     else:
         next(iter(live_calls(evaluator).prompts(request)), None)
-    return PlannedRun(
-        _name(path, key, run.get("name", "")),
-        evaluator,
-        request,
-        _count(path, f"{key}.chunk_size", run.get("chunk_size")),
-        _count(path, f"{key}.limit", run.get("limit")),
-        [base / name for name in _strings(path, f"{key}.output", run.get("output", []))],
-        asked,
-    )
+    outputs = [base / name for name in run.output]
+    return PlannedRun(run.name, evaluator, request, run.chunk_size, run.limit, outputs, live)
 
 
-def _live_keys(calls: Calls | None) -> dict[str, tuple[type, ...]]:
-    """The keys of a run that asks a target, with the types of their values."""
-    if calls is None:
-        return {}
-    return {calls.option: (str,), **_LIVE, **(_REPEATED if calls.repeats else {})}
-
-
-def _name(path: str | Path, key: str, value: Any) -> str:
-    if value != "" and (not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", value)):
-        raise ConfigError(f"{path}: {key}.name: letters, digits, '.', '_' and '-' are needed, got {value!r}")
-    return str(value)
-
-
-def _live(
-    path: str | Path,
-    key: str,
-    calls: Calls | None,
-    given: dict[str, Any],
-    kinds: Mapping[str, tuple[type, ...]],
-    base: Path,
-) -> SweepOptions | None:
-    """What a run asks a target for; None where it asks none. Raises ConfigError for a value of another kind."""
-    for name, value in given.items():
-        wrong = not isinstance(value, kinds[name]) or isinstance(value, bool)
-        if wrong or (not isinstance(value, str) and value <= 0):
-            wanted = "text" if str in kinds[name] else "a number above 0"
-            raise ConfigError(f"{path}: {key}.{name}: {wanted} is needed, got {value!r}")
-    target = given.pop(calls.option, None) if calls else None
-    if calls is None or target is None:
+def _live(path: str | Path, key: Key, calls: Calls | None, written: dict[str, Any], base: Path) -> SweepOptions | None:
+    """What a run asks a target for; None where it asks none. Raises ConfigError for what goes with a target only."""
+    given = {name: written[name] for name in live_keys(calls) if name in written}
+    if calls is None or calls.option not in given:
         if calls is not None and given:
-            raise ConfigError(f"{path}: {key}.{min(given)}: goes with {calls.option} only")
+            raise _wrong(path, [((*key, min(given)), f"goes with {calls.option} only")])
         return None
-    if given.get("stop") not in (None, WHEN_DECIDED):
-        raise ConfigError(f"{path}: {key}.stop: {WHEN_DECIDED} is needed, got {given['stop']!r}")
     if "cache" in given:
         given["cache"] = _beside(base, given["cache"])
-    return SweepOptions(target=target, **given)
+    return SweepOptions(target=given.pop(calls.option), **given)
 
 
-def _value(path: str | Path, key: str, option: Option, value: Any, base: Path) -> Any:
-    """An option's value in the form the command line gives it. Raises ConfigError for one of another kind."""
-    kinds: dict[str, tuple[type, ...]] = {
-        "str": (str,),
-        "int": (int,),
-        "float": (int, float),
-        "bool": (bool,),
-        "path": (str,),
-    }
+def _given(option: Option, value: Any, base: Path) -> Any:
+    """An option's value in the form the command line gives it: () for none of many, paths seen from here."""
     if value is None:
         return () if option.many else None
-    values = value if option.many and isinstance(value, list) else [value]
-    for item in values:
-        wrong_kind = not isinstance(item, kinds[option.kind]) or (option.kind != "bool" and isinstance(item, bool))
-        if wrong_kind or (option.choices and item not in option.choices):
-            wanted = " or ".join(option.choices) or option.kind
-            raise ConfigError(f"{path}: {key}.{option.name}: {wanted} is needed, got {item!r}")
-    if option.kind == "path":
-        values = [_beside(base, item) for item in values]
-    return tuple(values) if option.many else values[0]
+    if option.kind != "path":
+        return value
+    return tuple(_beside(base, item) for item in value) if option.many else _beside(base, value)
 
 
-def _strings(path: str | Path, key: str, value: Any) -> list[str]:
-    values = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str) for item in values):
-        raise ConfigError(f"{path}: {key}: names of files are needed, got {value!r}")
-    return values
+def _checked(model: type[M], data: Mapping[str, Any], path: str | Path, key: Key = ()) -> M:
+    """What stands under ``key``. Raises ConfigError with a line for each that is wrong."""
+    try:
+        return model.model_validate_json(json.dumps(data, allow_nan=False), strict=True)
+    except ValidationError as error:
+        raise _wrong(path, [((*key, *where), reason) for where, reason in explained(error, model)]) from None
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{_place(path, key)}: not plain JSON data: {error}") from None
 
 
-def _count(path: str | Path, key: str, value: Any) -> int | None:
-    if value is not None and (type(value) is not int or value < 1):
-        raise ConfigError(f"{path}: {key}: a whole number of at least 1 is needed, got {value!r}")
-    return value
+def _wrong(path: str | Path, faults: Sequence[tuple[Key, str]]) -> ConfigError:
+    return ConfigError("\n  ".join(f"{_place(path, key)}: {reason}" for key, reason in faults))
+
+
+def _place(path: str | Path, key: Key) -> str:
+    """File, line and key path."""
+    line = line_of(path, key)
+    at = f"{path}:{line}" if line else str(path)
+    return f"{at}: {'.'.join(map(str, key))}" if key else at
 
 
 def _beside(base: Path, name: str) -> str:

@@ -16,7 +16,7 @@ from evalq.evalcore.model.manifest import queue_name
 from evalq.evalcore.version import code_version
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.settings import Settings
-from tests.integration.harness import EVALQ, Server, clean_environment, serves, wait_until
+from tests.integration.harness import Server, clean_environment, launch, serves, wait_until
 
 __all__ = ["QUEUE", "LoggedWorker", "logged_worker", "real_message", "refused_items", "stripped_items"]
 
@@ -62,8 +62,8 @@ def _ready(line: str) -> bool:
 def logged_worker(server: Server, cwd: Path, log: Path, *options: str, **environment: str) -> Iterator[LoggedWorker]:
     """One worker for the length of a block, which waits at its queues, and has said so, when the block begins."""
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            [*EVALQ, "worker", "--broker", server.url, "--concurrency", "1", *options],
+        process = launch(
+            ["worker", "--broker", server.url, "--concurrency", "1", *options],
             cwd=cwd,
             env=clean_environment(**environment),
             stdout=out,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
-from tests.integration.harness import EVALQ, PATIENCE, Server, clean_environment, evalq, info, same_answer, wait_until
+from tests.integration.harness import PATIENCE, Server, clean_environment, evalq, info, launch, same_answer, wait_until
 from tests.integration.scraping import running_exporter
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "redis"
@@ -67,8 +66,8 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
     blind.mkdir()
     targets = tmp_path / "targets.yaml"
     targets.write_text(json.dumps({"targets": {"cat": {"kind": "command", "argv": ["cat"]}}}))
-    worker = subprocess.Popen(
-        [*EVALQ, "worker", "--concurrency", "1", "--calls", "5", "--targets", str(targets)],
+    worker = launch(
+        ["worker", "--concurrency", "1", "--calls", "5", "--targets", targets],
         cwd=blind,
         env=clean_environment(EVALQ_BROKER=guarded.url_of("worker")),
     )

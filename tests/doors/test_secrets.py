@@ -16,12 +16,20 @@ from tests.integration.harness import (
     Server,
     clean_environment,
     evalq,
+    new_interpreters,
     same_answer,
     start_evalq,
     wait_until,
 )
 
 SECRET = "opensesame-0123456789"  # noqa: S105 - of a server that lives as long as a test
+
+
+@pytest.fixture(autouse=True)
+def _new() -> Iterator[None]:
+    """Command lines are looked at: a forked process has its server's."""
+    with new_interpreters():
+        yield
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
-from tests.integration.harness import EVALQ, PATIENCE, clean_environment, evalq, same_answer, wait_until
+from tests.integration.harness import PATIENCE, clean_environment, evalq, launch, same_answer, wait_until
 from tests.integration.ports import free_port
 
 pytestmark = pytest.mark.skipif(
@@ -89,8 +89,8 @@ def _answers(server: TlsServer) -> bool:
 def test_a_run_over_tls(secured: TlsServer, data: Path, calm: Path, tmp_path: Path) -> None:
     """Producer and worker over rediss:// with certificates checked on both sides: the bytes of the inline run."""
     log = (tmp_path / "log").open("wb")
-    worker = subprocess.Popen(
-        [*EVALQ, "worker", "--concurrency", "1"],
+    worker = launch(
+        ["worker", "--concurrency", "1"],
         cwd=data,
         env=clean_environment(EVALQ_BROKER=secured.url()),
         stderr=log,

@@ -19,6 +19,7 @@ import redis
 
 from evalq.producer.local.embedded import server_program
 from tests.integration.ports import free_port
+from tests.integration.preloaded import Preloaded, startable
 
 EVALQ = (sys.executable, "-m", "evalq.producer.cli")
 HAZARDS = os.pathsep.join([str(Path(__file__).parents[1] / "hazards"), str(Path(__file__).parents[2])])
@@ -93,9 +94,9 @@ class Fleet:
 
     def add(self, concurrency: int = 2, *options: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start a worker; it serves when it serves."""
-        command = [*EVALQ, "worker", "--broker", self._broker, "--concurrency", str(concurrency), *options]
+        args = ["worker", "--broker", self._broker, "--concurrency", str(concurrency), *options]
         variables = {**self._environment, **environment}
-        process = subprocess.Popen(command, cwd=self._cwd, env=variables, start_new_session=True)
+        process: subprocess.Popen[bytes] = launch(args, cwd=self._cwd, env=variables, start_new_session=True)
         self.processes.append(process)
         return process
 
@@ -157,28 +158,44 @@ def evalq(
     *args: str | Path, cwd: Path, seconds: float = PATIENCE, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, as a user would."""
-    return subprocess.run(
-        [*EVALQ, *map(str, args)],
-        cwd=cwd,
-        env=clean_environment(**environment),
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
+    variables = clean_environment(**environment)
+    with launch(args, cwd=cwd, env=variables, **_CAPTURED) as process:
+        try:
+            out, said = process.communicate(timeout=seconds)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(args, process.returncode, out, said)
 
 
 def start_evalq(*args: str | Path, cwd: Path, **environment: str) -> subprocess.Popen[str]:
     """Start a command, in a process group of its own."""
-    return subprocess.Popen(
-        [*EVALQ, *map(str, args)],
-        cwd=cwd,
-        env=clean_environment(**environment),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    return launch(args, cwd=cwd, env=clean_environment(**environment), start_new_session=True, **_CAPTURED)
+
+
+_CAPTURED: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+
+
+def launch(args: Sequence[str | Path], *, cwd: Path, env: dict[str, str], **how: Any) -> subprocess.Popen[Any]:
+    """Start a command; it need not import evalq first, unless `new_interpreters` or ``env`` ask for a new one."""
+    words = list(map(str, args))
+    if _preloads and startable(env, HAZARDS):
+        return Preloaded("worker" if words[:1] == ["worker"] else "command", words, cwd=cwd, env=env, **how)
+    return subprocess.Popen([*EVALQ, *words], cwd=cwd, env=env, **how)
+
+
+@contextlib.contextmanager
+def new_interpreters() -> Iterator[None]:
+    """For the length of a block, commands and workers start as users start them, from nothing."""
+    global _preloads
+    _preloads = False
+    try:
+        yield
+    finally:
+        _preloads = True
+
+
+_preloads = True
 
 
 def info(folder: Path) -> dict[str, Any]:

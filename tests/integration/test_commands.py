@@ -21,12 +21,13 @@ from evalq.producer import commands
 from evalq.producer.cli import cli
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
-    EVALQ,
+    PATIENCE,
     Fleet,
     Server,
     clean_environment,
     evalq,
     info,
+    launch,
     same_answer,
     wait_until,
 )
@@ -121,10 +122,10 @@ def test_a_table_runs_no_formula(tmp_path: Path) -> None:
 
 def test_standard_input(data: Path, calm: Calm, tmp_path: Path) -> None:
     """ "-" is standard input, through workers; records and numbers are the file's."""
-    command = [*EVALQ, "planagent", "-", "--out", str(tmp_path / "run"), "--format", "none"]
+    command = ("planagent", "-", "--out", tmp_path / "run", "--format", "none")
     with (data / "small.csv").open("rb") as stream:
-        done = subprocess.run(command, stdin=stream, cwd=tmp_path, env=clean_environment(), check=False)
-    assert done.returncode == 0
+        process = launch(command, stdin=stream, cwd=tmp_path, env=clean_environment())
+    assert process.wait(timeout=PATIENCE) == 0
     mine, reference = (json.loads((p / "report.json").read_bytes()) for p in (tmp_path / "run", calm("small.csv")))
     assert mine["results"] == reference["results"]
     assert mine["inputs"][0]["name"] == "stdin"
@@ -188,12 +189,12 @@ def test_a_limit_and_a_dry_run(data: Path, tmp_path: Path) -> None:
 
 
 def test_json_lines_tell_the_whole_story(data: Path, tmp_path: Path) -> None:
-    """--json: launch, progress and done, one JSON object a line, and an error as one too."""
+    """--json: launch, progress (and what it waits for) and done, one JSON object a line, and an error as one too."""
     done = evalq("planagent", "small.csv", "--json", "--out", tmp_path / "run", cwd=data)
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert events[0]["event"] == "launch"
     assert events[-1]["event"] == "done"
-    assert {event["event"] for event in events[1:-1]} <= {"progress"}
+    assert {event["event"] for event in events[1:-1]} <= {"progress", "waiting"}
     done = evalq("planagent", "nowhere.csv", "--json", cwd=tmp_path)
     assert json.loads(done.stdout.splitlines()[-1])["exit_code"] == done.returncode == 2
 
@@ -212,8 +213,8 @@ def test_verbose_says_what_it_took(data: Path, tmp_path: Path) -> None:
 def test_a_terminal_sees_a_bar(data: Path, tmp_path: Path) -> None:
     """On a terminal standard error carries a progress bar; elsewhere it does not."""
     main, terminal = pty.openpty()
-    command = [*EVALQ, "planagent", "rows.csv", "--out", str(tmp_path / "run"), "--format", "none"]
-    process = subprocess.Popen(command, cwd=data, env=clean_environment(TERM="xterm"), stderr=terminal)
+    command = ("planagent", "rows.csv", "--out", tmp_path / "run", "--format", "none")
+    process = launch(command, cwd=data, env=clean_environment(TERM="xterm"), stderr=terminal)
     os.close(terminal)
     seen = b""
     try:

@@ -32,6 +32,7 @@ from tests.integration.harness import (
     committed,
     evalq,
     info,
+    new_interpreters,
     running_fleet,
     running_server,
     same_answer,
@@ -115,8 +116,8 @@ def test_sigterm_gives_unfinished_chunks_back_at_once(server: Server, tmp_path: 
     (tmp_path / "in.jsonl").write_text('{"id": "r", "value": 1}\n')
     (tmp_path / "params.json").write_text('{"pause": 50}')
     limits = {"EVALQ_SOFT_SHUTDOWN_SECONDS": "0.5", "EVALQ_LEASE_SECONDS": "300", "PYTHONPATH": HAZARDS}
-    with running_fleet(server.url, tmp_path, **limits) as fleet:
-        first = fleet.add(1)
+    with new_interpreters(), running_fleet(server.url, tmp_path, **limits) as fleet:
+        first = fleet.add(1)  # started from nothing: what SIGTERM does is settled before anything is imported
         args = ("hazards", "in.jsonl", "--params", "params.json", "--broker", server.url, "--out", "run")
         producer = start_evalq(*args, cwd=tmp_path, PYTHONPATH=HAZARDS)
         run = wait_until(lambda: info(tmp_path / "run").get("run"), "the run begins")

@@ -94,12 +94,23 @@ def test_a_failed_run_is_in_the_json_and_names_stay(suite: Path) -> None:
         ("runs: [{evaluator: nobody}]\n", "nobody"),
         ("runs: [{evaluator: planagent, input: [x.csv]}]\n", "runs.0.input: unknown key"),
         ("runs: [{evaluator: planagent, inputs: [x.csv], params: {rules: {sped: 1}}}]\n", "rules.sped"),
-        ("runs: [{evaluator: planagent, inputs: [x.csv], lang: fr}]\n", "runs.0.lang: ko or en"),
+        (
+            "runs: [{evaluator: planagent, inputs: [x.csv], lang: fr}]\n",
+            "evalq.yaml:1: runs.0.lang: Input should be 'ko'",
+        ),
         ("runs: [{evaluator: planagent, inputs: [x.csv], limit: many}]\n", "runs.0.limit"),
         ("runs: [{evaluator: planagent, inputs: [x.csv], name: a/b}]\n", "runs.0.name: letters"),
         (
             "runs: [{evaluator: planagent, inputs: [], name: a}, {evaluator: planagent, inputs: [], name: a}]\n",
             "runs.1.name",
+        ),
+        (
+            "runs:\n- evaluator: planagent\n  inputs: [x.csv]\n  limit: 0\n",
+            "yaml:4: runs.0.limit: Input",
+        ),
+        (
+            "runs:\n- evaluator: planagent\n  inputs: x.csv\n  cache: c\n",
+            "yaml:4: runs.0.cache: goes with judge",
         ),
         ("runz: []\n", "runz: unknown key"),
         ("runs: [\n", "evalq.yaml:"),

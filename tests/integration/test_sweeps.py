@@ -24,13 +24,13 @@ from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import (
-    EVALQ,
     PATIENCE,
     Fleet,
     Server,
     clean_environment,
     evalq,
     info,
+    launch,
     running_fleet,
     start_evalq,
     wait_until,
@@ -194,10 +194,8 @@ def test_killed_callers_and_producers_pay_again_for_no_more_than_was_in_flight(
     options = ("--calls", "20", "--targets", "targets.yaml")
     first, second = callers.add(0, *options), callers.add(0, *options)
     callers.add(1)
-    command = [*EVALQ, "vs", "golden.json", "--target", "chat", "--repeat", "100", "--out", "run", "--format", "none"]
-    producer = subprocess.Popen(
-        command, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url), start_new_session=True
-    )
+    command = ["vs", "golden.json", "--target", "chat", "--repeat", "100", "--out", "run", "--format", "none"]
+    producer = launch(command, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url), start_new_session=True)
     in_flight = 0
     for victim in (first, second):
         in_flight += kill_in_flight(server, callers, victim, 15)
@@ -275,8 +273,8 @@ def test_a_server_that_loses_everything_costs_no_more_than_what_was_under_way(
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
     callers.add(1, "--calls", "10", "--targets", "targets.yaml")
-    command = [*EVALQ, "vs", "golden.json", "--target", "chat", "--repeat", "60", "--out", "run", "--format", "none"]
-    producer = subprocess.Popen(command, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
+    command = ["vs", "golden.json", "--target", "chat", "--repeat", "60", "--out", "run", "--format", "none"]
+    producer = launch(command, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
     calls = tmp_path / "run" / "calls.jsonl"
 
     def safe() -> int:
@@ -364,7 +362,7 @@ def test_decided_cases_are_called_no_more(
     write_targets(tmp_path, url)
     callers.add(1, "--calls", "4", "--targets", "targets.yaml")
     args = ("vs", "golden.json", "--target", "chat", "--repeat", "300", "--stop", "when-decided", "--out", "run")
-    producer = subprocess.Popen([*EVALQ, *args], cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
+    producer = launch(args, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
     wait_until(lambda: sum(agent.calls.values()) > 20, "calls are made")
     producer.kill()
     producer.wait()
@@ -600,7 +598,6 @@ def test_pausing_stops_the_calls(tmp_path: Path, server: Server, callers: Fleet,
     write_targets(tmp_path, url)
     callers.add(1, "--calls", "5", "--targets", "targets.yaml")
     command = [
-        *EVALQ,
         "vs",
         "golden.json",
         "--target",
@@ -612,7 +609,7 @@ def test_pausing_stops_the_calls(tmp_path: Path, server: Server, callers: Fleet,
         "--format",
         "none",
     ]
-    producer = subprocess.Popen(command, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
+    producer = launch(command, cwd=tmp_path, env=clean_environment(EVALQ_BROKER=server.url))
     wait_until(lambda: served(agent) > 15, "calls are made")
     assert evalq("pause", "evalq-runs/run", cwd=tmp_path, EVALQ_BROKER=server.url).returncode == 0
     paused = True
@@ -643,8 +640,8 @@ def test_a_suite_sweeps_live_agents(tmp_path: Path, service: tuple[Agent, str]) 
     assert sum(agent.calls.values()) == 24
     replays(tmp_path, tmp_path / "out" / "vs")
     for wrong, said in (
-        (live | {"repeat": 0}, "runs.0.repeat: a number above 0 is needed, got 0"),
-        (live | {"stop": "soon"}, "runs.0.stop: when-decided is needed"),
+        (live | {"repeat": 0}, "runs.0.repeat: Input should be greater than or equal to 1, got 0"),
+        (live | {"stop": "soon"}, "runs.0.stop: Input should be 'when-decided'"),
         (recorded | {"repeat": 3}, "runs.0.repeat: goes with target only"),
         ({"evaluator": "selfcheck", "target": "chat"}, "runs.0.target: unknown key"),
     ):

@@ -37,7 +37,7 @@ class Hint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class _Embed(msgspec.Struct):
-    """What a Celery message may ask for beside its task: nothing, here."""
+    """What a Celery message may ask for besides its task: nothing, here."""
 
     callbacks: None = None
     errbacks: None = None

@@ -45,7 +45,7 @@ class Broker:
         ):
             to = queue_of(queue)  # an upgraded worker tends runs of older code, too
             for seq in seqs:
-                # The id tells what a message is for without opening it, and differs each time it is sent.
+                # The id says what a message is for without opening it, and differs each time it is sent.
                 task_id = f"{run}/{seq}/{epoch}/{secrets.token_hex(4)}"
                 # Celery must not retry: nobody knows how much of a failed batch was sent, and unsent chunks are found
                 # as lost.

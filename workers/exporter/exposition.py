@@ -1,4 +1,4 @@
-"""The text of /metrics: one look at the ledger, rendered in the format that is asked for."""
+"""The text of /metrics: one snapshot of the ledger, rendered in the format that is asked for."""
 
 from __future__ import annotations
 

@@ -30,15 +30,15 @@ class _Quiet(WSGIRequestHandler):
     """Seconds that a client may take for its request."""
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
-        """Nothing: a scrape every few seconds is no news."""
+        """Nothing: a scrape every few seconds is not worth a line."""
 
 
 class Exporter:
     """The server, bound when made; ``port`` is the one it got, where 0 was asked for."""
 
     def __init__(self, settings: Settings, bind: str, port: int) -> None:
-        """Raises OSError when the address cannot be had."""
-        # A server that hangs is told within the time that Prometheus waits for an answer.
+        """Raises OSError when the address cannot be bound."""
+        # A ledger that hangs has to be reported before Prometheus stops waiting for the answer.
         self._watch = Watch(settings, unacked=True, patience=settings.connect_seconds)
         self._page = Page(self._watch.look, settings.max_series)
         self._server = make_server(bind, port, self._answer, _ThreadedServer, _Quiet)

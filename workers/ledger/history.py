@@ -97,7 +97,7 @@ class History:
         return [read_text(text) for text in found if text is not None]
 
     def forget(self, place: HistoryKey) -> None:
-        """Drop a history for good, so that nothing shows or awaits its suite any more."""
+        """Drop a history for good, so that no page shows its suite and no alert waits for it."""
         pipe = self._client.pipeline(transaction=True)
         pipe.zrem(SHARED.histories, place.member)
         pipe.delete(*HistoryKeys.of(place.member))

@@ -1,4 +1,4 @@
-"""Driving a run in the ledger: its plan, its parts and its end are one process's business at a time.
+"""Driving a run in the ledger: one process at a time plans it, collects its parts and ends it.
 
 Who drives is noted in the run by a token; each of its steps carries it and is a sign of its life. Whoever establishes
 the run after it was silent for ``driver_seconds`` takes it over; anybody else's step changes nothing and raises Driven.

@@ -1,4 +1,4 @@
-"""How a run stands, as the ledger tells it."""
+"""How a run stands, as the ledger counts it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Look(msgspec.Struct, frozen=True):
     """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones.
 
     ``unreported``: it was left to the workers, is complete, and its report is not in the ledger yet. ``unserved``: at
-    the last look no living worker could compute it. ``trouble`` says which hosts failed at it, and why. ``driver`` is
-    who drives it, or did until it fell silent, ``driver_silent`` seconds ago; empty for nobody.
+    the last snapshot no living worker could compute it. ``trouble`` says which hosts failed at it, and why. ``driver``
+    is who drives it, or did until it fell silent, ``driver_silent`` seconds ago; empty for nobody.
     """
 
     progress: Progress
@@ -69,7 +69,7 @@ def unreported(progress: Progress, facts: Mapping[bytes, bytes]) -> bool:
 
 
 def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
-    """A run's counters, from the facts that a look has found."""
+    """A run's counters, from the facts of a snapshot."""
 
     def number(name: bytes) -> int:
         return int(meta.get(name, b"0"))

@@ -32,7 +32,9 @@ TAKE_LOOKS = 10_000
 class RunLedger(Driving):
     """All that evalq keeps of runs in Redis or Valkey, over one client (which returns bytes).
 
-    ``token`` is that of a process which drives runs: see `Driving`.
+    A run is opened, its chunks are appended, taken (to be published), claimed and committed by workers, collected and
+    trimmed by its driver, and in the end it is closed; each step of these is one atomic script. ``token`` is that of a
+    process which drives runs: see `Driving`. A server that fails raises redis.RedisError.
     """
 
     def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
@@ -223,7 +225,7 @@ class RunLedger(Driving):
         return {run: facts for run, facts in found.items() if run not in gone}
 
     def give_back(self, worker: str) -> None:
-        """Give back all that a worker holds which ends in good order."""
+        """Give back all leases of a worker that shuts down."""
         # No key lists leases by worker (it would cost each claim a write), so every run is asked, once in a worker's
         # life.
         for run in self.runs():

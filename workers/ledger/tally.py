@@ -1,4 +1,4 @@
-"""What one process made for one sweep: a sum that it tells again and again, so that no server can lose it."""
+"""What one process made for one sweep: a sum that it reports again and again, so that no server can lose it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Made(NamedTuple):
 
 
 class Tally:
-    """Attempts, outputs and cost so far, numbered by their changes: of two that were told, the later counts.
+    """Attempts, outputs and cost so far, numbered by their changes: of two that were reported, the later counts.
 
     A ledger that adds up events counts some twice, when an answer is lost, and forgets others, when a replica that lags
-    is promoted. Of a sum that its only writer tells as a whole neither is true.
+    is promoted. A sum that its only writer always reports as a whole suffers from neither.
     """
 
     def __init__(self) -> None:

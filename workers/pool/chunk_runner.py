@@ -225,7 +225,7 @@ class ChunkRunner:
 
     @contextmanager
     def _renewing(self, run: str, seq: int) -> Iterator[None]:
-        """Keep the lease alive beside the evaluation."""
+        """Keep the lease alive while the block evaluates."""
         done = threading.Event()
 
         def beat() -> None:

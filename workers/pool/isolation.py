@@ -76,7 +76,7 @@ class Limits(msgspec.Struct, frozen=True):
         return self.death(status)
 
     def death(self, status: int) -> str:
-        """How a process ended, by the ``status`` of os.waitpid; nothing for one that ended in good order."""
+        """How a process ended, by the ``status`` of os.waitpid; nothing for one that ended by itself with code 0."""
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             if number == signal.SIGALRM:
@@ -97,7 +97,7 @@ class Isolation:
         fallen: Mapping[str, int],
         trying: Callable[[str], None],
     ) -> None:
-        """``fallen`` counts workers that died trying a piece; ``trying`` is told each piece before it is tried."""
+        """``fallen`` counts workers that died trying a piece; ``trying`` is called with each piece beforehand."""
         self._evaluator = evaluator
         self._params = params
         self._batch = batch

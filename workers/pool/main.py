@@ -163,7 +163,7 @@ class _Attendant:
                 self._complaint.about(error)
                 self._stop.wait(self._timings.beat)
             except Exception:  # a bug in tending must not end the signs of life
-                log.exception("tending runs failed; going on")
+                log.exception("tending runs failed; trying again")
                 self._stop.wait(self._timings.beat)
 
     def arrive(self) -> None:
@@ -237,5 +237,6 @@ class _Attendant:
             "concurrency": self._settings.processes,
             "since": self._since,
             "clock_ahead": str(self._clock_ahead),
+            "evaluators": msgspec.json.encode(registry.packages()).decode(),
             "roots": os.pathsep.join(str(Path(root).resolve()) for root in self._settings.roots or (Path.cwd(),)),
         }

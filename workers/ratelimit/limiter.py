@@ -29,7 +29,7 @@ _LEAST_PAUSE = 0.01
 """Seconds between two exchanges of a process; what happens meanwhile goes together."""
 
 
-class _Tidings:
+class _Outcomes:
     """What became of calls since the last exchange."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class _Tidings:
 class RateLimiter:
     """One process's part in the pool of one target; used inside ``async with``.
 
-    `acquire` waits for a call's turn, `settle` tells how it went. A process that is killed gives its calls back when
+    `acquire` waits for a call's turn, `settle` reports how it went. A process that is killed gives its calls back when
     its lease ends, ``lease_seconds`` later. A lost server is waited for ``patience_seconds``.
     """
 
@@ -63,7 +63,7 @@ class RateLimiter:
         self._patience = patience_seconds
         self._holder = unique_name()
         self._waiting: deque[asyncio.Future[Grant]] = deque()
-        self._tidings = _Tidings()
+        self._outcomes = _Outcomes()
         self._in_flight = self._promised = 0
         self._crowded = False
         self._wake = asyncio.Event()
@@ -79,7 +79,7 @@ class RateLimiter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Let nobody wait any more, and tell the last outcomes."""
+        """Let nobody wait any more, and report the last outcomes."""
         self._closed = True
         self._wake.set()
         if self._task is not None:
@@ -116,16 +116,16 @@ class RateLimiter:
         """A granted call has ended: ``served`` or ``refused`` for its rate; ``spent``: by its reply nothing remains."""
         self._in_flight -= 1
         if refused:
-            self._tidings.refusals.append((grant.at, -1.0 if retry_after_seconds is None else retry_after_seconds))
+            self._outcomes.refusals.append((grant.at, -1.0 if retry_after_seconds is None else retry_after_seconds))
         elif spent:
-            self._tidings.refusals.append((grant.at, -2.0))
+            self._outcomes.refusals.append((grant.at, -2.0))
         if served and not refused:
-            self._tidings.served += 1
-            self._tidings.served_at = max(self._tidings.served_at, grant.at)
+            self._outcomes.served += 1
+            self._outcomes.served_at = max(self._outcomes.served_at, grant.at)
         if tokens is not None:
-            self._tidings.told += 1
-            self._tidings.tokens += tokens
-            self._tidings.uncharged += tokens - grant.charged
+            self._outcomes.told += 1
+            self._outcomes.tokens += tokens
+            self._outcomes.uncharged += tokens - grant.charged
         if self._crowded and self._wanted > 0:
             # Only room was missing, and now there is some: ask at once.
             self._ask_at = 0.0
@@ -160,10 +160,12 @@ class RateLimiter:
         """Until the next exchange is due, and _LEAST_PAUSE at least."""
         loop = asyncio.get_running_loop()
         began = loop.time()
+        # A third of the lease: one exchange may be lost before the places of these calls are given to other processes.
         renewal = began + self._lease / 3
         while not self._closed:
             due = min(self._ask_at, renewal) if self._wanted > 0 else renewal
-            if self._tidings.refusals:
+            if self._outcomes.refusals:
+                # A refusal is reported at once: until then every process keeps calling at the rate that was too high.
                 due = began
             left = max(due, began + _LEAST_PAUSE) - loop.time()
             if left <= 0:
@@ -174,15 +176,15 @@ class RateLimiter:
             self._wake.clear()
 
     async def _once(self) -> None:
-        tidings, self._tidings = self._tidings, _Tidings()
-        ask = self._asking(tidings)
+        outcomes, self._outcomes = self._outcomes, _Outcomes()
+        ask = self._asking(outcomes)
         data = msgspec.json.encode(ask)
         loop = asyncio.get_running_loop()
         try:
             # The Redis client blocks; in a thread it does not hold up the calls in flight.
             answer = await asyncio.to_thread(self._exchange, self._keys, [int(LIFE_SECONDS * 1000), data])
         except BaseException:
-            self._take_back(tidings)
+            self._take_back(outcomes)
             raise
         at, charged, again, crowded, *starts = answer
         self._ask_at = loop.time() + int(again) / 1000
@@ -203,30 +205,30 @@ class RateLimiter:
                 return
         self._in_flight -= 1
 
-    def _asking(self, tidings: _Tidings) -> Ask:
+    def _asking(self, outcomes: _Outcomes) -> Ask:
         return Ask(
             holder=self._holder,
             policy=self._policy,
             lease_seconds=self._lease,
             in_flight=self._in_flight,
             wanted=0 if self._closed else max(0, self._wanted),
-            served=tidings.served,
-            served_at=tidings.served_at,
-            told=tidings.told,
-            tokens=tidings.tokens,
-            uncharged=tidings.uncharged,
-            refusals=tidings.refusals,
+            served=outcomes.served,
+            served_at=outcomes.served_at,
+            told=outcomes.told,
+            tokens=outcomes.tokens,
+            uncharged=outcomes.uncharged,
+            refusals=outcomes.refusals,
             **msgspec.structs.asdict(self._limits),
         )
 
-    def _take_back(self, tidings: _Tidings) -> None:
-        """Tell it with the next exchange; told twice, it does little harm."""
-        self._tidings.served += tidings.served
-        self._tidings.served_at = max(self._tidings.served_at, tidings.served_at)
-        self._tidings.told += tidings.told
-        self._tidings.tokens += tidings.tokens
-        self._tidings.uncharged += tidings.uncharged
-        self._tidings.refusals[:0] = tidings.refusals
+    def _take_back(self, outcomes: _Outcomes) -> None:
+        """Report them with the next exchange; reported twice, they do little harm."""
+        self._outcomes.served += outcomes.served
+        self._outcomes.served_at = max(self._outcomes.served_at, outcomes.served_at)
+        self._outcomes.told += outcomes.told
+        self._outcomes.tokens += outcomes.tokens
+        self._outcomes.uncharged += outcomes.uncharged
+        self._outcomes.refusals[:0] = outcomes.refusals
 
     def _fail(self, error: BaseException) -> None:
         while self._waiting:

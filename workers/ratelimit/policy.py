@@ -14,7 +14,10 @@ LIFE_SECONDS = 3600.0
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """How the rate follows what the server bears; all times in seconds, rates in calls a second."""
+    """How the rate follows what the server bears; all times in seconds, rates in calls a second.
+
+    The numbers come from simulations and from sweeps by real processes: docs/decisions/0008-pacing-live-calls.md.
+    """
 
     factor: float = 0.8
     """What is left of the last good rate after a refusal."""
@@ -44,7 +47,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a target's file says of its pool; 0 is no limit. The last holder that asks has the word."""
+    """What a target's file says of its pool; 0 is no limit. What the last process that asked has counts."""
 
     requests_per_minute: float = 0.0
     tokens_per_minute: float = 0.0
@@ -53,7 +56,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, kw_only=True):
-    """What a holder tells and asks in one exchange; `workers/ledger/lua/ratelimit/pace.lua` reads it."""
+    """What a process reports and asks for in one exchange; `workers/ledger/lua/ratelimit/pace.lua` reads it."""
 
     holder: str
     policy: Policy
@@ -71,7 +74,7 @@ class Ask(msgspec.Struct, kw_only=True):
     tokens: int = 0
     uncharged: float = 0.0
     refusals: list[tuple[int, float]] = []
-    """(when the refused call was granted, seconds to wait; -1: not told; -2: no refusal, only nothing remains)"""
+    """(when the refused call was granted, seconds to wait; -1: none given; -2: no refusal, but the quota is spent)"""
 
 
 class Grant(msgspec.Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""What goes on without a producer: publishing again, judging, finalising, unattended sweeps."""
+"""What continues without a producer: publishing again, judging, finalising, unattended sweeps."""

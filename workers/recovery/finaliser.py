@@ -127,7 +127,7 @@ class Finalisers:
         self.yields = False
 
     def start(self, sweeps: Sequence[str], runs: Sequence[str]) -> None:
-        """Begin with the first of ``sweeps`` that were left, or of complete ``runs``, unless one is at it."""
+        """Begin with the first of ``sweeps`` that were left, or of complete ``runs``, unless a process is busy."""
         if not self.idle():
             return
         others = self._others()
@@ -142,7 +142,7 @@ class Finalisers:
             self._begin(run)
 
     def idle(self) -> bool:
-        """Whether no process is at it; one that has failed is told of in the ledger."""
+        """Whether no process is busy; one that has failed is reported in the ledger."""
         if self._process is None:
             return True
         code = self._process.poll()
@@ -156,7 +156,7 @@ class Finalisers:
         return True
 
     def close(self) -> None:
-        """End what is at it; the run stays as it was, for another worker."""
+        """End a process that is busy; the run stays as it was, for another worker."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait()

@@ -1,7 +1,7 @@
 """Moving a run on: publishing into its window, and publishing again what was lost.
 
 Messages are hints. A chunk that was published, is not committed, has no live lease and does not wait in its
-queue is lost; seen so in two looks in a row, it is published again, with a pause that doubles each time. A
+queue is lost; seen so in two snapshots in a row, it is published again, with a pause that doubles each time. A
 slow fleet's queue never grows by this, since a waiting message is never doubled.
 
 It is also where a run fails that no worker can compute (`evalq.workers.recovery.judge`): whoever tends it sees to that.
@@ -51,7 +51,7 @@ def stop_tending(client: Any, worker: str) -> None:
 
 
 class Reconciler:
-    """Tends one run at a time; remembers only what it saw at the last look."""
+    """Tends one run at a time; remembers only what the last snapshot showed."""
 
     def __init__(self, ledger: RunLedger, broker: Broker) -> None:
         self._ledger = ledger
@@ -116,9 +116,9 @@ class Reconciler:
         return complete
 
     def _lost(self, header: Header, look: Look) -> list[int]:
-        """Suspects that do not wait in the queue, at this look and at the last.
+        """Suspects that do not wait in the queue, now and at the last snapshot.
 
-        One look is not enough: a message just taken from the queue has no lease yet.
+        One snapshot is not enough: a message just taken from the queue has no lease yet.
         """
         missing = set(look.suspect)
         if missing:

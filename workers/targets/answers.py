@@ -30,7 +30,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """What a server tells of one of its limits; None where it does not. ``reset_seconds`` until it is whole again."""
+    """What a server says of one of its limits; None where it does not. ``reset_seconds`` until it is whole again."""
 
     limit: int | None = None
     remaining: int | None = None
@@ -57,7 +57,7 @@ class RateLimits(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """``text`` as it came, and ``output``, the JSON in it (None for a target whose answers are text).
 
-    ``latency_seconds`` is from sending to the last byte; token counts are None where the target does not tell them.
+    ``latency_seconds`` is from sending to the last byte; token counts are None where the target does not give them.
     ``note`` says what of the reply was not believed.
     """
 
@@ -72,7 +72,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int | None:
-        """Prompt and completion together; None where neither was told."""
+        """Prompt and completion together; None where neither was given."""
         return _sum(self.prompt_tokens, self.completion_tokens)
 
 
@@ -98,7 +98,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int | None:
-        """Prompt and completion together; None where neither was told."""
+        """Prompt and completion together; None where neither was given."""
         return _sum(self.prompt_tokens, self.completion_tokens)
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from evalq.evalcore.records.objects import deeper_than
 
-__all__ = ["MAX_DEPTH", "NoJson", "beside", "extract", "json_text"]
+__all__ = ["MAX_DEPTH", "NoJson", "extract", "json_text", "off_loop"]
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ def extract(text: str) -> Any:
     return _found(text)[1]
 
 
-async def beside(size: int, work: Callable[..., T], *args: Any) -> T:
+async def off_loop(size: int, work: Callable[..., T], *args: Any) -> T:
     """What ``work`` returns: from a thread where ``size`` bytes are so many that other calls would wait for it."""
     return work(*args) if size <= _LONG else await asyncio.to_thread(work, *args)
 

@@ -41,7 +41,7 @@ class Asked(msgspec.Struct, frozen=True):
 class Told(msgspec.Struct, frozen=True):
     """One line out: ``text`` of the answer to call ``id``, or its ``failure`` (a `Failure` as plain data).
 
-    The first line has no call: the function is ready, or ``failure`` says why it cannot be had.
+    The first line has no call: the function is ready, or ``failure`` says why it cannot be used.
     """
 
     id: int
@@ -50,7 +50,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class _NotFound(Exception):
-    """The function cannot be had; the message says why."""
+    """The function cannot be used; the message says why."""
 
 
 class _Host:

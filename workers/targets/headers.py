@@ -1,4 +1,4 @@
-"""What response headers tell of limits: Retry-After in both forms, and the x-ratelimit family."""
+"""What response headers say of limits: Retry-After in both forms, and the x-ratelimit family."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait, from ``retry-after-ms`` or ``retry-after`` (seconds, or a date held against the server's own
     Date); None where nothing usable is told. ``headers`` has lower-case names or ignores case.
     """
+    # The finer form first, where a server sends both.
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -78,5 +79,5 @@ def _date(text: str | None) -> datetime | None:
 
 
 def _now(headers: Mapping[str, str]) -> datetime:
-    """The server's own time where it tells it: a wrong clock here must not lengthen a wait."""
+    """The server's own time where it gives one: a wrong clock here must not lengthen a wait."""
     return _date(headers.get("date")) or datetime.now(UTC)

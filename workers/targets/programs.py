@@ -13,10 +13,11 @@ from pathlib import Path
 import msgspec
 
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.config import CommandTarget
+from evalq.workers.targets.kinds.command import CommandTarget
 
 __all__ = ["CallFailed", "Command"]
 
+# What programs commonly need. Any other variable may hold a secret, and has to be named in the targets file.
 _ALWAYS = ("PATH", "HOME", "LANG", "TMPDIR")
 _SHOWN = 200
 _LIMITED = (
@@ -125,7 +126,7 @@ def _ended(code: int) -> str:
 
 
 class CallFailed(Exception):
-    """What a Python target raises to tell the kind of a failure itself."""
+    """What a Python target raises to give the kind of a failure itself."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)

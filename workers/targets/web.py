@@ -18,7 +18,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.objects import deeper_than
 from evalq.workers.targets.answers import Failure, FailureKind
 from evalq.workers.targets.body import read_body
-from evalq.workers.targets.extract import MAX_DEPTH, beside
+from evalq.workers.targets.extract import MAX_DEPTH, off_loop
 from evalq.workers.targets.headers import rate_limits, retry_after
 
 __all__ = ["Reply", "Web"]
@@ -44,7 +44,7 @@ _BY_STATUS: dict[int, tuple[FailureKind, str]] = {
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A reply of status 2xx that is JSON: ``value``, its text, and what its headers tell.
+    """A reply of status 2xx that is JSON: ``value``, its text, and what its headers say.
 
     ``asked_bytes`` were sent for it, ``told_bytes`` came.
     """
@@ -131,7 +131,7 @@ class Web:
         if fault:
             text = text[:_SHOWN]
         else:
-            fault, value = await beside(len(body.data), _decoded, body.data)
+            fault, value = await off_loop(len(body.data), _decoded, body.data)
         if fault:
             return Failure(kind="bad_output", reason=fault, text=text, status=status, latency_seconds=seconds,
                            limits=limits)  # fmt: skip

@@ -59,7 +59,7 @@ class Experiment(msgspec.Struct, frozen=True):
 
 
 def load_experiment(path: str | Path) -> Experiment:
-    """Read a configuration file; metrics.json stands beside it unless it says otherwise.
+    """Read a configuration file; metrics.json lies next to it unless it says otherwise.
 
     Raises ConfigError that names the file and the key path.
     """

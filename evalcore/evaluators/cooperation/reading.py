@@ -29,7 +29,7 @@ def read(batch: Batch) -> tuple[list[Event], list[tuple[int, str]]]:
 
 
 def _at_once(data: bytes) -> list[Event] | None:
-    """The events of whole lines, or None where any line needs a look of its own."""
+    """The events of whole lines, or None where some line has to be read by itself."""
     block = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(block == _NEWLINE)
     starts = np.concatenate((ends[:1] * 0, ends[:-1] + 1))
@@ -49,8 +49,8 @@ def _at_once(data: bytes) -> list[Event] | None:
 def _braced(block: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
     """Whether every line begins with ``{`` and ends with ``}``.
 
-    The bulk decoder takes a value that goes on over a newline, and two values in one line. Where every line is
-    braced the first cannot be: behind ``}`` and a newline no JSON goes on with ``{`` (and no string holds a newline).
+    The bulk decoder takes a value that continues over a newline, and two values in one line. Where every line is
+    braced the first cannot be: behind ``}`` and a newline no JSON continues with ``{`` (and no string holds a newline).
     So every line holds at least one value, and as many values as lines means one in each.
     """
     last = block[ends - 1]

@@ -46,7 +46,7 @@ def kinds_of(events: list[Event], rules: Rules) -> list[int]:
 
 
 def values_of(events: list[Event], rules: Rules) -> list[int | float | None]:
-    """Each event's amount of the contributed resource, None where it tells none."""
+    """Each event's amount of the contributed resource, None where it gives none."""
     key = rules.resource_key
     values: list[Any] = [held.get(key) if (held := event.resources) else None for event in events]
     if str in set(map(type, values)):

@@ -81,7 +81,7 @@ class CooperationState(State):
 
     @property
     def needs_sort(self) -> bool:
-        """Whether only the sorted rows can tell an agent's numbers, or how many turns there are."""
+        """Whether only the sorted rows give an agent's numbers, or how many turns there are."""
         return not self.ordered and (self.turns.full or not all(agent.ordered for agent in self.agents.values()))
 
     @property

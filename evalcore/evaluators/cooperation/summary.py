@@ -20,7 +20,7 @@ __all__ = ["COMMAND", "write_text"]
 
 
 def write_summary(options: Mapping[str, Any]) -> str:
-    """Write both files; they lie beside metrics.json unless an option or the configuration names a path.
+    """Write both files; they lie next to metrics.json unless an option or the configuration names a path.
 
     Returns a line that says what was written. Raises UsageError, ConfigError, and InputError for metrics that are
     not there or not readable.

@@ -1,4 +1,4 @@
-"""What only a whole log can tell: it is the record, and its lines are events."""
+"""What is known only of a whole log: it is the record, and its lines are events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def finish_log(result: InputResult[CooperationState], params: CooperationParams)
 
 
 def dead_line(record: Batch, params: CooperationParams, reason: str) -> Outcome[CooperationState]:
-    """A line whose event cannot be had is a bad line: the record is the log."""
+    """A line whose event cannot be read is a bad line: the record is the log."""
     tally = Tally()
     (tally.listed if params.skip_bad_lines else tally.fatal).add(record.first_line, f"dead: {reason}")
     return Outcome(CooperationState(missing=[record.first_line]), tally)

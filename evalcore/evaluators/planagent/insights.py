@@ -41,7 +41,7 @@ def insights(state: PlanState, review: QueryReview, suspects: int, params: PlanP
 
 
 def _failures(state: PlanState, scored: int, params: PlanParams) -> dict[str, Json]:
-    """Zeros that no check was judged for, by reason and by pattern of the error's text; beside them the other zeros."""
+    """Zeros that no check was judged for, by reason and by pattern of the error's text; and the other zeros."""
     rows = sum(state.forced.values())
     return {
         "rows": rows,
@@ -103,6 +103,7 @@ def _checklist(state: PlanState, review: QueryReview, suspects: int, params: Pla
     untimed = scored - sum(stats.timed for stats in rounds)
     zeros = sum(stats.scores[0] for stats in rounds)
     failed = zeros if params.rules.stability == "score_zero" else sum(stats.forced for stats in rounds)
+    # As decimals: 1 of 100 reaches a limit of 0.01, though the double 0.01 is a little more than that.
     unstable = scored > 0 and Fraction(failed, scored) >= Fraction(str(params.stability_warning))
     return [
         {

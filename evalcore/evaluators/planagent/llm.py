@@ -1,4 +1,4 @@
-"""Scores that a language model gave in the input, kept beside ours, and how far the two agree."""
+"""Scores that a language model gave in the input, kept next to ours, and how far the two agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record: the columns of a row, and the line of records.jsonl that is told of it."""
+"""A record: the columns of a row, and its line of records.jsonl."""
 
 from __future__ import annotations
 

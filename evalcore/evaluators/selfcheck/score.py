@@ -91,7 +91,7 @@ class SelfCheckProtocol:
     def set_danger_signals(self, signals: Sequence[DangerSignal]) -> None:
         """Look for ``signals`` from now on, in place of the former ones."""
         self._scan = SignalScan(signals, self._context)
-        # Two signals of one message count as one, and the first of them has the say.
+        # Two signals of one message count as one, and the first of them decides.
         severities = {signal.message: signal.severity for signal in reversed(self._scan.signals)}
         self._fatal = frozenset(message for message, severity in severities.items() if severity == "error")
 

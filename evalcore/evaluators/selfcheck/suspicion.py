@@ -1,4 +1,4 @@
-"""A third call beside the specification's two: a report that says all is done, while its evidence does not carry it.
+"""A third call besides the specification's two: a report that says all is done, while its evidence does not carry it.
 
 The rules were written down before they met any labelled report, and were not tuned on one; what they reach is in
 docs/reference/selfcheck-effectiveness.md. They are data: lists of patterns of Python's `re`, ignoring case.
@@ -74,7 +74,7 @@ _Patterns = tuple[str, ...]
 
 
 class SuspicionRules(Params):
-    """Patterns by what they tell. A report is suspected for test output of one line with ``most_machine_tokens`` or
+    """Patterns by what they show. A report is suspected for test output of one line with ``most_machine_tokens`` or
     fewer; of a long text the first and the last ``read_characters`` are read.
     """
 

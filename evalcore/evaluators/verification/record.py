@@ -1,4 +1,4 @@
-"""A record: what is read of a line of input, and the line of records.jsonl that is told of it."""
+"""A record: what is read of a line of input, and its line of records.jsonl."""
 
 from __future__ import annotations
 

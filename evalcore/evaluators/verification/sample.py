@@ -29,7 +29,7 @@ _PIECES = (
     "Next I fix the rounding and refactor the parser.",
 )
 _WHOLE = (_PIECES[0], _PIECES[4], _PIECES[5], _PIECES[6], _PIECES[7], _PIECES[11])
-"""Pieces that together leave nothing to wish for."""
+"""Pieces that together meet every rule."""
 
 
 def write_sample(folder: Path, records: int, seed: int) -> Request:

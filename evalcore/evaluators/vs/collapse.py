@@ -1,4 +1,4 @@
-"""Mode collapse over repeated runs: the specification's own numbers, and the robust block beside them.
+"""Mode collapse over repeated runs: the specification's own numbers, and the robust block next to them.
 
 The specified number is Pielou's evenness: how evenly the answers fall on the modes that were seen. It cannot
 tell two even modes from ten, and sits near zero or jumps where one mode dominates; hence the block, which

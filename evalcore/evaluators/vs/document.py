@@ -15,7 +15,7 @@ _METRICS = ("vs_phase_score", "t_score_diversity", "self_critique_quality", "pro
 
 
 def results_document(report: Mapping[str, Json], timestamp: str) -> dict[str, Json]:
-    """What results.yaml holds and `--format json` shows: ``test_run``; beside it the other results, and the run's
+    """What results.yaml holds and `--format json` shows: ``test_run``; next to it the other results, and the run's
     inputs, counts and faults.
 
     ``timestamp`` is ISO 8601. Levels come in the order of the params, full before enhanced before light.
@@ -29,9 +29,9 @@ def results_document(report: Mapping[str, Json], timestamp: str) -> dict[str, Js
         for detail in run["detailed_results"]
     ]
     ordered = _in_order({**run, "summary": summary, "detailed_results": details}, _RUN)
-    beside = {key: value for key, value in results.items() if key != "test_run"}
+    others = {key: value for key, value in results.items() if key != "test_run"}
     of_run = {key: report[key] for key in ("inputs", "records", "faults")}
-    return {"test_run": {"timestamp": timestamp, **ordered}, **beside, **of_run}
+    return {"test_run": {"timestamp": timestamp, **ordered}, **others, **of_run}
 
 
 def _in_order(mapping: Mapping[str, Json], keys: Sequence[str]) -> dict[str, Json]:

@@ -58,7 +58,7 @@ def load_inputs(path: str | Path, wanted: Collection[str]) -> dict[str, str]:
 
 
 class _Reader:
-    """Collects faults while reading, so that a user mends them all at once."""
+    """Collects faults while reading, so that a user can correct them all at once."""
 
     def __init__(self, level_of: dict[str, str]) -> None:
         self.faults: list[str] = []

@@ -53,7 +53,7 @@ def answered(asked: Request, outputs: Path, folder: Path) -> Request:
 
 
 def stopping(asked: Request) -> Stopping:
-    """What tells which cases of the golden set are decided. Raises UsageError, ConfigError."""
+    """What says which cases of the golden set are decided. Raises UsageError, ConfigError."""
     return Stopping(_selected(asked)[1])
 
 

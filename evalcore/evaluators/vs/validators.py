@@ -2,7 +2,7 @@
 
 They compute what the specification's own code computes, also where the contract would object (a score of
 1.5, a phase "0"). Where that code would raise, because a value is of a kind it cannot work with, the result
-is not passed, its ``reason`` says which value, and the numbers that cannot be had are 0 or None.
+is not passed, its ``reason`` says which value, and numbers that cannot be computed are 0 or None.
 """
 
 from __future__ import annotations

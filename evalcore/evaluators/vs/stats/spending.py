@@ -27,7 +27,7 @@ the cube of the runs, so that most is there at the end, where close cases are de
 _DROPPED = 1e-18
 """A walk's end of less probability is let go, and counted as error."""
 _SMALLEST = 2.0**-14
-"""P-values are told down to this part of the error."""
+"""P-values are resolved down to this part of the error."""
 
 
 @dataclass(frozen=True)

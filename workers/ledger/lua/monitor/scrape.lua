@@ -1,4 +1,4 @@
--- All that is shown of a ledger, in one look that changes nothing. Returns {now in ms, states, chunks, first
+-- All that is shown of a ledger, in one snapshot that changes nothing. Returns {now in ms, states, chunks, first
 -- publication of the oldest, totals, calls, workers, queues, version of the histories, histories (none when the version
 -- is the known one), open sweeps with calls to make, processes that call (both as they were written), {open run that no
 -- living worker can compute, since when in ms}}; what is by name is flat: name, value, name, value.

@@ -1,0 +1,122 @@
+"""A command forked from what has imported evalq behaves as one that was started from nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from evalq.producer import commands
+from tests.integration.harness import (
+    HAZARDS,
+    clean_environment,
+    evalq,
+    launch,
+    new_interpreters,
+    start_evalq,
+)
+from tests.integration.preloaded import Preloaded, startable
+
+WAYS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
+    "forked": contextlib.nullcontext,
+    "new": new_interpreters,
+}
+
+FOLLOWER = ("cooperation", "--follow", "events.jsonl", "--every", "0.1", "--run-dir", "run")
+
+
+@pytest.fixture(params=sorted(WAYS))
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every test here is also one of a new interpreter: what they say of one is what holds for the other."""
+    with WAYS[request.param]():
+        yield request.param
+
+
+def test_streams_folder_environment_and_exit_code(way: str, tmp_path: Path) -> None:
+    """Each stream is its own pipe, the folder and the variables are those given, and the code is the command's."""
+    done = evalq("planagent", "nowhere.csv", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nowhere.csv" in done.stderr
+    assert "hazards" in evalq("--help", cwd=tmp_path, PYTHONPATH=HAZARDS).stdout
+    assert "hazards" not in evalq("--help", cwd=tmp_path).stdout
+    (tmp_path / "rows.csv").write_text("")
+    done = evalq("planagent", "rows.csv", cwd=tmp_path, EVALQ_DRY_RUN="1")
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert done.stdout.startswith("1 input(s)")
+    assert "Usage: evalq planagent" in evalq("planagent", "--no-such-option", cwd=tmp_path).stderr
+
+
+def test_standard_input(way: str, tmp_path: Path) -> None:
+    """It is read from what was given, to its end."""
+    how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = ("planagent", "-", "--inline", "--out", tmp_path / "run")
+    process = launch(command, cwd=tmp_path, env=clean_environment(), **how)
+    _, said = process.communicate("no,columns\n", timeout=60)
+    assert process.returncode == 2, said
+    assert "stdin" in said
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_signals_reach_its_group(way: str, tmp_path: Path, sent: int, code: int) -> None:
+    """It leads a session of its own from the moment its number is known, and ends as signals end it."""
+    process = start_evalq(*FOLLOWER, cwd=tmp_path)
+    assert os.getpgid(process.pid) == os.getsid(process.pid) == process.pid
+    assert process.poll() is None
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("waiting: events.jsonl is not there yet")
+    os.killpg(process.pid, sent)
+    process.communicate(timeout=60)
+    assert process.wait() == process.poll() == process.returncode == code
+
+
+def test_a_reader_that_has_enough(way: str, tmp_path: Path) -> None:
+    """A closed pipe at standard output ends a command with the code that click has for that."""
+    here, there = os.pipe()
+    os.close(here)
+    process = launch(["--help"], cwd=tmp_path, env=clean_environment(), stdout=there, stderr=subprocess.DEVNULL)
+    os.close(there)
+    assert process.wait(timeout=60) == 1
+
+
+def test_nothing_is_left_open(tmp_path: Path) -> None:
+    """It has as many descriptors as if it had been started from nothing, though another command runs beside it."""
+    counts = [_open_in(tmp_path / name, way) for name, way in WAYS.items()]
+    with start_evalq(*FOLLOWER, cwd=tmp_path) as beside:
+        counts.append(_open_in(tmp_path / "beside", WAYS["forked"]))
+        beside.kill()
+    assert len(set(counts)) == 1, counts
+
+
+def _open_in(folder: Path, way: Callable[[], contextlib.AbstractContextManager[None]]) -> int:
+    folder.mkdir()
+    with way(), start_evalq(*FOLLOWER, cwd=folder) as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        count = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        process.kill()
+    return count
+
+
+def test_what_shapes_an_interpreter_needs_a_new_one(tmp_path: Path) -> None:
+    """Python's own variables are read when it starts; a folder that is not there is told as by any start."""
+    assert startable(clean_environment(), HAZARDS)
+    assert startable(clean_environment(PYTHONPATH=HAZARDS), HAZARDS)
+    for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "TZ", "OMP_NUM_THREADS"):
+        assert not startable(clean_environment(**{name: "3"}), HAZARDS)
+    assert isinstance(start_evalq("list", cwd=tmp_path), Preloaded)
+    with pytest.raises(OSError, match="no-folder"):
+        evalq("list", cwd=tmp_path / "no-folder")
+
+
+@pytest.mark.parametrize("name", sorted(commands.names()))
+def test_every_command_starts_from_nothing(name: str, tmp_path: Path) -> None:
+    """No command needs a module that only another has imported: each explains itself in an interpreter of its own."""
+    with new_interpreters():
+        done = evalq(name, "--help", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Usage: evalq {name}")
