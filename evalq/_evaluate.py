@@ -80,6 +80,7 @@ def evaluate(
     from evalq.producer.folder.job import Job
     from evalq.producer.runs.execute import Backend
 
+    # Empty, not None: EVALQ_BROKER must not move to a queue what was asked for in this process.
     chosen_settings = _settings(settings, broker="", ledger="") if inline else _settings(settings, broker, ledger)
     asked = _asked(chosen_settings, folder, suite, tags, once=once, chunk_size=chunk_size, limit=limit)
     request = _request(chosen, given, params, options)

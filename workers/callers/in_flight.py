@@ -17,8 +17,8 @@ from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
-from evalq.workers.targets.config import Price
 from evalq.workers.targets.extract import json_text
+from evalq.workers.targets.target import Price
 
 __all__ = ["InFlightCalls"]
 
