@@ -244,7 +244,12 @@ def _cut_off(server: Server) -> tuple[Fleet, list[int], list[int]]:
     server.client.delete(*KEYS)
     fleet.driver.open(HEADER, known=Known(tallies=seen.tallies, under_way=seen.under_way), how="keep")
     fleet.driver.offer(RUN, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
-    its = wait_until(lambda: fleet.look() and fleet.q.claim(RUN, "q", HEADER.total, LEASE, [])[1], "the pause is over")
+
+    def offered() -> list[int]:
+        fleet.look()
+        return fleet.q.claim(RUN, "q", HEADER.total, LEASE, [])[1]
+
+    its = wait_until(offered, "the pause is over")
     assert set(its) == set(range(HEADER.total)), "its calls, too: nobody knows of them any more"
     assert (fleet.look().started, fleet.look().lost) == (len(mine) + HEADER.total, len(mine))
     return fleet, mine, its
