@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from evalq.workers.ledger.keys import SHARED
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import may_tend
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server, wait_until
+from tests.integration.harness import Server, wait_until
 from tests.unit.producer.stage import Stage
 
 HOUR_MS = 3_600_000
@@ -20,13 +19,6 @@ PARTS = (
     "meta", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside", "sent", "final",
     "failures",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 @pytest.fixture

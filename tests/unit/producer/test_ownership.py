@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,8 @@ from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.finaliser import finalise
 from evalq.workers.recovery.reconciler import Reconciler
-from tests.integration.harness import Server, running_server, wait_until
+from tests.integration.harness import Server, wait_until
 from tests.unit.producer.stage import Report, Stage, StopDriving, killed_at
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 @pytest.fixture

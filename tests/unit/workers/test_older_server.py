@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +20,6 @@ CASES, REPEATS, LEASE, COST = 3, 10, 600.0, 0.125
 RUN, DRIVER = "older", "a 1 x"
 KEYS = SweepKeys.of(RUN)
 HEADER = SweepHeader(RUN, "t", code_version(), CASES, REPEATS)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all of it."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 class Fleet(NamedTuple):
