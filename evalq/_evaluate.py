@@ -15,7 +15,7 @@ from evalq.evalcore.errors import UsageError
 if TYPE_CHECKING:
     from evalq.producer.folder.job import Job, RunOptions
     from evalq.producer.monitor.reporter import Reporter
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.producer.sweeps.sweep import Sweep
     from evalq.workers.settings import Settings
 
@@ -78,7 +78,7 @@ def evaluate(
         return computed(chosen, evaluation, dict(options or {}), Asked(chosen.name, suite, tags=dict(tags or {})))
     _refuse_unregistered(chosen)
     from evalq.producer.folder.job import Job
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
 
     # Empty, not None: EVALQ_BROKER must not move to a queue what was asked for in this process.
     chosen_settings = _settings(settings, broker="", ledger="") if inline else _settings(settings, broker, ledger)
@@ -130,7 +130,7 @@ def sweep(
     again. Raises what `evaluate` raises, and UsageError for an evaluator that calls nobody; Interrupted for Ctrl-C:
     `resume` resumes the sweep without paying again for what is recorded.
     """
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.producer.sweeps.cache import Cache
     from evalq.producer.sweeps.options import SweepOptions
     from evalq.producer.sweeps.sweep import Sweep
@@ -177,7 +177,8 @@ def resume(
     Raises UsageError for a run that is done (unless its budget ended it, and a larger one is given), Cancelled for one
     that was cancelled, Driven where another process drives it, and what `evaluate` raises.
     """
-    from evalq.producer.runs.execute import Backend, refuse_over
+    from evalq.producer.runs.backend import Backend
+    from evalq.producer.runs.holding import refuse_over
     from evalq.producer.sweeps.joining import begin_larger, resume_any
     from evalq.producer.sweeps.sweep import Sweep
 

@@ -16,7 +16,7 @@ from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.producer.sweeps.sweep import Sweep
 
 __all__ = ["begin_or_join"]

@@ -14,7 +14,7 @@ __all__ = ["COMMAND"]
 
 
 def _resume(invocation: Invocation, run: str | None) -> None:
-    from evalq.producer.runs.execute import refuse_over
+    from evalq.producer.runs.holding import refuse_over
     from evalq.producer.sweeps.joining import begin_larger, resume_any
 
     folder = find(run)

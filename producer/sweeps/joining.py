@@ -26,7 +26,7 @@ from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.ledger.sweeps import SweepLedger
     from evalq.workers.settings import Settings
@@ -139,7 +139,7 @@ def resume_any(
 
 def begin_larger(folder: RunFolder, place: Backend, budgets: tuple[int | None, float | None]) -> None:
     """Make a finished sweep that its budget ended one that goes on, where ``budgets`` give it a larger one."""
-    from evalq.producer.runs.execute import driving
+    from evalq.producer.runs.holding import driving
     from evalq.producer.sweeps.sweep import Sweep
 
     if folder.info().state == "done" and any(budgets) and Sweep.is_in(folder):

@@ -169,8 +169,8 @@ def test_handing_over_makes_room_at_once(stage: Stage, how: str) -> None:
     one, two = _jobs(stage, "one", "two")
     first = stage.driver(one, "host-a 11 aa")
     if how == "detach":
-        first.driver.launch()
-        first.driver.detach()
+        first.driver.hand_over.launch()
+        first.driver.hand_over.detach()
     else:
         first.ledger.open(one.header, 1)
     if how == "pause":
@@ -263,8 +263,8 @@ def test_a_detached_run_whose_plan_is_lost_says_so(stage: Stage) -> None:
     """Nobody has its folder at hand: the workers' reconciler ends it with a reason instead of tending it for ever."""
     (job,) = _jobs(stage, "one")
     first = stage.driver(job, "host-a 11 aa")
-    first.driver.launch()
-    first.driver.detach()
+    first.driver.hand_over.launch()
+    first.driver.hand_over.detach()
     stage.server.client.delete(stage.key(job.run, "chunks"))
     assert not stage.ledger.look(job.run).unreported
     broker = Broker(stage.settings)

@@ -13,7 +13,8 @@ from evalq.evalcore.errors import Incomplete, WireError
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.keys import SHARED
+from evalq.workers.ledger.keys import SHARED, RunKeys
+from evalq.workers.ledger.progress import KEPT
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
@@ -174,6 +175,16 @@ def test_marking_backs_off_and_counts(ledger: RunLedger, brief: RunLedger, serve
         ledger.mark(_header(), {0: "lost"})
     assert brief.look("r").suspect == {}, "the sixth time waits thirty seconds"
     assert server.client.hget(SHARED.totals, "reconciled planagent default lost") == b"6"
+
+
+def test_every_fact_that_a_run_keeps_is_seen(ledger: RunLedger, server: Server) -> None:
+    """A counter that a step adds to is shown by its field of Progress alone."""
+    _begin(ledger)
+    counts = {name: 100 + number for number, name in enumerate(KEPT) if name not in ("state", "reason", "epoch")}
+    server.client.hset(RunKeys.of("r").meta, mapping=counts)
+    progress = ledger.look("r").progress
+    assert {name: getattr(progress, name) for name in counts} == counts
+    assert (progress.state, progress.chunks, progress.planned) == ("open", 5, 5)
 
 
 def test_a_refused_chunk_waits_for_its_bytes(ledger: RunLedger) -> None:
