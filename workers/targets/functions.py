@@ -21,8 +21,8 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.child import child
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.config import PythonTarget
 from evalq.workers.targets.function_host import Asked, Told
+from evalq.workers.targets.kinds.python import PythonTarget
 
 __all__ = ["Function"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.config import CommandTarget
+from evalq.workers.targets.kinds.command import CommandTarget
 
 __all__ = ["CallFailed", "Command"]
 
