@@ -26,12 +26,12 @@ from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.ledger.sweeps import SweepLedger
     from evalq.workers.settings import Settings
 
-__all__ = ["Unwatched", "attend_fleet", "ended", "join", "launch_again", "resume_any", "watch_driver"]
+__all__ = ["Unwatched", "attend_fleet", "begin_larger", "ended", "join", "launch_again", "resume_any", "watch_driver"]
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.2
@@ -135,6 +135,16 @@ def resume_any(
         resume_sweep(folder, place, reporter, budgets)
     else:
         resume(folder, place, reporter)
+
+
+def begin_larger(folder: RunFolder, place: Backend, budgets: tuple[int | None, float | None]) -> None:
+    """Make a finished sweep that its budget ended one that goes on, where ``budgets`` give it a larger one."""
+    from evalq.producer.runs.holding import driving
+    from evalq.producer.sweeps.sweep import Sweep
+
+    if folder.info().state == "done" and any(budgets) and Sweep.is_in(folder):
+        with driving(folder, place):
+            folder.note(state="retrying")
 
 
 def launch_again(folder: RunFolder, place: Backend, reporter: Reporter) -> str:
