@@ -22,7 +22,8 @@ from evalq.workers.exporter.catalogue import FAMILIES, SECONDS, Family, quality
 from evalq.workers.ratelimit.policy import Policy
 from evalq.workers.settings import Settings
 from evalq.workers.targets.answers import KINDS
-from evalq.workers.targets.config import DEFAULT_RETRIES, MODELS, Price, RetryRule, Target
+from evalq.workers.targets.kinds import MODELS
+from evalq.workers.targets.target import DEFAULT_RETRIES, Price, RetryRule, Target
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # the tests are no installed package

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from evalq import errors
-    from evalq._evaluate import evaluate, sweep
+    from evalq._evaluate import evaluate, resume, sweep
     from evalq._run import Run, open_run
     from evalq.evalcore.conformance import ConformanceError, Violation
     from evalq.evalcore.conformance import check as check_evaluator
@@ -85,6 +85,7 @@ __all__ = [
     "errors",
     "evaluate",
     "open_run",
+    "resume",
     "sweep",
 ]
 
@@ -104,6 +105,7 @@ _PLACES = {
     "canonical_json": "evalq.evalcore.model.canonical",
     "evaluate": "evalq._evaluate",
     "open_run": "evalq._run",
+    "resume": "evalq._evaluate",
     "sweep": "evalq._evaluate",
 }
 """{name: the module it is defined in}; those of the contract itself are not listed."""

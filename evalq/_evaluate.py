@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalq._run import Asked, Run, computed, open_run
+from evalq._run import Asked, Run, computed, open_run, run_folder
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import UsageError
 
 if TYPE_CHECKING:
-    from evalq.producer.folder.job import RunOptions
+    from evalq.producer.folder.job import Job, RunOptions
     from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.runs.backend import Backend
+    from evalq.producer.sweeps.sweep import Sweep
     from evalq.workers.settings import Settings
 
-__all__ = ["evaluate", "sweep"]
+__all__ = ["evaluate", "resume", "sweep"]
 
 Inputs = str | Path | Sequence[str | Path]
 
@@ -32,7 +34,9 @@ def evaluate(
     ledger: str | None = None,
     workers: int | None = None,
     folder: str | Path | None = None,
+    once: str = "",
     chunk_size: int | None = None,
+    limit: int | None = None,
     suite: str = "default",
     tags: Mapping[str, str] | None = None,
     settings: str | Path | None = None,
@@ -50,31 +54,38 @@ def evaluate(
     ``params`` and ``options`` are the evaluator's: its page in docs/reference/evaluators lists them, an option under
     its longest flag with underscores (``skip_bad_lines=True``). In this process nothing is written and the records
     are held in memory, unless there is a ``folder``; through the queue the run folder is ``folder`` or
-    evalq-runs/<run id>. ``chunk_size`` is in records, ``suite`` and ``tags`` are kept with the run, ``settings`` is a
-    YAML file of settings, and ``progress`` shows a bar on standard error. Through the queue, settings that are not
-    given come from EVALQ_* variables. Records without a result raise nothing: ``report["records"]`` counts them.
+    evalq-runs/<run id>. ``chunk_size`` is in records, ``limit`` stops after so many, ``suite`` and ``tags`` are kept
+    with the run, ``settings`` is a YAML file of settings, and ``progress`` shows a bar on standard error. Through the
+    queue, settings that are not given come from EVALQ_* variables. Records without a result raise nothing:
+    ``report["records"]`` counts them.
+
+    The same ``once``, inputs, parameters, chunk size, limit, suite and version of evalq are one run, with a folder: a
+    cell that is run again returns it, resumes it where it was left, or waits for the process that drives it.
 
     Raises InputError, ConfigError, UsageError or NothingEvaluated for what was given; BrokerUnreachable, ServerRefused,
     WorkersLost, StorageError and other InfrastructureErrors for the machinery; Interrupted for Ctrl-C while the queue
-    computes: `evalq resume` resumes that run.
+    computes: `resume` resumes that run.
     """
     chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
     given = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     inline = broker is None and ledger is None and workers is None
-    if inline and folder is None:
+    if limit is not None and limit < 1:
+        raise UsageError(f"limit={limit}: at least 1 record")
+    if inline and folder is None and not once:
         from evalq.evalcore.fold.inline import evaluate_files
 
-        evaluation = evaluate_files(chosen, given, params, options=options, chunk_size=chunk_size)
+        evaluation = evaluate_files(chosen, given, params, options=options, chunk_size=chunk_size, limit=limit)
         return computed(chosen, evaluation, dict(options or {}), Asked(chosen.name, suite, tags=dict(tags or {})))
     _refuse_unregistered(chosen)
     from evalq.producer.folder.job import Job
-    from evalq.producer.runs.execute import Backend, carry_out
+    from evalq.producer.runs.backend import Backend
 
+    # Empty, not None: EVALQ_BROKER must not move to a queue what was asked for in this process.
     chosen_settings = _settings(settings, broker="", ledger="") if inline else _settings(settings, broker, ledger)
-    asked = _asked(chosen_settings, folder, chunk_size, suite, tags)
-    job = Job.start(chosen, _request(chosen, given, params, options), asked)
-    carry_out(job, Backend(chosen_settings, inline=inline, workers=workers), _reporter(chosen, progress))
-    return open_run(job.folder.path)
+    asked = _asked(chosen_settings, folder, suite, tags, once=once, chunk_size=chunk_size, limit=limit)
+    request = _request(chosen, given, params, options)
+    place = Backend(chosen_settings, inline=inline, workers=workers)
+    return _seen_through(lambda: Job.start(chosen, request, asked), place, _reporter(chosen, progress))
 
 
 def sweep(
@@ -95,6 +106,7 @@ def sweep(
     workers: int | None = None,
     calls: int | None = None,
     folder: str | Path | None = None,
+    once: str = "",
     suite: str = "default",
     tags: Mapping[str, str] | None = None,
     settings: str | Path | None = None,
@@ -111,16 +123,15 @@ def sweep(
     at once; without it the fleet at ``broker`` calls. Each case is called ``repeat`` times, or with
     ``stop="when-decided"`` until its verdict is certain. ``max_calls`` and ``max_cost`` (in the target's currency)
     are budgets for the whole sweep. ``cache`` is a file that outputs of the same prompts are taken from and kept in.
-    The run folder is ``folder`` or evalq-runs/<run id>; its outputs.jsonl holds every answer. The other arguments are
-    those of `evaluate`.
+    The run folder is ``folder`` or evalq-runs/<run id>; its outputs.jsonl holds every answer. With the same ``once``
+    and the same of everything else the sweep is one, that is paid once. The other arguments are those of `evaluate`.
 
     Calls that were never answered raise nothing here: they have no output, and `evalq retry RUN --errors` makes them
     again. Raises what `evaluate` raises, and UsageError for an evaluator that calls nobody; Interrupted for Ctrl-C:
-    `evalq resume` resumes the sweep without paying again for what is recorded.
+    `resume` resumes the sweep without paying again for what is recorded.
     """
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.producer.sweeps.cache import Cache
-    from evalq.producer.sweeps.execute import carry_out_sweep
     from evalq.producer.sweeps.options import SweepOptions
     from evalq.producer.sweeps.sweep import Sweep
 
@@ -135,10 +146,62 @@ def sweep(
     given = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     chosen_settings = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)
     live = SweepOptions(target, repeat, stop, max_calls or 0, max_cost or 0.0, str(cache or ""))
-    asked = _asked(chosen_settings, folder, None, suite, tags)
-    begun = Sweep.start(chosen, _request(chosen, given, params, options), live, asked)
-    carry_out_sweep(begun, Backend(chosen_settings, workers=workers), _reporter(chosen, progress))
-    return open_run(begun.folder.path)
+    asked = _asked(chosen_settings, folder, suite, tags, once=once)
+    request = _request(chosen, given, params, options)
+    place = Backend(chosen_settings, workers=workers)
+    return _seen_through(lambda: Sweep.start(chosen, request, live, asked), place, _reporter(chosen, progress))
+
+
+def resume(
+    run: str | Path,
+    *,
+    broker: str | None = None,
+    ledger: str | None = None,
+    workers: int | None = None,
+    targets: str | Path | None = None,
+    calls: int | None = None,
+    max_calls: int | None = None,
+    max_cost: float | None = None,
+    settings: str | Path | None = None,
+    progress: bool = False,
+) -> Run:
+    """Go on with a run that was interrupted, paused or killed, and return it finished: what `evalq resume` does.
+
+        evalq.resume("evalq-runs/vs-0a1b2c3d4e", max_calls=500)
+
+    ``run`` is its folder, or the id of a run in ./evalq-runs. An evaluation goes on in this process unless ``broker``,
+    ``workers`` or ``ledger`` asks for the queue; nothing that is computed is computed again. A sweep goes on over
+    ``broker`` or a private server, with the targets file that it was begun with unless ``targets`` names another, under
+    other budgets where ``max_calls`` and ``max_cost`` give them. The other arguments are those of `evaluate`.
+
+    Raises UsageError for a run that is done (unless its budget ended it, and a larger one is given), Cancelled for one
+    that was cancelled, Driven where another process drives it, and what `evaluate` raises.
+    """
+    from evalq.producer.runs.backend import Backend
+    from evalq.producer.runs.holding import refuse_over
+    from evalq.producer.sweeps.joining import begin_larger, resume_any
+    from evalq.producer.sweeps.sweep import Sweep
+
+    folder = run_folder(run)
+    inline = broker is None and ledger is None and workers is None and not Sweep.is_in(folder)
+    servers = ("", "") if inline else (broker, ledger)
+    chosen = _settings(settings, *servers, targets=str(targets) if targets else None, calls=calls)
+    reporter = _reporter(registry.get(folder.info().evaluator), progress)
+    place, budgets = Backend(chosen, inline=inline, workers=workers), (max_calls, max_cost)
+    begin_larger(folder, place, budgets)
+    refuse_over(folder)
+    resume_any(folder, place, reporter, budgets)
+    return open_run(folder.path)
+
+
+def _seen_through(begin: Callable[[], Job | Sweep], place: Backend, reporter: Reporter) -> Run:
+    """A run that has its report: a new one, or the one that its key has already."""
+    from evalq.producer.attending.start import begin_or_join
+
+    folder = begin_or_join(begin, place, reporter, detach=False, command=False)
+    if folder is None:
+        raise AssertionError("only a detached run is left")
+    return open_run(folder.path)
 
 
 def _refuse_unregistered(evaluator: Evaluator[Any, Any]) -> None:
@@ -170,17 +233,17 @@ def _request(
 def _asked(
     settings: Settings,
     folder: str | Path | None,
-    chunk_size: int | None,
     suite: str,
     tags: Mapping[str, str] | None,
+    **more: Any,
 ) -> RunOptions:
     from evalq.producer.folder.job import RunOptions
 
     return RunOptions(
         out=None if folder is None else Path(folder),
-        chunk_size=chunk_size,
         suite=suite,
         tags=dict(tags or {}),
+        **more,
         unpack_bytes=settings.unpack_bytes,
     )
 

@@ -95,6 +95,7 @@ def history_frame(evaluator: Evaluator[Any, Any], entries: Iterable[Entry]) -> p
 def _frame(rows: Sequence[dict[str, Any]], dtypes: dict[str, str]) -> pd.DataFrame:
     import pandas as pd
 
+    # Each column with its type: from the values alone pandas would give an empty or half-empty column another one.
     return pd.DataFrame(
         {name: pd.Series([row.get(name) for row in rows], dtype=dtype) for name, dtype in dtypes.items()}
     )

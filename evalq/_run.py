@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evalq.evalcore.fold.inline import Evaluation
     from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Asked", "Run", "computed", "open_run"]
+__all__ = ["Asked", "Run", "computed", "open_run", "run_folder"]
 
 _RUNS = Path("evalq-runs")
 
@@ -151,7 +151,8 @@ class Run:
     def record_batches(self, size: int = 50_000) -> Iterator[pd.DataFrame]:
         """`records` in frames of ``size`` rows, so that a large run needs little memory.
 
-        Every frame has the columns and types that the whole would have, for which the records are read twice.
+        Every frame has the columns and types that the whole would have, for which the records are read twice. They are
+        read from the run folder; where nothing was written all lines are in memory, as JSON: give a ``folder``.
 
             for frame in run.record_batches():
                 frame.to_parquet(...)
@@ -233,14 +234,17 @@ def open_run(run: str | Path) -> Run:
 
     Raises UsageError where there is no run, WireError for a damaged run.json.
     """
+    folder = run_folder(run)
+    info = folder.info()
+    return Run(_Stored(folder), info.run, Asked(info.evaluator, info.suite, info.target, info.tags))
+
+
+def run_folder(run: str | Path) -> RunFolder:
+    """The folder of a run: itself, or that of its id in ./evalq-runs. Raises UsageError where there is none."""
     from evalq.producer.folder.run_folder import RunFolder
 
     path = Path(run)
-    if not path.is_dir() and (_RUNS / path).is_dir():
-        path = _RUNS / path
-    folder = RunFolder.existing(path)
-    info = folder.info()
-    return Run(_Stored(folder), info.run, Asked(info.evaluator, info.suite, info.target, info.tags))
+    return RunFolder.existing(_RUNS / path if not path.is_dir() and (_RUNS / path).is_dir() else path)
 
 
 def computed(evaluator: Evaluator[Any, Any], evaluation: Evaluation, options: Mapping[str, Any], asked: Asked) -> Run:

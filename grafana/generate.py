@@ -29,6 +29,7 @@ def main() -> int:
     """Write the files, or compare them."""
     wanted = files()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    # Pages of what is no longer declared: an evaluator that is gone must not leave its page behind.
     left = sorted(set(DASHBOARDS.glob("*.json")) - set(wanted))
     if "--check" in sys.argv:
         for path in [*stale, *left]:

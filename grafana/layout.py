@@ -71,5 +71,6 @@ def _filled(widths: list[int]) -> list[int]:
     total, ends, taken = sum(widths), [], 0
     for width in widths:
         taken += width
+        # The ends are rounded, not the widths, so that a line always fills its 24 columns.
         ends.append(round(taken * COLUMNS / total))
     return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]

@@ -25,6 +25,7 @@ ANSWERS = View(
     "Whether the exporter is scraped and reaches the ledger. Where not, every number on these pages is old.",
     EITHER,
     "status",
+    # 0, and not nothing, where no exporter is scraped at all: silence must not look like good news.
     (Query("min(evalq_ledger_up) or vector(0)"),),
     FEW_IS_BAD,
     words=((0, "no"), (1, "yes")),

@@ -10,6 +10,7 @@ __all__ = ["quantiles", "rate"]
 def rate(metric: str, *by: str, held: str = "") -> str:
     """A counter's pace, per second, by labels."""
     grouped = f" by ({', '.join(by)}) " if by else ""
+    # Grafana's interval covers at least four scrapes, however short the range of the page is.
     return f"sum{grouped}(rate({metric}{held}[$__rate_interval]))"
 
 

@@ -75,6 +75,7 @@ def _newest(plot: Plot, metric: Metric, variables: Container[str], kind: str) ->
     expr = _put_together(plot, plot.metric, held, plot.by)
     if plot.beside:
         others = _put_together(plot, plot.beside, held, plot.by)
+        # NaN keeps a label set on the panel, as "N/A", where the metric has no value for it.
         expr = f"{expr}\nor\n{others} * NaN"
     legend = plot.legend or (metric.name.split("_", 2)[2].replace("_", " ") if kind == "table" else "")
     return Query(expr, re.sub(r"\{(\w+)\}", r"{{\1}}", legend))
@@ -85,6 +86,7 @@ def _recent(plot: Plot, metric: Metric, variables: Container[str]) -> str:
     expr = _put_together(plot, f"{plot.metric}_recent", held, (*plot.by, RECENT_LABEL))
     tail = re.sub(r"\{\w+\}", "", plot.legend).strip()
     joined = ", ".join(f'"{name}"' for name in plot.by)
+    # Bars are drawn from one table, whose columns are the values of a single label.
     expr = f'label_join({expr}, "{SERIES}", " ", {joined})' if plot.by else expr
     return f'label_replace({expr}, "{SERIES}", "$1 {tail}", "{SERIES}", "(.*)")' if tail else expr
 

@@ -83,7 +83,7 @@ class Servers:
         return Watch(self.settings, client=self.client)
 
     def knows(self, run: str) -> bool:
-        """Whether the ledger has ``run``, in its calls or in its evaluation."""
+        """Whether the ledger has ``run``, in its calls or in its evaluation. Raises WireError for a damaged header."""
         return self.runs.header(run) is not None or self.sweeps.look(run) is not None
 
     def close(self) -> None:

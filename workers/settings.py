@@ -53,6 +53,10 @@ TIMINGS = Timings()
 class Settings(BaseSettings):
     """One frozen object. Each field is also ``EVALQ_<FIELD>``; a value given on the command line wins, then the
     environment, then the YAML file named by ``EVALQ_SETTINGS`` or ``--settings``.
+
+        settings = load_settings("settings.yaml", broker="redis://localhost:6379/0")
+
+    Times are in seconds, sizes in bytes, unless the name says otherwise. docs/reference/settings.md lists all.
     """
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
@@ -91,7 +95,10 @@ class Settings(BaseSettings):
     history_runs: int = Field(default=100, ge=10, le=10_000, description="Finished runs remembered of a suite")
     histories: int = Field(default=200, ge=1, le=10_000, description="Suites (by evaluator and target) remembered")
     stuck_seconds: float = Field(
-        default=60.0, gt=0, le=86_400, description="A worker idle so long beside work is stuck"
+        default=60.0,
+        gt=0,
+        le=86_400,
+        description="A worker that takes nothing for so long while its queue holds work is stuck",
     )
     targets: str = Field(default="", description="Targets file: the agents that live calls may go to")
     down_seconds: float = Field(
@@ -164,6 +171,7 @@ def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
             return *chosen, InitSettingsSource(settings_cls, written)
 
     try:
+        # Plain Settings, without the class that knows the file: constructing them reads no source a second time.
         return Settings.model_construct(**_WithFile(**known).__dict__)
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in error.errors(include_url=False)]

@@ -75,6 +75,7 @@ def conformance(
     for plain, example in itertools.product(params, inputs):
         subject = Subject(evaluator, validate(evaluator.Params, plain, "params"))
         for name, held in PROPERTIES.items():
+            # A source of its own for each property: what one draws must not change what another tries.
             rng = Random(f"{seed} {name} {example.name}")  # noqa: S311 - it is to be repeated, not to be secret
             broken = itertools.islice(_broken(held, subject, example, rng, rounds), SHOWN)
             found += [Violation(name, example.name, plain, seed, detail) for detail in broken]

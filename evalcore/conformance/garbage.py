@@ -59,6 +59,7 @@ def garbled(evaluator: Evaluator[Any, Any], example: Example, rng: Random, wild:
 
 def _record(fmt: Format, record: bytes, rng: Random, wild: bool) -> Iterator[bytes]:
     """``record`` itself, something made of it, or both."""
+    # Most stay whole: among broken records alone it would not show that one spoils the result of another.
     if rng.random() < 2 / 3:
         yield record
         return

@@ -118,6 +118,7 @@ def option_params(options: tuple[Option, ...], given: Mapping[str, Any], params:
     """``params`` with the options that name a parameter laid over it."""
     for option in options:
         value = given.get(option.name)
+        # An option that may be repeated, and was not given, is ().
         if option.param and value is not None and value != ():
             nested: Any = list(value) if option.many else value
             for key in reversed(option.param.split(".")):

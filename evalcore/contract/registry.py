@@ -11,7 +11,7 @@ from evalq.evalcore.errors import ConfigError, UnknownEvaluator
 if TYPE_CHECKING:
     from evalq.evalcore.contract.evaluator import Evaluator
 
-__all__ = ["GROUP", "entries", "get", "names", "own"]
+__all__ = ["GROUP", "entries", "get", "names", "own", "packages"]
 
 GROUP = "evalq.evaluators"
 
@@ -30,6 +30,7 @@ def _registered() -> dict[str, list[EntryPoint]]:
     """All entry points of each name, but no two of one value."""
     found: dict[str, dict[str, EntryPoint]] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+        # One value twice is one package that is found twice, such as an editable install, and no rival of itself.
         found.setdefault(point.name, {})[point.value] = point
     return {name: list(points.values()) for name, points in found.items()}
 
@@ -37,6 +38,12 @@ def _registered() -> dict[str, list[EntryPoint]]:
 def names() -> list[str]:
     """Names of all registered evaluators."""
     return list(entries())
+
+
+@cache
+def packages() -> dict[str, str]:
+    """{evaluator: the package that registers it, and its version}; nothing is imported."""
+    return {name: "" if p.dist is None else f"{p.dist.name} {p.dist.version}" for name, p in entries().items()}
 
 
 def own() -> list[str]:
@@ -51,6 +58,7 @@ def get(name: str) -> Evaluator[Any, Any]:
     Raises UnknownEvaluator that lists the known names, or ConfigError that says why it fails.
     """
     from evalq.evalcore.contract.evaluator import Evaluator  # not at import: the list of names must come at once
+    from evalq.evalcore.contract.former import former_members
 
     point = entries().get(name)
     if point is None:
@@ -65,6 +73,12 @@ def get(name: str) -> Evaluator[Any, Any]:
         raise ConfigError(f"the entry point {name!r} ({point.value}) cannot be loaded: {error}") from error
     if not isinstance(evaluator, Evaluator) or evaluator.name != name:
         raise ConfigError(f"the entry point {name!r} ({point.value}) is no Evaluator of that name")
+    if former := list(former_members(evaluator)):
+        raise ConfigError(
+            f"the evaluator {name!r} ({_shown(point)}) is written to a contract of before, and would be read without "
+            f"its {', '.join(former)}: change that as docs/how-to/add-an-evaluator.md says, or give a member of your "
+            "own another name"
+        )
     return evaluator
 
 

@@ -43,6 +43,7 @@ def evaluate_files(
     *,
     options: Mapping[str, Any] | None = None,
     chunk_size: int | None = None,
+    limit: int | None = None,
 ) -> Evaluation:
     """Evaluate ``paths`` (files, folders, globs; one alone needs no list) here and now, without a queue.
 
@@ -50,7 +51,8 @@ def evaluate_files(
 
         evaluate_files("vs", "golden.yaml", options={"outputs": ["recorded.jsonl"]})
 
-    Nothing is written but what is returned. Raises InputError, ConfigError, UsageError, NothingEvaluated.
+    ``limit`` stops after so many records. Nothing is written but what is returned. Raises InputError, ConfigError,
+    UsageError, NothingEvaluated.
     """
     chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
     given = [paths] if isinstance(paths, str | Path) else paths
@@ -62,10 +64,11 @@ def evaluate_files(
         fold = Fold(chosen, checked, len(sources))
         summaries: list[InputSummary] = []
         lines: list[bytes] = []
+        left = limit
         for index, source in enumerate(sources):
             with open_input(source.path) as stream:
                 records = chosen.records
-                cutter = Cutter(stream, records.format, source.name, records.columns, size=chunk_size)
+                cutter = Cutter(stream, records.format, source.name, records.columns, size=chunk_size, limit=left)
                 for span in cutter.spans():
                     data = read_span(source.path, span)
                     batch = Batch(source.name, span.first_line, data, cutter.columns, span.of(source.members))
@@ -73,6 +76,7 @@ def evaluate_files(
                     outcome = decode(encode(chosen.evaluate(batch, checked)), chosen)
                     fold.add(index, outcome)
                     lines.extend(outcome.lines)
+            left = None if left is None else left - cutter.records
             summaries.append(InputSummary(source.name, source.given, cutter.sha256, source.members))
 
         def reopen(index: int) -> BinaryIO:

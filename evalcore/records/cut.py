@@ -210,6 +210,7 @@ class Cutter:
         self._compact()
         closed = self._left()
         if self._ended and closed and self._buffer[closed - 1] != _NEWLINE:
+            # The last record may lack its newline: one is added for the scan only, and no span counts it.
             self._buffer[closed : closed + 1] = b"\n"
             closed += 1
         with memoryview(self._buffer) as view:
@@ -242,6 +243,8 @@ class Cutter:
         with memoryview(self._buffer) as view:
             data = view[start:stop]
             self._whole.update(data)
+            # Two digests in one pass: the chunk's own, which workers check, and that of the whole input, for the
+            # report.
             found = hashlib.sha256(data).hexdigest()
             data.release()
         span = Span(self.position, self.position + length, self.line, records, found)
@@ -253,6 +256,7 @@ class Cutter:
 
     def _fill(self) -> None:
         """Read another block behind what is there."""
+        # A quote that is never closed makes the rest of the file one record; refuse it before all of that is in memory.
         if self._left() > MAX_RECORD_BYTES:
             reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a quote never closed?"
             raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{self.line}", reason)])

@@ -115,6 +115,7 @@ def read_columns(header: bytes, name: str, required: Sequence[str], line: int = 
         if len(columns) == 1:
             reason += f" (the header is one field, {columns[0][:60]!r}: is the delimiter a comma?)"
         raise InputError(f"{name} lacks what the evaluator reads", [(f"{name}:{line}", reason)])
+    # Only columns that are read: a table may repeat others.
     repeated = [column for column, count in Counter(columns).items() if count > 1 and column in required]
     if repeated:
         raise InputError(f"{name} is ambiguous", [(f"{name}:{line}", f"repeated column: {', '.join(repeated)}")])

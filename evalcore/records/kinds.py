@@ -28,6 +28,7 @@ def encoding_of(head: bytes) -> str | None:
     for beginning, words in _ENCODINGS.items():
         if head.startswith(beginning):
             return words
+    # ASCII text in UTF-16 is half zero bytes; a quarter leaves room for other scripts.
     wide = head.count(b"\0") > len(head) // 4
     return "UTF-16 without a mark: save the file as UTF-8" if wide else None
 

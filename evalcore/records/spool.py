@@ -41,6 +41,7 @@ def spool(source: Source, folder: Path, gather: Gather | None = None, most: int 
         return source
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / source.name
+    # Under another name until it is whole: a command that is killed meanwhile leaves no half input under this one.
     with replacing(target) as out:
         if gather is not None and source.members:
             for path in source.files:

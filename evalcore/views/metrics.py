@@ -94,6 +94,7 @@ class Metric(msgspec.Struct, frozen=True):
             for labels, leaf in _follow(part, self.path.split("."), given)
             if (value := self._number(leaf)) is not None
         )
+        # By labels, too: which of several equal values are kept must not depend on their order in the report.
         return sorted(heapq.nlargest(self.most, found, key=lambda s: (s.value, s.labels)) if self.most else found)
 
     def _number(self, leaf: Json) -> float | None:

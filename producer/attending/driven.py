@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evalq.evalcore.errors import Driven, Finished
 
 if TYPE_CHECKING:
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
 
 __all__ = ["driven_at"]
 

@@ -16,30 +16,32 @@ from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.producer.sweeps.sweep import Sweep
 
 __all__ = ["begin_or_join"]
 
 
 def begin_or_join(
-    begin: Callable[[], Job | Sweep], place: Backend, reporter: Reporter, *, detach: bool
+    begin: Callable[[], Job | Sweep], place: Backend, reporter: Reporter, *, detach: bool, command: bool = True
 ) -> RunFolder | None:
     """The folder of a run that has its report; None for one that is left to the fleet, its id told.
 
     ``begin`` raises RunExistsError where the run was begun before; it is asked again where that one ended on faulty
-    input, and left no folder. Raises what driving raises.
+    input, and left no folder. ``command``: what begins it is this process's command line. Raises what driving raises.
     """
     while True:
         try:
-            return _see_through(begin(), place, reporter, detach=detach)
+            begun = begin()
+            if command:
+                begun.folder.note(command=command_line())
+            return _see_through(begun, place, reporter, detach=detach)
         except RunExistsError as earlier:
             with contextlib.suppress(FileNotFoundError):
                 return _join(RunFolder(earlier.path), place, reporter, detach=detach)
 
 
 def _see_through(begun: Job | Sweep, place: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
-    begun.folder.note(command=command_line())
     reporter.event("launch", run=begun.run, folder=str(begun.folder.path))
     try:
         if detach:

@@ -17,7 +17,7 @@ from evalq.producer.invocation.invocation import Invocation
 if TYPE_CHECKING:
     from evalq.producer.folder.job import Job, RunOptions
     from evalq.producer.monitor.reporter import Reporter
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.producer.sweeps.sweep import Sweep
 
 __all__ = ["extra_command", "start_command"]

@@ -68,7 +68,8 @@ def _evaluate(
     samples: list[tuple[Evaluator[Any, Any], Request]], out: Path, workers: int | None, reporter: Reporter
 ) -> list[Path]:
     from evalq.producer.folder.job import Job, RunOptions
-    from evalq.producer.runs.execute import Backend, carry_out, shared_place
+    from evalq.producer.runs.backend import Backend, shared_place
+    from evalq.producer.runs.execute import carry_out
     from evalq.workers.settings import load_settings
 
     folders = []

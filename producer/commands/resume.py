@@ -14,17 +14,14 @@ __all__ = ["COMMAND"]
 
 
 def _resume(invocation: Invocation, run: str | None) -> None:
-    from evalq.producer.runs.execute import driving, refuse_over
-    from evalq.producer.sweeps.joining import resume_or_take
-    from evalq.producer.sweeps.sweep import Sweep
+    from evalq.producer.runs.holding import refuse_over
+    from evalq.producer.sweeps.joining import begin_larger, resume_or_take
 
     folder = find(run)
     info, place, budgets = folder.info(), invocation.backend(), invocation.live.budgets
     reporter = invocation.output.reporter(registry.get(info.evaluator).records.unit)
     with errors_told(reporter):
-        if info.state == "done" and any(budgets) and Sweep.is_in(folder):
-            with driving(folder, place):
-                folder.note(state="retrying")  # under a larger budget
+        begin_larger(folder, place, budgets)
         refuse_over(folder)
         with driven_at(place):
             resume_or_take(folder, place, reporter, budgets)

@@ -17,7 +17,7 @@ __all__ = ["COMMAND"]
 
 
 def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
-    from evalq.producer.runs.execute import driving
+    from evalq.producer.runs.holding import driving
     from evalq.producer.sweeps.joining import resume_any
     from evalq.producer.sweeps.retry import begin_retry
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evalq.producer.folder.job import Job
     from evalq.producer.folder.run_folder import RunFolder
     from evalq.producer.monitor.reporter import Reporter
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.producer.sweeps.sweep import Sweep
 
 __all__ = ["COMMAND"]
@@ -37,7 +37,7 @@ _SEVERITY = (0, 5, 2, 3)
 
 
 def _run(invocation: Invocation, config: str) -> int:
-    from evalq.producer.runs.execute import shared_place
+    from evalq.producer.runs.backend import shared_place
 
     name, runs = load_suite(config)
     for run in runs:

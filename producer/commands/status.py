@@ -99,16 +99,17 @@ def _run(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
         "suspect": len(look.suspect),
         "leases": look.leases,
     }
-    others = servers.heartbeats.codes()
-    facts["workers"] = others.pop(header.code_version, 0)
+    facts["workers"], others, lacking = servers.heartbeats.serving(header.code_version, header.evaluator)
     if look.progress.state == "open" and not look.progress.complete and not facts["workers"]:
-        facts["waiting"] = other_code(header.code_version, others) if others else "no worker lives"
+        lacks = header.evaluator if lacking else ""
+        facts["waiting"] = other_code(header.code_version, others, lacks) if others else "no worker lives"
     return facts | {"notes": servers.runs.notes(header.run)} | _troubles(servers, header, look)
 
 
 def _troubles(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
     """Which hosts failed at an open run, and why, and what to do where it waits for somebody."""
     from evalq.workers.ledger.failures import Failures
+    from evalq.workers.ledger.heartbeats import sick_of
     from evalq.workers.ledger.progress import REPORT_TRIES
     from evalq.workers.recovery.judge import judge
 
@@ -118,7 +119,9 @@ def _troubles(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
     found = judge(header.evaluator, Failures(servers.runs).told(header.run), look, living)
     facts: dict[str, Json] = {"trouble": list(found.trouble)} if found.trouble else {}
     if look.unserved:
-        facts["waiting"] = "no living worker can compute it: start one that can, or it fails by unserved_seconds"
+        sick = all(header.evaluator in sick_of(told) for told in living.values())
+        what = f"load its evaluator {header.evaluator}" if sick else "compute it"
+        facts["waiting"] = f"no living worker can {what}: start one that can, or it fails by unserved_seconds"
     if look.progress.complete and look.progress.finals >= REPORT_TRIES:
         facts["waiting"] = "no worker could make its report: make it with evalq resume, where its folder is"
     return facts

@@ -10,7 +10,7 @@ import contextlib
 import statistics
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -121,7 +121,7 @@ async def _try(target: NamedTarget, settings: Settings, url: str, trial: _Trial)
 def _line(named: NamedTarget) -> str:
     """A target without anything that may be secret: of a URL only scheme, host and path are shown."""
     target = named.target
-    facts = [_place(target)]
+    facts = [target.place()]
     limits = {
         "at once": target.max_concurrency,
         "calls/min": target.requests_per_minute,
@@ -131,17 +131,6 @@ def _line(named: NamedTarget) -> str:
     facts += [f"{target.timeout_seconds:g} s"]
     facts += [f"key in {target.api_key_env}"] if target.api_key_env else []
     return f"{named.name:<20} {target.kind:<8} {', '.join(facts)}"  # type: ignore[attr-defined]  # every kind has one
-
-
-def _place(target: Any) -> str:
-    from urllib.parse import urlsplit
-
-    if target.kind in ("http", "openai"):
-        parts = urlsplit(target.url if target.kind == "http" else target.base_url)
-        port = f":{parts.port}" if parts.port else ""
-        place = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
-        return place if target.kind == "http" else f"{place} {target.model}"
-    return str(target.function) if target.kind == "python" else str(target.argv[0])
 
 
 def _told(repeat: int, attempts: list[Answer | Failure]) -> str:

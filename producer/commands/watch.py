@@ -36,7 +36,7 @@ def _watch(invocation: Invocation, run: str | None) -> None:
 
 def _see(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
     """Until the run in ``folder`` has its report."""
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.producer.sweeps.joining import attend_fleet, ended, resume_any, watch_driver
 
     watch_driver(folder, reporter, lambda: _fleet(servers))

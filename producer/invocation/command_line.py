@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 __all__ = ["command_line"]
 
+# Up to the last @, since a password may hold one.
 _USER = re.compile(r"(://[^:/@\s]*:)\S*@")
 _QUERY = re.compile(r"([?&]\w*(?:password|token|secret|key)=)[^&#\s]*", re.IGNORECASE)
 

@@ -22,6 +22,7 @@ def command(call: Callable[..., int | None], *params: click.Parameter, name: str
     """
     module = sys.modules[call.__module__]
     mine = inspect.signature(call).parameters.keys() - {"invocation"}
+    # An option that neither of them takes would be accepted and ignored: fail when the program starts.
     lost = [param.name for param in params if param.name not in mine and not Invocation.holds(str(param.name))]
     if lost:
         raise TypeError(f"{call.__module__}: neither {call.__name__} nor Invocation takes {', '.join(map(str, lost))}")

@@ -34,6 +34,7 @@ def find(run: str | None) -> RunFolder:
         if not latest:
             raise UsageError(f"no run in {RUNS}: name a run folder")
         return latest[-1][0]
+    # A folder first: what is a path from here is meant as one, even where a run's id is the same word.
     path = next((path for path in (Path(run), RUNS / run) if path.is_dir()), None)
     if path is None:  # the folder of a run that follows a log is named after the log
         path = next((folder.path for folder, info in folders() if info.run == run), None)

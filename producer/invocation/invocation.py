@@ -13,7 +13,7 @@ from evalq.evalcore.errors import ConfigError, UsageError
 if TYPE_CHECKING:
     from evalq.producer.folder.job import RunOptions
     from evalq.producer.monitor.reporter import Reporter
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
     from evalq.producer.servers import Servers
     from evalq.producer.sweeps.options import SweepOptions
     from evalq.workers.settings import Settings
@@ -176,7 +176,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
     def backend(self) -> Backend:
         """Where runs are computed. Raises ConfigError, and UsageError for a run that could be left to nobody."""
-        from evalq.producer.runs.execute import Backend
+        from evalq.producer.runs.backend import Backend
 
         settings = self.where.load()
         if self.start.detach and not settings.broker:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from evalq.evalcore.version import code_parts, differences
-from evalq.producer.monitor.fleet import LONG_SECONDS
+from evalq.producer.monitor.fleet import LONG_SECONDS, served_by
 from evalq.producer.monitor.spans import spell
 from evalq.workers.process import host
 
@@ -88,6 +88,8 @@ def _workers(snapshot: Snapshot, code: str) -> Iterator[Finding]:
         + ("" if mine or not others else f" ({', '.join(others)}), which take no run of this one")
         + ("" if mine else "; start one: evalq worker --broker URL"),
     )
+    for worker in filter(served_by, mine):
+        yield "ok", f"worker {worker.name} on {worker.host} serves {served_by(worker)}"
     for worker in snapshot.workers:
         if worker.state == "stuck":
             how = "its heartbeat goes on and its pool takes nothing; see its log, and restart it"

@@ -12,9 +12,9 @@ from evalq.evalcore.version import code_parts, code_version, differences
 from evalq.producer.monitor.spans import spell
 
 if TYPE_CHECKING:
-    from evalq.workers.monitor.snapshot import Snapshot
+    from evalq.workers.monitor.snapshot import Snapshot, WorkerStanding
 
-__all__ = ["LONG_SECONDS", "Fleet", "fleet_of", "rows"]
+__all__ = ["LONG_SECONDS", "Fleet", "fleet_of", "rows", "served_by"]
 
 LONG_SECONDS = 45.0
 """A live call in flight for so long is named."""
@@ -62,6 +62,8 @@ def rows(
     yield "workers", f"{fleet.workers} alive, {fleet.consuming} consuming, {len(fleet.stuck)} stuck"
     for code in sorted(codes.keys() - {code_version()}):
         yield "code", f"{code} differs from this one in: {', '.join(differences(codes[code], code_parts()))}"
+    for worker in filter(served_by, snapshot.workers):
+        yield "serves", f"{worker.name} on {worker.host}: {served_by(worker)}"
     for name in fleet.stuck:
         yield "stuck", name
     for worker, evaluator, reason in snapshot.sick:
@@ -84,3 +86,12 @@ def rows(
     counts = ("records", "committed"), ("dead", "dead"), ("duplicates", "duplicates"), ("divergent", "divergent")
     told = [f"{snapshot.total(name):,} {word}" for name, word in counts]
     yield "records", ", ".join([*told, f"{snapshot.total('reconciled'):,} chunks published again"])
+
+
+def served_by(worker: WorkerStanding) -> str:
+    """The evaluators that a worker serves, those of one package together; empty for one that does not say."""
+    packages: dict[str, list[str]] = {}
+    for name, package in sorted(worker.evaluators.items()):
+        if name not in worker.sick:
+            packages.setdefault(package, []).append(name)
+    return "; ".join(f"{', '.join(names)} ({package})" for package, names in packages.items())

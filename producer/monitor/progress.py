@@ -22,7 +22,7 @@ class RunStatus(msgspec.Struct, frozen=True):
     """How far a job is: records and bytes collected, bytes in all, and the ledger's counters and the fleet where
     there is one.
 
-    ``workers`` serve it; ``others`` live too, of other code ({code: how many}).
+    ``workers`` serve it; ``others`` live too, of other code ({code: how many}); ``lacking``: none has its evaluator.
     ``note`` is more for a person, ``unit`` what is counted where that is not the job's records. ``trouble`` has a line
     for each host that failed at it.
     """
@@ -33,6 +33,7 @@ class RunStatus(msgspec.Struct, frozen=True):
     progress: Progress | None = None
     workers: int | None = None
     others: dict[str, int] = {}
+    lacking: bool = False
     fleet: Fleet | None = None
     note: str = ""
     unit: str = ""

@@ -45,18 +45,18 @@ class Unserved:
             raise WorkersLost(f"the local worker does not begin to serve in {lasted:.0f} s (patience_seconds)")
         if lasted >= self._patience and (self._said_at is None or now - self._said_at >= AGAIN_SECONDS):
             self._said_at = now
-            self._told.waiting(self._words(standing.others), lasted, limit)
+            self._told.waiting(self._words(standing.others, lacking=standing.lacking), lasted, limit)
 
-    def leaving(self, workers: int, others: Mapping[str, int]) -> None:
+    def leaving(self, workers: int, others: Mapping[str, int], lacking: bool) -> None:
         """Tell it at once, to somebody who leaves the run to the fleet."""
         if not workers:
-            self._told.waiting(self._words(others), 0.0, None)
+            self._told.waiting(self._words(others, lacking=lacking), 0.0, None)
 
-    def _words(self, others: Mapping[str, int]) -> str:
+    def _words(self, others: Mapping[str, int], *, lacking: bool) -> str:
         if self._own:
             return "the local worker is starting"
         if others:
-            return other_code(self._header.code_version, others)
+            return other_code(self._header.code_version, others, self._header.evaluator if lacking else "")
         from evalq.workers.connections import (
             redacted,  # needs redis, and a command starts its workers before it imports that
         )
@@ -65,11 +65,15 @@ class Unserved:
         return f"no worker serves {self._header.queue} yet (start one: {start})"
 
 
-def other_code(code: str, others: Mapping[str, int]) -> str:
-    """What to do where the only workers are of other code; ``others``: how many live of each."""
+def other_code(code: str, others: Mapping[str, int], lacking: str = "") -> str:
+    """What to do where the only workers are of other code; ``others``: how many live of each.
+
+    ``lacking`` is an evaluator that none of them has.
+    """
     workers = sum(others.values())
     which = ", ".join(sorted(others))
-    return (
-        f"{workers} worker{'s' if workers > 1 else ''} live{'' if workers > 1 else 's'}, of other code {which}; "
-        f"this run needs code {code}: start a worker of this version, or upgrade one"
-    )
+    live = f"{workers} worker{'s' if workers > 1 else ''} live{'' if workers > 1 else 's'}, of other code {which}"
+    if lacking:
+        each = "it has no" if workers == 1 else "none has an"
+        return f"{live}, and {each} evaluator {lacking}: install the package that registers it there, and restart"
+    return f"{live}; this run needs code {code}: start a worker of this version, or upgrade one"

@@ -1,14 +1,11 @@
-"""Carrying a job out: on an embedded server, a given one, or here; and leaving its folder as it should be."""
+"""Carrying a job out, on an embedded server, a given one, or here, from its plan to its files."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,20 +13,16 @@ import msgspec
 from evalq.evalcore.errors import (
     BrokerUnreachable,
     Cancelled,
-    ConfigError,
     Driven,
-    EvalqError,
     InputError,
     Interrupted,
     NothingEvaluated,
     Paused,
     ServerRefused,
-    StorageError,
-    UsageError,
     WorkersLost,
 )
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.life import RunState, may_follow
+from evalq.evalcore.model.life import RunState
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
@@ -37,75 +30,17 @@ from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.monitor.unserved import Unserved
 from evalq.producer.outputs import write_final
+from evalq.producer.runs.backend import Backend, resumable, shared_place
 from evalq.producer.runs.collector import Collector
+from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.runs.record_history import remember
 from evalq.producer.runs.share import share
-from evalq.workers.connections import server_options
-from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
-    from evalq.producer.local.children import Children
-    from evalq.producer.runs.driver import Driver
+    from evalq.producer.runs.driver import RunDriver
     from evalq.workers.ledger.runs import RunLedger
 
-__all__ = [
-    "Backend",
-    "carry_out",
-    "carry_out_here",
-    "driving",
-    "halted",
-    "launch",
-    "left",
-    "refuse_over",
-    "resumable",
-    "resume",
-    "shared_place",
-]
-
-
-CALLS_HERE = 50
-"""Live calls in flight of a command that calls by itself, unless it is told how many or a target takes more at once."""
-CALLS_MOST = 10_000
-
-
-class Backend(msgspec.Struct, frozen=True):
-    """Where a job is computed: here (``inline``), or over ``settings.broker``, embedded when that is empty.
-
-    ``workers`` local pool processes are started; None means one a core with an embedded server, none otherwise.
-    """
-
-    settings: Settings
-    inline: bool = False
-    workers: int | None = None
-    served: bool = False
-    """Local pool processes were started for it."""
-    children: Children | None = None
-    """All processes that were started for it, where any were."""
-
-    def check(self) -> None:
-        """Raise WorkersLost, or ConfigError, when a process that was started for it has been given up."""
-        if self.children is not None:
-            self.children.check()
-
-    named: Settings | None = None
-    """What its user named, where a server or workers were started for it."""
-
-    def resume(self, folder: RunFolder) -> str:
-        """The command that resumes the run in ``folder`` at the place that a user would name."""
-        named = self.named or self.settings
-        here = named.targets and (named.calls or not named.broker)
-        targets = f"--targets {shlex.quote(named.targets)}" if here else ""
-        words = ["evalq resume", folder.named(self.server), targets, "--inline" if self.inline else ""]
-        return " ".join(filter(None, words))
-
-    @property
-    def server(self) -> str:
-        """The options that name its server, for commands of other processes; empty for an embedded one."""
-        return server_options(self.named or self.settings)
-
-    def resumable(self, error: EvalqError, folder: RunFolder) -> EvalqError:
-        """``error``, which says how the run in ``folder`` is resumed, too."""
-        return type(error)(f"{str(error).rstrip('.')}; resume with: {self.resume(folder)}")
+__all__ = ["carry_out", "carry_out_here", "launch", "resume"]
 
 
 def carry_out(job: Job, place: Backend, reporter: Reporter) -> dict[str, Json]:
@@ -129,27 +64,6 @@ def resume(folder: RunFolder, place: Backend, reporter: Reporter) -> tuple[Job, 
         job = Job.load(folder)
         reporter.event("launch", run=job.run, folder=str(folder.path))
         return job, carry_out_here(job, place, reporter, place)
-
-
-@contextlib.contextmanager
-def driving(folder: RunFolder, place: Backend) -> Iterator[None]:
-    """Hold ``folder`` for the length of a block. Raises Driven, and StorageError where it cannot be written."""
-    try:
-        with folder.driving() as mine:
-            if not mine:
-                raise Driven(str(folder.path), folder.driver() or "another process")
-            yield
-    except OSError as error:
-        raise StorageError.of(error, folder.path, f"resume with: {place.resume(folder)}") from error
-
-
-def refuse_over(folder: RunFolder) -> None:
-    """Raise for a run that nothing can follow: UsageError for one with its report, Cancelled."""
-    state = folder.info().state
-    if state == "done":
-        raise UsageError(f"{folder.path}: this run is done; {folder.next_step(state)}")
-    if state == "cancelled":
-        raise Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
 
 
 def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
@@ -196,77 +110,11 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
     return report
 
 
-def halted(folder: RunFolder, place: Backend) -> tuple[RunState, EvalqError]:
-    """How a run stands after Ctrl-C or SIGTERM, and what ends its command: somebody may be cancelling it for good."""
-    if not folder.being_cancelled():
-        return "interrupted", Interrupted(place.resume(folder))
-    run = folder.info().run
-    return "cancelled", Cancelled(f"run {run} was cancelled by evalq cancel; what was computed is in {folder.path}")
-
-
 def _leave(job: Job, collector: Collector, state: RunState) -> None:
     """Close an unfinished run's files and say in run.json how it stands, as far as the disk lets us."""
     with contextlib.suppress(OSError):
         collector.close()
     left(job.folder, state)
-
-
-def left(folder: RunFolder, state: RunState) -> None:
-    """Say in run.json how a run was left, as far as the disk lets us; one that was not taken up is as it was."""
-    with contextlib.suppress(OSError, EvalqError):
-        if may_follow(state, folder.info().state):
-            folder.note(state=state)
-
-
-@contextlib.contextmanager
-def shared_place(
-    place: Backend, roots: Sequence[Path], *evaluators: str, reporter: Reporter, calls: bool = False
-) -> Iterator[Backend]:
-    """``place`` for several jobs in turn: what would be started for each of them is started once.
-
-    Local workers load ``evaluators`` before they divide into processes. With ``calls``, live calls are made too: by the
-    fleet, or here where there is none or the settings have calls and a targets file.
-    """
-    from evalq.producer.local.children import Children
-    from evalq.producer.local.embedded import embedded_server, local_workers
-
-    if place.inline:
-        yield place
-        return
-    with contextlib.ExitStack() as stack:
-        settings, count = place.settings, place.workers
-        here = calls and bool(settings.calls or not settings.broker)
-        if here and not settings.targets:
-            raise ConfigError("calling from here needs a targets file: --targets FILE (or --broker URL of a fleet)")
-        if here:
-            from evalq.workers.targets import load_targets
-
-            targets = load_targets(settings.targets)  # faults are told here: the process that calls would be restarted
-            default = max(CALLS_HERE, *(named.target.max_concurrency or 0 for named in targets.values()))
-        settings = settings.model_copy(update={"calls": (settings.calls or min(default, CALLS_MOST)) if here else 0})
-        children = place.children or Children(reporter.restarted)
-        if not settings.broker:
-            url = stack.enter_context(embedded_server(children))
-            settings = settings.model_copy(update={"broker": url, "ledger": ""})
-            count = count or os.cpu_count() or 1
-        if count or here:
-            stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
-            place = msgspec.structs.replace(place, children=children, served=bool(count))
-        yield Backend(
-            settings.model_copy(update={"calls": 0}),
-            children=place.children,
-            served=place.served,
-            named=place.named or place.settings,
-        )
-
-
-@contextlib.contextmanager
-def resumable(folder: RunFolder, place: Backend) -> Iterator[None]:
-    """An error of a server, or of the command's own processes, says how the run is resumed."""
-    try:
-        yield
-    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
-        raise place.resumable(error, folder) from error
 
 
 def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
@@ -281,9 +129,9 @@ def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
         collector = Collector(job)
         try:
             with resumable(job.folder, place), _driver(job, collector, place, reporter) as driver:
-                driver.launch()
-                driver.detach()
-                Unserved(job.header, place.settings, reporter).leaving(*driver.fleet())
+                driver.hand_over.launch()
+                driver.hand_over.detach()
+                Unserved(job.header, place.settings, reporter).leaving(*driver.hand_over.fleet())
             job.folder.note(state="detached")
         except (InputError, NothingEvaluated):
             _leave(job, collector, "failed")
@@ -326,7 +174,7 @@ def _compute(job: Job, collector: Collector, place: Backend, reporter: Reporter)
 @contextlib.contextmanager
 def _driver(
     job: Job, collector: Collector, place: Backend, reporter: Reporter, seen: Watcher | None = None
-) -> Iterator[Driver]:
+) -> Iterator[RunDriver]:
     """A driver over the servers and local workers of ``place``; what was started here ends with it.
 
     ``seen`` is shown who works there before anything else, however long that takes.
@@ -335,7 +183,7 @@ def _driver(
         shared_place(place, job.roots, job.header.evaluator, reporter=reporter) as shared,
         contextlib.ExitStack() as stack,
     ):
-        from evalq.producer.runs.waiting import Patience
+        from evalq.producer.driving.waiting import Patience
         from evalq.workers.ledger.runs import RunLedger
         from evalq.workers.process import driver_token
 
@@ -345,14 +193,14 @@ def _driver(
         if seen is not None and not shared.served:
             patience.once(partial(_look_round, ledger, job, seen))
         # Imported while the local workers start: Celery takes its time in both.
-        from evalq.producer.runs.driver import Driver
+        from evalq.producer.runs.driver import RunDriver
         from evalq.workers.broker.publisher import Broker
 
         broker = Broker(settings)
         stack.callback(broker.close)
         stack.enter_context(patience.telling())
         try:
-            driver = Driver(job, collector, ledger, broker, settings, patience)
+            driver = RunDriver(job, collector, ledger, broker, settings, patience)
             driver.registration.server = place.server
             yield driver
         except BaseException as error:
@@ -365,8 +213,8 @@ def _look_round(ledger: RunLedger, job: Job, seen: Watcher) -> None:
     """Show who works at a server."""
     from evalq.workers.ledger.heartbeats import Heartbeats
 
-    workers, others = Heartbeats(ledger.client).serving(job.header.code_version)
-    seen(RunStatus(0, 0, job.total_bytes, workers=workers, others=others))
+    workers, others, lacking = Heartbeats(ledger.client).serving(job.header.code_version, job.header.evaluator)
+    seen(RunStatus(0, 0, job.total_bytes, workers=workers, others=others, lacking=lacking))
 
 
 def _stops(error: BaseException) -> bool:

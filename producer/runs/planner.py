@@ -1,4 +1,4 @@
-"""Planning: cutting the inputs of a job into chunks, one after another, from where an earlier plan ended."""
+"""Planning: cutting the inputs of a job into chunks, from where an earlier plan ended, and telling the ledger."""
 
 from __future__ import annotations
 
@@ -6,14 +6,24 @@ import contextlib
 import os
 from collections.abc import Iterator
 from io import BufferedIOBase
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.manifest import Chunk, Seal
 from evalq.evalcore.records.cut import Cutter
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.sources import open_source
+from evalq.workers import tracing
 
-__all__ = ["Planner"]
+if TYPE_CHECKING:
+    from evalq.producer.runs.collector import Collector
+    from evalq.workers.ledger.progress import Progress
+    from evalq.workers.ledger.runs import RunLedger
+
+__all__ = ["Planner", "ToldPlan"]
+
+PLAN_STEP = 4
 
 
 class Planner:
@@ -50,6 +60,61 @@ class Planner:
         if cutter.columns != header.inputs[index].columns:
             raise InputChanged("an input changed since its run began", [(f"{source.name}:1", "another header")])
         return cutter
+
+
+class ToldPlan:
+    """A job's plan, in its folder first, then in the ledger; ``sealed`` says whether the ledger has the whole of it."""
+
+    def __init__(self, job: Job, collector: Collector, ledger: RunLedger) -> None:
+        self._job = job
+        self._collector = collector
+        self._ledger = ledger
+        self._planner = Planner(job)
+        self._chunks = self._planner.chunks()
+        self._told = 0
+        self.sealed = False
+
+    def extend(self, ahead: int) -> bool:
+        """Cut and tell a few chunks, unless the plan is more than ``ahead`` in front of what is collected.
+
+        False when there was nothing to do. Raises InputError, InputChanged.
+        """
+        job = self._job
+        if self._behind:
+            return self.tell()  # what the server did not take the last time
+        if job.manifest.seal is not None or len(job.manifest.chunks) - self._collector.next > ahead:
+            return False
+        with tracing.span("plan", job.run, first=len(job.manifest.chunks)) as span:
+            chunks = list(islice(self._chunks, PLAN_STEP))
+            span.set_attribute("evalq.chunks", len(chunks))
+        if chunks:
+            job.manifest.extend(chunks)
+        elif self._planner.seal is not None:
+            job.manifest.close(self._planner.seal)
+        return self.tell()
+
+    def tell(self, *, anew: bool = False) -> bool:
+        """Tell the ledger of chunks (and the plan's end) that it has not been told of, or ``anew`` of all of them.
+
+        False while it lacks some.
+        """
+        if anew:
+            self._told, self.sealed = 0, False
+        manifest = self._job.manifest
+        fresh = manifest.chunks[self._told :]
+        self._told = max(0, self._ledger.append(self._job.run, fresh, self._told, manifest.seal))
+        self.sealed = manifest.seal is not None and self._told == manifest.seal.chunks
+        return self._told == len(manifest.chunks)
+
+    def lost(self, progress: Progress) -> bool:
+        """Whether the server has forgotten some of what it was told."""
+        return progress.chunks < self._told or (self.sealed and not progress.sealed)
+
+    @property
+    def _behind(self) -> bool:
+        """Whether the folder has more of the plan than the ledger has been told."""
+        manifest = self._job.manifest
+        return self._told < len(manifest.chunks) or (manifest.seal is not None and not self.sealed)
 
 
 @contextlib.contextmanager

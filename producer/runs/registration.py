@@ -1,15 +1,15 @@
-"""A job's place in the ledger: who drives it, in which epoch, and how much of its plan the ledger has been told."""
+"""A job's place in the ledger: who drives it, in which epoch, and what is told again where the ledger lost it."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 
 from evalq.evalcore.errors import Driven, Finished, Incomplete
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import HEAD
 from evalq.producer.runs.collector import Collector
+from evalq.producer.runs.planner import ToldPlan
 from evalq.workers.ledger.progress import Progress
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.process import is_gone
@@ -24,7 +24,7 @@ class Registration:
     """What this process has told the ledger of ``job`` as its driver, and tells it again where that was lost.
 
     ``epoch`` is the one in which it drives the run (0: not yet), ``header`` as the ledger has it (whoever began the run
-    chose how urgent it is), ``sealed`` whether the ledger has the whole plan.
+    chose how urgent it is).
     """
 
     def __init__(self, job: Job, collector: Collector, ledger: RunLedger, settings: Settings) -> None:
@@ -32,18 +32,11 @@ class Registration:
         self._collector = collector
         self._ledger = ledger
         self._silence = settings.driver_seconds
-        self._registered = 0
+        self.plan = ToldPlan(job, collector, ledger)
         self.epoch = 0
         self.header = job.header
-        self.sealed = False
         self.server = ""
         """The options that name the server to other commands."""
-
-    @property
-    def behind(self) -> bool:
-        """Whether the folder has more of the plan than the ledger has been told."""
-        manifest = self._job.manifest
-        return self._registered < len(manifest.chunks) or (manifest.seal is not None and not self.sealed)
 
     def establish(self) -> bool:
         """Write the run into the ledger as its driver: new, or again from the folder with a higher epoch.
@@ -61,40 +54,34 @@ class Registration:
             self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
         self.header = self._ledger.header(job.run) or job.header
         job.folder.note(epoch=self.epoch, state="open", driver=self._ledger.token, server=self.server or None)
-        self._registered, self.sealed = 0, False
-        self.tell()
+        self.plan.tell(anew=True)
         held, chunks = self._collector.held.items(), job.manifest.chunks
         self._ledger.restore(job.run, ((seq, found, chunks[seq].records) for seq, found in held))
         return True
 
-    def tell(self) -> bool:
-        """Tell the ledger of chunks (and the plan's end) that it has not been told of; False while it lacks some."""
-        manifest = self._job.manifest
-        fresh = manifest.chunks[self._registered :]
-        self._registered = max(0, self._ledger.append(self._job.run, fresh, self._registered, manifest.seal))
-        self.sealed = manifest.seal is not None and self._registered == manifest.seal.chunks
-        return self._registered == len(manifest.chunks)
+    def establish_again(self, driven: Driven) -> bool:
+        """Tell a server that came back older than it was, and so knows an earlier driver, who drives the run.
+
+        Raises ``driven`` where somebody else does since.
+        """
+        with contextlib.suppress(Incomplete):
+            if self._ledger.look(self._job.run).progress.epoch > self.epoch:
+                raise driven
+        return self.establish()
 
     def lost(self, progress: Progress) -> bool:
         """Whether the server came back with an older state than it had, or has lost some of it."""
-        return (
-            progress.epoch < self.epoch
-            or progress.committed < len(self._collector.held)
-            or progress.chunks < self._registered
-            or (self.sealed and not progress.sealed)
-        )
+        return progress.epoch < self.epoch or progress.committed < len(self._collector.held) or self.plan.lost(progress)
 
-    def driving(self, step: Callable[[], bool]) -> bool:
-        """Take a step; where the server came back older than it was, and so knows an earlier driver, it is told again
-        who drives the run. Raises Driven where somebody else does since.
-        """
+    def conclude(self) -> Progress:
+        """Close the run; where the server has meanwhile lost some of it, tell it again first."""
+        if self._ledger.close(self._job.run, "done") != "done":
+            self.establish()
+            self._ledger.close(self._job.run, "done")
         try:
-            return step()
-        except Driven:
-            with contextlib.suppress(Incomplete):
-                if self._ledger.look(self._job.run).progress.epoch > self.epoch:
-                    raise
-            return self.establish()
+            return self._ledger.look(self._job.run).progress
+        except Incomplete:
+            return self.conclude()
 
     def _take_over(self, epoch: int, before: str, *, fresh: bool) -> int:
         """Become the run's driver; whoever drove it from this very folder ``before`` is no more, or soon silent."""

@@ -28,16 +28,13 @@ class Stops:
         """Whether the sweep has a stop rule."""
         return self._rule is not None
 
-    def recall(self) -> bool:
-        """What the folder has decides cases, too. May be repeated."""
-        if self._rule is None:
-            return True
-        if not self._cases:
-            self._cases = {prompt.case: number for number, prompt in enumerate(self._sweep.prompts())}
-            recorded = self._sweep.recorded
+    def recall(self) -> None:
+        """What the folder has decides cases, too; the ledger is not told of these before `tell`."""
+        if self._rule is not None and not self._cases:
+            recorded, rule = self._sweep.recorded, self._rule
             self._take(output for call in recorded.calls() if (output := recorded.get(call)) is not None)
-        self._halt(self._cases)
-        return True
+            self._cases = {prompt.case: number for number, prompt in enumerate(self._sweep.prompts())}
+            self.halted = {number for case, number in self._cases.items() if rule.decided(case)}
 
     def add(self, outputs: Sequence[Output]) -> None:
         """Halt cases that these decide, and go on with those that calls in flight have opened again."""

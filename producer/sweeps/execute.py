@@ -4,46 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from evalq.evalcore.errors import (
-    BrokerUnreachable,
-    Cancelled,
-    ConfigError,
-    Driven,
-    Incomplete,
-    Interrupted,
-    NothingEvaluated,
-    Paused,
-    ServerRefused,
-    UsageError,
-    WorkersLost,
-)
+from evalq.evalcore.errors import Cancelled, ConfigError, UsageError
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.life import RunState
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.runs.execute import (
-    Backend,
-    carry_out_here,
-    driving,
-    halted,
-    left,
-    refuse_over,
-    resumable,
-    shared_place,
-)
+from evalq.producer.runs.backend import Backend, resumable, shared_place
+from evalq.producer.runs.execute import carry_out_here
+from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
-
-if TYPE_CHECKING:
-    from evalq.producer.runs.waiting import Patience
-    from evalq.producer.sweeps.driver import SweepDriver
 
 __all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep"]
 
@@ -105,7 +79,10 @@ def _carry_out_here(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[J
             raise UsageError("--inline calls nobody: live calls are paced by way of a server; omit --inline")
         _note_targets(place, sweep.folder)
         with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
-            _call(sweep, shared, place, reporter)
+            # Imported while what was started here comes up.
+            from evalq.producer.sweeps.calling import Calling
+
+            Calling(sweep, shared, place, reporter).make()
             _forget_evaluation(sweep, shared, place, reporter)
             job = sweep.job()
             report = carry_out_here(job, shared, reporter, place)
@@ -139,18 +116,20 @@ def refuse_detached(live: SweepOptions) -> None:
 
 def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -> None:
     """Leave a sweep (or the one begun in a folder) to the processes that call."""
+    from evalq.producer.sweeps.calling import paused, sweep_driver
+
     with driving(given.folder if isinstance(given, Sweep) else given, place):
         if isinstance(given, RunFolder):
             _refuse_over(given)
         sweep = given if isinstance(given, Sweep) else Sweep.load(given)
         try:
-            with resumable(sweep.folder, place), _driver(sweep, place, reporter) as (driver, patience):
+            with resumable(sweep.folder, place), sweep_driver(sweep, place, reporter) as (driver, patience):
                 try:
-                    driver.launch()
+                    driver.hand_over.launch()
                 except KeyboardInterrupt:
-                    _paused(driver, patience)
+                    paused(driver, patience)
                     raise
-                _warn(driver, reporter, sweep, here=False)
+                driver.notices.tell(reporter, sweep.header.target, here=False)
             sweep.folder.note(state="detached")
         except KeyboardInterrupt:
             state, error = halted(sweep.folder, place)
@@ -161,79 +140,9 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
             raise
 
 
-def _paused(driver: SweepDriver, patience: Patience) -> bool:
-    """Pause a sweep at Ctrl-C; at the next one, wherever it comes, only see to it that no more calls are handed out."""
-    try:
-        return patience.once(driver.pause)
-    except KeyboardInterrupt:
-        with contextlib.suppress(KeyboardInterrupt):
-            return patience.once(driver.stop_calls)
-        return False
-
-
-def _call(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> None:
-    """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
-    from evalq.producer.sweeps.health import Health
-    from evalq.workers.connections import connect
-    from evalq.workers.ledger.heartbeats import Heartbeats
-
-    state: RunState = "stopped"
-    here = bool(place.settings.calls or not place.settings.broker)
-    try:
-        health = Health(Heartbeats(connect(shared.settings.ledger_url, shared.settings, again=False)), sweep.header)
-        with reporter.watching() as watch, _driver(sweep, shared, reporter) as (driver, patience):
-
-            def seen(standing: object) -> None:
-                _warn(driver, reporter, sweep, here)
-                for line in health.news():
-                    reporter.warn(line)
-                watch(standing)  # type: ignore[arg-type]  # a RunStatus, whose import waits
-
-            try:
-                facts = driver.drive(seen)
-            except KeyboardInterrupt:
-                state, error = halted(sweep.folder, place)
-                if not _paused(driver, patience):
-                    reporter.warn("the server does not answer, so processes that call may continue for a while")
-                raise error from None
-            except Paused:
-                state = "paused"
-                raise Interrupted(place.resume(sweep.folder)) from None
-            finally:
-                if driver.in_flight:
-                    reporter.warn(f"{driver.in_flight:,} calls had not ended by then: they may be paid all the same")
-        state = "called"
-        if facts["ended"] == "spent":
-            sweep.spent = True
-            given = "--max-calls N" if sweep.live.max_calls else "--max-cost X"
-            reporter.say(
-                f"{facts['reason']}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
-                f"to make the others, raise it: {place.resume(sweep.folder)} {given}"
-            )
-        sweep.folder.note(calls=facts)
-        sweep.write_outputs()
-        if not sweep.recorded.count:
-            raise NothingEvaluated("nothing was called: the budget allows no call")
-    except Driven:
-        state = sweep.folder.info().state
-        raise
-    except Cancelled as error:
-        state = "cancelled"
-        raise Cancelled(f"{error}; what it recorded is in {sweep.outputs}") from None
-    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
-        raise place.resumable(error, sweep.folder) from error
-    except Incomplete as error:
-        raise Incomplete(f"{error}; after fixing it, resume with: {place.resume(sweep.folder)}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            if state != "called":
-                sweep.write_outputs()
-            left(sweep.folder, state)
-
-
 def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> None:
     """Of other outputs than there are now: the ledger shall not take its answers for those of the new ones."""
-    from evalq.producer.runs.waiting import Patience
+    from evalq.producer.driving.waiting import Patience
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.runs import RunLedger
 
@@ -249,42 +158,6 @@ def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: 
             return True
 
         patience(forget)
-
-
-def _warn(driver: SweepDriver, reporter: Reporter, sweep: Sweep, here: bool) -> None:
-    """Tell once what a user has to know while the calls go; who calls from ``here`` need not start anything."""
-    target = sweep.header.target
-    texts = {
-        "nobody": f"no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
-        "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
-        "elsewhere": "warning: another producer drove this sweep; outputs that only its folder has are called again",
-    }
-    for name in sorted(driver.warned & texts.keys() - ({"nobody"} if here else set())):
-        (reporter.waiting if name == "nobody" else reporter.warn)(texts[name])
-        driver.warned.discard(name)
-        driver.told.add(name)
-
-
-@contextlib.contextmanager
-def _driver(sweep: Sweep, place: Backend, reporter: Reporter) -> Iterator[tuple[SweepDriver, Patience]]:
-    from evalq.producer.runs.waiting import Patience
-    from evalq.producer.sweeps.cache import Cache
-    from evalq.producer.sweeps.driver import SweepDriver
-    from evalq.workers.ledger.sweeps import SweepLedger
-
-    settings = place.settings
-    with contextlib.ExitStack() as stack:
-        cache = Cache(sweep.live.cache) if sweep.live.cache else None
-        if cache is not None:
-            stack.callback(cache.close)
-        patience = Patience(settings, reporter, place.check)
-        stack.enter_context(patience.telling())
-        driver = SweepDriver(sweep, SweepLedger(patience.client(), settings), settings, patience, cache)
-        driver.server = place.server
-        try:
-            yield driver, patience
-        finally:
-            patience.once(driver.release)
 
 
 def _roots(sweep: Sweep) -> list[Path]:

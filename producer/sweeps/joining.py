@@ -26,9 +26,19 @@ from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
-    from evalq.producer.runs.execute import Backend
+    from evalq.producer.runs.backend import Backend
 
-__all__ = ["Unwatched", "attend_fleet", "ended", "join", "launch_again", "resume_any", "resume_or_take", "watch_driver"]
+__all__ = [
+    "Unwatched",
+    "attend_fleet",
+    "begin_larger",
+    "ended",
+    "join",
+    "launch_again",
+    "resume_any",
+    "resume_or_take",
+    "watch_driver",
+]
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.2
@@ -150,6 +160,16 @@ def resume_or_take(
         reporter.say(f"run {driven.run} was finished by another command{by}: its report is here, its records are there")
 
 
+def begin_larger(folder: RunFolder, place: Backend, budgets: tuple[int | None, float | None]) -> None:
+    """Make a finished sweep that its budget ended one that goes on, where ``budgets`` give it a larger one."""
+    from evalq.producer.runs.holding import driving
+    from evalq.producer.sweeps.sweep import Sweep
+
+    if folder.info().state == "done" and any(budgets) and Sweep.is_in(folder):
+        with driving(folder, place):
+            folder.note(state="retrying")
+
+
 def launch_again(folder: RunFolder, place: Backend, reporter: Reporter) -> str:
     """What --detach does with a run begun before: it is left to the fleet, if it is not yet. Returns its id."""
     from evalq.producer.runs.execute import launch
@@ -170,7 +190,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
     """Until a run that is driven from another folder has its report, which is put into this one, or its driver is
     silent for so long that it may be taken over: trying that again is the caller's.
     """
-    from evalq.producer.runs.waiting import Patience
+    from evalq.producer.driving.waiting import Patience
     from evalq.workers.connections import server_options
 
     settings, patience = servers.settings, Patience(servers.settings, reporter)
@@ -252,7 +272,7 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
     """
     if not servers.named:
         raise UsageError(f"run {run} was left to a fleet: name its server with --broker URL (or EVALQ_BROKER)")
-    from evalq.producer.runs.waiting import Patience
+    from evalq.producer.driving.waiting import Patience
     from evalq.workers.connections import server_options
 
     _ = servers.client  # connects: a server that is not there from the start is not waited for

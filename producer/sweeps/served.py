@@ -1,4 +1,4 @@
-"""Who calls the target of a sweep, and under which settings."""
+"""Who calls the target of a sweep, under which settings, and what its user has to be told meanwhile."""
 
 from __future__ import annotations
 
@@ -6,30 +6,59 @@ import time
 
 from evalq.evalcore.errors import UsageError
 from evalq.producer.monitor.began import began
+from evalq.producer.monitor.reporter import Reporter
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 
-__all__ = ["Served"]
+__all__ = ["Notices", "Served"]
 
 PATIENT_SECONDS = 3.0
 """So long from the beginning of a command, or from when the last one left, nobody need call."""
 
 
+class Notices:
+    """What the user of a sweep has to be told of it, by name: each once."""
+
+    def __init__(self) -> None:
+        self.due: set[str] = set()
+        self._told: set[str] = set()
+
+    def knows(self, name: str) -> bool:
+        """Whether it was told, or is about to be."""
+        return name in self.due | self._told
+
+    def add(self, name: str) -> None:
+        """There is something to tell: "nobody" calls, their settings "differ", or outputs are "elsewhere"."""
+        self.due |= {name} - self._told
+
+    def tell(self, reporter: Reporter, target: str, *, here: bool) -> None:
+        """Tell what there is; who calls ``target`` from ``here`` need not start anything."""
+        texts = {
+            "nobody": f"no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
+            "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
+            "elsewhere": "warning: another producer drove this sweep; what only its folder has is called again",
+        }
+        for name in sorted(self.due - ({"nobody"} if here else set())):
+            (reporter.waiting if name == "nobody" else reporter.warn)(texts[name])
+            self.due.discard(name)
+            self._told.add(name)
+
+
 class Served:
     """The processes that call for one sweep. ``priced``: its target needs a price."""
 
-    def __init__(self, register: Heartbeats, header: SweepHeader, *, priced: bool) -> None:
+    def __init__(self, register: Heartbeats, header: SweepHeader, notices: Notices, *, priced: bool) -> None:
         self._register = register
         self._header = header
+        self._notices = notices
         self._priced = priced
         self._alone: float | None = began()
-        self.warned: set[str] = set()
-        """What a user has to be told: "nobody" calls, or their settings "differ"."""
 
     def leaving(self) -> bool:
         """Whether nobody can call it now, which is to be told at once to somebody who leaves it to the fleet."""
         alone = not any(self._header.target in caller.targets for caller in self._callers())
-        self.warned |= {"nobody"} if alone else set()
+        if alone:
+            self._notices.add("nobody")
         return alone
 
     def _callers(self) -> list[CallerFacts]:
@@ -53,11 +82,11 @@ class Served:
             now = time.monotonic()
             self._alone = self._alone or now
             if now - self._alone >= PATIENT_SECONDS:
-                self.warned.add("nobody")
+                self._notices.add("nobody")
             return None
         self._alone = None
         configs = {caller.targets[target].config for caller in able}
         if len(configs) > 1:
-            self.warned.add("differ")
+            self._notices.add("differ")
             return ""
         return configs.pop()

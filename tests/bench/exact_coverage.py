@@ -3,8 +3,10 @@
     python -m tests.bench.exact_coverage
 
 prints the table of docs/reference/vs-statistics.md. Nothing is drawn: of every distribution all outcomes are gone
-through, each with its probability. The families are those in which that can be done: two options; one option and
-answers that never come twice; one option and a few others that share the rest evenly.
+through, each with its probability. An interval holds a share exactly if the verdict on that share is inconclusive
+(tests/unit/vs/test_decide.py), so no interval of the mode's share is looked for. The families are those in which that
+can be done: two options; one option and answers that never come twice; one option and a few others that share the rest
+evenly.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from evalq.evalcore.evaluators.vs.stats import (
     FIXED_RUNS,
     collision_interval,
     collision_probability,
-    mode_share_interval,
     mode_share_p_value,
 )
 from evalq.evalcore.views.markdown import table as markdown_table
@@ -81,8 +82,8 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 # The same counts come again at every share; only their probabilities differ.
-_mode_share_interval = cache(mode_share_interval)
 _verdict = cache(FIXED_RUNS.verdict)
+_p_value = cache(mode_share_p_value)
 
 
 @cache
@@ -99,9 +100,8 @@ def measure(family: str, share: float, runs: int) -> Cell:
     wrong: dict[float, list[float]] = {threshold: [] for threshold in COLLAPSE_SHARES}
     for chance, counts in found:
         m = max(counts)
-        low, high = _mode_share_interval(m, runs)
-        held_mode.append(chance * (low <= mode <= high))
-        surprised.append(chance * (mode_share_p_value(m, runs, mode) <= ALPHA))
+        held_mode.append(chance * (_verdict(m, runs, mode) == "inconclusive"))
+        surprised.append(chance * (_p_value(m, runs, mode) <= ALPHA))
         low, high = _collision_interval(counts)
         held_agree.append(chance * (low <= agree <= high))
         for threshold, mistakes in wrong.items():

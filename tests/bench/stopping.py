@@ -89,11 +89,13 @@ def modes(shares: Sequence[float], most: int, cases: int, seed: int) -> Iterator
     """After each of ``most`` calls, how often each case's commonest answer has come."""
     generator = np.random.Generator(np.random.PCG64([seed, most, len(shares), round(1e6 * shares[0])]))
     ends = np.cumsum(shares)[:-1]
-    counts = np.zeros((cases, len(shares)), np.int64)
-    every = np.arange(cases)
+    counts = np.zeros((len(shares), cases), np.int64)
+    every, mode = np.arange(cases), np.zeros(cases, np.int64)
     for _ in range(most):
-        counts[every, np.searchsorted(ends, generator.random(cases), side="right")] += 1
-        yield counts.max(axis=1)
+        given = np.searchsorted(ends, generator.random(cases), side="right")
+        counts[given, every] += 1
+        mode = np.maximum(mode, counts[given, every])
+        yield mode
 
 
 class _Watch:

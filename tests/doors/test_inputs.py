@@ -16,22 +16,23 @@ from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings
 from tests.doors.intruder import LoggedWorker, logged_worker
-from tests.integration.harness import Server, evalq, wait_until
+from tests.integration.harness import Server, evalq, running_server, wait_until
 
 LINE = b'{"turn": 1, "agent": "secret-agent", "decision": "join", "resources": {"stone": 3}}\n'
 
 
-@pytest.fixture
-def outside(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file that no worker may read: beside its root, in the form its evaluator reads."""
-    (tmp_path / "secret.jsonl").write_bytes(LINE)
-    return tmp_path / "secret.jsonl"
+    path = tmp_path_factory.mktemp("outside") / "secret.jsonl"
+    path.write_bytes(LINE)
+    return path
 
 
-@pytest.fixture
-def root(tmp_path: Path, outside: Path) -> Path:
+@pytest.fixture(scope="module")
+def root(outside: Path) -> Path:
     """The only folder the worker may read, with a link in it that leads out."""
-    folder = tmp_path / "root"
+    folder = outside.parent / "root"
     folder.mkdir()
     (folder / "link.jsonl").symlink_to(outside)
     (folder / "folder").symlink_to(outside.parent)
@@ -39,10 +40,17 @@ def root(tmp_path: Path, outside: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def worker(server: Server, root: Path, tmp_path: Path) -> Iterator[LoggedWorker]:
-    """A worker that may read ``root``."""
-    with logged_worker(server, root, tmp_path / "log") as started:
+@pytest.fixture(scope="module")
+def server(outside: Path) -> Iterator[Server]:
+    """One server for all that is forged here."""
+    with running_server(outside.parent) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def worker(server: Server, root: Path) -> Iterator[LoggedWorker]:
+    """A worker that may read ``root``: one, which everything that is forged here comes to."""
+    with logged_worker(server, root, root.parent / "log") as started:
         yield started
 
 
@@ -81,9 +89,12 @@ class Forger:
 
 
 @pytest.fixture
-def forger(server: Server) -> Forger:
-    """The intruder of these tests."""
-    return Forger(server)
+def forger(server: Server) -> Iterator[Forger]:
+    """The intruder of these tests; the ledger forgets its runs, and the worker does not."""
+    yield Forger(server)
+    for run in ("forged", "honest"):
+        server.client.delete(*server.client.keys(f"evalq:run:{{{run}}}:*"), "nothing")
+        server.client.hdel("evalq:runs", run)
 
 
 OUTSIDE = [

@@ -1,6 +1,7 @@
 """Lines that kill, hang, eat memory or fail: an evaluator from outside the package, for tests of isolation.
 
-A record is a JSON line {"id": ..., "do": ..., "value": ...}. ``do`` names what its evaluation does to its process.
+A record is a JSON line {"id": ..., "do": ..., "value": ..., "waits": ...}. ``do`` names what its evaluation does to its
+process; one that ``waits`` stays until a gate is opened.
 Where the variable HAZARDS_IMPORT is set, importing this module fails with that text.
 """
 
@@ -22,10 +23,14 @@ if "HAZARDS_IMPORT" in os.environ:
 
 
 class HazardParams(Params):
-    """``pause``: seconds a chunk sleeps. ``flag``: a file; while it is there, hazards are armed. Empty: always."""
+    """``pause``: seconds a chunk sleeps. ``flag``: a file; while it is there, hazards are armed. Empty: always.
+
+    ``gate``: a file; while it is there, chunks of records that wait are not computed.
+    """
 
     pause: float = 0.0
     flag: str = ""
+    gate: str = ""
 
 
 class HazardState(State):
@@ -44,6 +49,7 @@ class _Row(msgspec.Struct):
     id: str
     value: int
     do: str = ""
+    waits: bool = False
 
 
 def _kill() -> None:
@@ -99,6 +105,8 @@ class Hazards(Evaluator[HazardParams, HazardState]):
         time.sleep(params.pause)
         for number, data in batch.lines():
             row = msgspec.json.decode(data, type=_Row)
+            while row.waits and params.gate and Path(params.gate).exists():
+                time.sleep(0.01)
             if row.do and (not params.flag or Path(params.flag).exists()):
                 _DEEDS[row.do]()
             state.count += 1

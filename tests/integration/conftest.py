@@ -12,7 +12,7 @@ from evalq.evalcore.evaluators.cooperation.sample import write_events
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from tests.integration.harness import Fleet, Server, evalq, running_fleet, running_server
 
-MID_ROWS = 30_000
+ROWS, MID_ROWS, EVENTS = 20_000, 8_000, 20_000
 Calm = Callable[[str], Path]
 
 
@@ -34,12 +34,12 @@ def fleet(server: Server, data: Path) -> Iterator[Fleet]:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with made inputs: rows.csv, mid.csv, small.csv, log.jsonl, shuffled.jsonl."""
     folder = tmp_path_factory.mktemp("data")
-    for name, rows in (("rows.csv", 100_000), ("mid.csv", MID_ROWS), ("small.csv", 2_000)):
+    for name, rows in (("rows.csv", ROWS), ("mid.csv", MID_ROWS), ("small.csv", 2_000)):
         with (folder / name).open("w", encoding="utf-8", newline="") as out:
             write_rows(out, rows, seed=7)
     for name, shuffled in (("log.jsonl", False), ("shuffled.jsonl", True)):
         with (folder / name).open("wb") as stream:
-            write_events(stream, 100_000, seed=7, shuffled=shuffled)
+            write_events(stream, EVENTS, seed=7, shuffled=shuffled)
     return folder
 
 

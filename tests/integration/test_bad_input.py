@@ -117,7 +117,7 @@ def test_an_input_changed_in_mid_run(server: Server, fleet: Fleet, data: Path, t
     rows = tmp_path / "rows.csv"
     rows.write_bytes((data / "rows.csv").read_bytes())
     worker = fleet.add(2, "--root", str(tmp_path))
-    args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "250", "--out", "run")
+    args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "50", "--out", "run")
     producer = start_evalq(*args, cwd=tmp_path, EVALQ_WINDOW="8")
     wait_until(lambda: committed(server, tmp_path / "run") > 10, "some chunks are committed")
     size = rows.stat().st_size

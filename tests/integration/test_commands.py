@@ -229,7 +229,7 @@ def test_a_terminal_sees_a_bar(data: Path, tmp_path: Path) -> None:
 
 def test_detach_then_watch(server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path) -> None:
     """--detach prints the run id and leaves; the workers go on alone, and watch gives the same report."""
-    args = ("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "75", "--out", tmp_path / "run")
+    args = ("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "20", "--out", tmp_path / "run")
     done = evalq(*args, "--detach", cwd=data, EVALQ_WINDOW="8")
     assert done.returncode == 0, done.stderr
     run = done.stdout.strip()

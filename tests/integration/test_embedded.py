@@ -34,7 +34,7 @@ def _processes(mark: str) -> list[str]:
 @pytest.mark.parametrize("signal", [9, 15, 2], ids=["SIGKILL", "SIGTERM", "SIGINT"])
 def test_nothing_outlives_a_killed_command(data: Path, tmp_path: Path, scratch: Path, signal: int) -> None:
     """Server, workers and their temporary folders are gone after the command is, however it ended."""
-    args = ("planagent", "mid.csv", "--workers", "2", "--chunk-size", "100", "--out", tmp_path / "run")
+    args = ("planagent", "mid.csv", "--workers", "2", "--chunk-size", "20", "--out", tmp_path / "run")
     command = start_evalq(*args, cwd=data, TMPDIR=str(scratch))
     wait_until(lambda: info(tmp_path / "run").get("progress"), "the run is under way")
     started = _processes(str(scratch))

@@ -94,7 +94,7 @@ def test_counters_are_exact_when_workers_are_killed(
 ) -> None:
     """Kill -9 in the middle: every record is counted once, and what was published again is counted by reason."""
     fleet.add(2)
-    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "25", "--suite", "my suite",
+    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "20", "--suite", "my suite",
                       "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
     wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
     fleet.kill_at_work(server)
@@ -161,7 +161,7 @@ def test_a_worker_that_lives_and_takes_nothing_is_stuck(
 ) -> None:
     """Its pool is stopped and its heartbeat goes on: stuck while its queue holds work, consuming when it goes on."""
     worker = fleet.add(1)
-    run = start_evalq("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "50",
+    run = start_evalq("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "10",
                       "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
     wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
     with running_exporter(server.url, tmp_path, EVALQ_STUCK_SECONDS="5") as exporter:

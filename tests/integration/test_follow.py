@@ -31,19 +31,19 @@ ONE_PASS = ("cooperation", "--follow", LOG, "--passes", "1", "--run-dir", "run",
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """About 5 MB of a log in order."""
+    """About 2.5 MB of a log in order."""
     path = tmp_path_factory.mktemp("events") / LOG
     with path.open("wb") as out:
-        write_events(out, 20_000, seed=5)
+        write_events(out, 10_000, seed=5)
     return path.read_bytes()
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """About 150 MB of a log in order."""
+    """About 50 MB of a log in order."""
     path = tmp_path_factory.mktemp("many") / LOG
     with path.open("wb") as out:
-        write_events(out, 600_000, seed=5)
+        write_events(out, 210_000, seed=5)
     return path
 
 
@@ -113,7 +113,7 @@ def test_kills_at_any_moment_while_the_log_grows_and_is_rotated(seed: int, event
             seen = reached(tmp_path)
             wait_until(lambda: info(tmp_path / "run").get("state") == "following", "it has begun")
             for _ in range(rng.randrange(1, 6)):
-                size = rng.randrange(1, 300_000)
+                size = rng.randrange(1, 200_000)
                 append(tmp_path, events[written : written + size])
                 written = min(written + size, len(events))
                 if rotations < 15 and rng.random() < 0.4:
@@ -200,22 +200,22 @@ def read_by(*command: str, cwd: Path) -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="Linux counts a process's reading there")
 def test_a_pass_from_cron_reads_only_what_is_new(many: Path, tmp_path: Path) -> None:
-    """Counted by the system: of 50 MB that were read before, nothing is read again; with --verify all of it is."""
+    """Counted by the system: of 20 MB that were read before, nothing is read again; with --verify all of it is."""
     with many.open("rb") as stream:
-        append(tmp_path, stream.read(50_000_000))
+        append(tmp_path, stream.read(20_000_000))
         assert evalq(*ONE_PASS, cwd=tmp_path).returncode == 0
         idle = read_by(*ONE_PASS, cwd=tmp_path)
         append(tmp_path, stream.read(1_000_000))
     busy = read_by(*ONE_PASS, cwd=tmp_path)
     assert abs(busy - idle - 1_000_000) < 20_000
     verified = read_by(*ONE_PASS, "--verify", cwd=tmp_path)
-    assert abs(verified - idle - 51_000_000) < 20_000
+    assert abs(verified - idle - 21_000_000) < 20_000
 
 
 def test_memory_does_not_grow_with_the_log(many: Path, tmp_path: Path) -> None:
-    """A follower that catches up with 150 MB takes hardly more than with 15 MB."""
+    """A follower that catches up with 50 MB takes hardly more than with 5 MB."""
     peaks = []
-    for size in (15_000_000, 150_000_000):
+    for size in (5_000_000, 50_000_000):
         folder = tmp_path / str(size)
         folder.mkdir()
         shutil.copyfile(many, folder / LOG)

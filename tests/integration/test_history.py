@@ -102,23 +102,23 @@ def test_a_history_that_cannot_be_written_ends_no_run(server: Server, fleet: Fle
 
 def test_the_terminal_shows_the_fleet(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
     """Work without a worker: status says how much waits, doctor what to do, watch what the fleet is at."""
-    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "1000", "--format", "none",
+    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "250", "--format", "none",
                       "--out", str(tmp_path / "run"), cwd=data)  # fmt: skip
     queue = queue_name("bulk", code_version())
-    wait_until(lambda: server.client.llen(queue) == 30, "all messages wait")
+    wait_until(lambda: server.client.llen(queue) == 32, "all messages wait")
     with contextlib.ExitStack() as stack:
         stack.callback(run.kill)
         status = evalq("status", "--broker", server.url, cwd=tmp_path)
         assert status.returncode == 0, status.stderr
-        assert "30 waiting, 0 worker(s)" in status.stdout
+        assert "32 waiting, 0 worker(s)" in status.stdout
         assert "1 open" in status.stdout
         shown = json.loads(evalq("status", tmp_path / "run", "--json", "--broker", server.url, cwd=tmp_path).stdout)
         assert ["workers", "0 alive, 0 consuming, 0 stuck"] in shown["fleet"]
         doctor = evalq("doctor", "--broker", server.url, cwd=tmp_path)
         assert doctor.returncode == 3
-        assert "30 waiting and no worker: start one" in doctor.stdout
+        assert "32 waiting and no worker: start one" in doctor.stdout
         watch = start_evalq("watch", str(tmp_path / "run"), "--broker", server.url, "--format", "none", cwd=data)
         assert watch.stderr is not None
-        assert "30 queued" in watch.stderr.readline()
+        assert "32 queued" in watch.stderr.readline()
         fleet.add(1)
         assert run.wait(timeout=PATIENCE) == watch.wait(timeout=PATIENCE) == 0

@@ -12,7 +12,7 @@ import pytest
 from evalq.evalcore.model.canonical import canonical_json
 from tests.integration.harness import HAZARDS, Fleet, Server, evalq, info, running_fleet, same_answer
 
-RECORDS = 2_000
+RECORDS = 200
 DEEDS = {
     "kill": "killed its process by SIGKILL",
     "hang": "took longer than 1 s",
@@ -66,30 +66,30 @@ def test_a_record_that_kills_is_dead_lettered_and_the_others_are_untouched(
 ) -> None:
     """Exit 3, one dead record with place and reason, and every other record's line as in the calm run."""
     flag = tmp_path / "armed"
-    _write(tmp_path / "in.jsonl", {1234: deed})
+    _write(tmp_path / "in.jsonl", {123: deed})
     calm = _calm(tmp_path, flag)
     flag.touch()
     fleet.add(2)
-    args = ("hazards", "in.jsonl", "--broker", server.url, "--params", _params(tmp_path, flag), "--chunk-size", "500")
+    args = ("hazards", "in.jsonl", "--broker", server.url, "--params", _params(tmp_path, flag), "--chunk-size", "20")
     done = _evalq(*args, "--out", "run", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     assert "1 record(s) have no result" in done.stderr
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["records"] == {"total": RECORDS, "scored": RECORDS - 1, "unscored": 0, "errors": 0, "dead": 1}
-    assert report["results"] == {"count": RECORDS - 1, "sum": sum(range(RECORDS)) - 1234}
-    assert report["faults"] == [{"where": "in.jsonl:1235", "reason": f"dead: {DEEDS[deed]}"}]
-    dead = {"record": "in.jsonl:1235", "id": "", "status": "dead", "reason": DEEDS[deed]}
-    assert _lines(tmp_path / "run") == [*_lines(calm)[:1234], dead, *_lines(calm)[1235:]]
+    assert report["results"] == {"count": RECORDS - 1, "sum": sum(range(RECORDS)) - 123}
+    assert report["faults"] == [{"where": "in.jsonl:124", "reason": f"dead: {DEEDS[deed]}"}]
+    dead = {"record": "in.jsonl:124", "id": "", "status": "dead", "reason": DEEDS[deed]}
+    assert _lines(tmp_path / "run") == [*_lines(calm)[:123], dead, *_lines(calm)[124:]]
 
 
 def test_dead_records_are_retried_alone(server: Server, fleet: Fleet, tmp_path: Path) -> None:
     """Once nothing kills any more, `retry --errors` computes their two chunks and no other: the calm run's bytes."""
     flag = tmp_path / "armed"
-    _write(tmp_path / "in.jsonl", {7: "kill", 1999: "kill"})
+    _write(tmp_path / "in.jsonl", {7: "kill", 199: "kill"})
     calm = _calm(tmp_path, flag)
     flag.touch()
     fleet.add(2)
-    args = ("hazards", "in.jsonl", "--broker", server.url, "--params", _params(tmp_path, flag), "--chunk-size", "100")
+    args = ("hazards", "in.jsonl", "--broker", server.url, "--params", _params(tmp_path, flag), "--chunk-size", "10")
     done = _evalq(*args, "--out", "run", "--allow-dead", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     before = info(tmp_path / "run")["progress"]
@@ -112,7 +112,7 @@ def test_a_retry_needs_no_ledger_that_remembers(server: Server, fleet: Fleet, tm
     calm = _calm(tmp_path, flag)
     flag.touch()
     fleet.add(2)
-    args = ("hazards", "in.jsonl", "--broker", server.url, "--params", _params(tmp_path, flag), "--chunk-size", "100")
+    args = ("hazards", "in.jsonl", "--broker", server.url, "--params", _params(tmp_path, flag), "--chunk-size", "10")
     assert _evalq(*args, "--out", "run", cwd=tmp_path).returncode == 3
     flag.unlink()
     server.client.flushall()

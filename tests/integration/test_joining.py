@@ -21,7 +21,8 @@ from tests.integration.harness import (
     wait_until,
 )
 
-MANY = 20
+MANY = 10
+GATE = "gate"
 
 
 def _ends(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -31,7 +32,7 @@ def _ends(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("how", [("--inline",), ("--workers", "1")], ids=["inline", "embedded"])
 def test_of_many_at_one_instant_one_computes(data: Path, tmp_path: Path, how: tuple[str, ...]) -> None:
-    """Twenty commands: twenty exits 0 with the same report, one folder; one says nothing of a run before it."""
+    """Ten commands: ten exits 0 with the same report, one folder; one says nothing of a run before it."""
     args: tuple[str | Path, ...] = ("planagent", data / "small.csv", "--once", "k", "--chunk-size", "200", *how)
     started = [start_evalq(*args, "--format", "json", cwd=tmp_path) for _ in range(MANY)]
     ended = [_ends(process) for process in started]
@@ -44,11 +45,19 @@ def test_of_many_at_one_instant_one_computes(data: Path, tmp_path: Path, how: tu
 
 @pytest.fixture
 def slow(tmp_path: Path) -> tuple[str | Path, ...]:
-    """A command whose run takes two seconds a record, three of them."""
-    rows = [{"id": f"r{number}", "value": number} for number in range(3)]
+    """A command over three records, the last two of which wait until the gate is gone."""
+    rows = [{"id": f"r{number}", "value": number, "waits": number > 0} for number in range(3)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "params.json").write_text('{"pause": 2}')
+    (tmp_path / "params.json").write_text(json.dumps({"gate": str(tmp_path / GATE)}))
+    (tmp_path / GATE).touch()
     return ("hazards", "in.jsonl", "--params", "params.json", "--once", "k", "--chunk-size", "1", "--out", "run")
+
+
+def _says(process: subprocess.Popen[str], words: str) -> None:
+    """Wait for a line of its standard error."""
+    said = process.stderr
+    assert said is not None
+    wait_until(lambda: words in said.readline(), f"it says {words!r}")
 
 
 def _driven(folder: Path) -> bool:
@@ -64,8 +73,12 @@ def test_who_waits_takes_over_from_a_driver_that_ends(
     wait_until(lambda: _driven(tmp_path / "run"), "the run is driven")
     waiting = [start_evalq(*slow, "--inline", "--format", "json", cwd=tmp_path, PYTHONPATH=HAZARDS) for _ in range(3)]
     wait_until(lambda: (tmp_path / "run" / "parts.journal").exists(), "it has an answer")
+    for process in waiting:
+        _says(process, "waiting for its report")
     driver.send_signal(sent)
+    (tmp_path / GATE).unlink()
     driver.communicate(timeout=PATIENCE)
+    assert driver.returncode != 0, "it had not done all"
     ended = [_ends(process) for process in waiting]
     assert [code for code, _, _ in ended] == [0, 0, 0], ended
     assert {out.encode() for _, out, _ in ended} == {(tmp_path / "run" / "report.json").read_bytes()}
@@ -80,11 +93,12 @@ def test_watching_a_driven_run_ends_with_its_report_and_leaves_it_alone(
     first, second = (
         start_evalq("watch", "run", "--format", "json", cwd=tmp_path, PYTHONPATH=HAZARDS) for _ in range(2)
     )
-    assert first.stderr is not None
-    assert f"driven by {os.uname().nodename} {driver.pid}" in first.stderr.readline()
+    for process in (first, second):
+        _says(process, f"driven by {os.uname().nodename} {driver.pid}")
     first.send_signal(signal.SIGINT)
     code, _, said = _ends(first)
     assert (code, "the run goes on" in said) == (130, True)
+    (tmp_path / GATE).unlink()
     code, out, said = _ends(driver)
     assert code == 0, said
     assert _ends(second)[:2] == (0, out)
@@ -118,6 +132,7 @@ def test_a_run_on_a_server_is_cancelled_for_good(
         elsewhere = evalq(*here[:-3], "other", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)
         assert (elsewhere.returncode, "was cancelled" in elsewhere.stderr) == (3, True), elsewhere.stderr
         assert evalq("prune", "run", "--broker", server.url, cwd=tmp_path, PYTHONPATH=HAZARDS).returncode == 0
+        (tmp_path / GATE).unlink()
         assert evalq(*here, cwd=tmp_path, PYTHONPATH=HAZARDS).returncode == 0, "the key is free again"
 
 
@@ -130,9 +145,7 @@ def test_a_run_that_another_terminal_drives_is_cancelled(
     driver = start_evalq(*slow, *how, cwd=tmp_path, PYTHONPATH=HAZARDS)
     wait_until(lambda: _driven(tmp_path / "run"), "it is driven")
     waiting = start_evalq(*slow, *how, cwd=tmp_path, PYTHONPATH=HAZARDS)
-    said = waiting.stderr
-    assert said is not None
-    wait_until(lambda: "waiting for its report" in said.readline(), "another command waits for it")
+    _says(waiting, "waiting for its report")
     done = evalq("cancel", "run", cwd=tmp_path, PYTHONPATH=HAZARDS)
     assert (done.returncode, "cancelled" in done.stderr) == (0, True), done.stderr
     code, _, told = _ends(driver)
@@ -176,7 +189,7 @@ def test_a_command_that_waits_for_a_driver_elsewhere_is_seen(
 
 def test_an_interrupted_detach_says_how_to_resume(server: Server, data: Path, tmp_path: Path) -> None:
     """Ctrl-C while the plan is made: 130 and a command, and it is halted in the ledger and in the folder."""
-    args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "20", "--out", tmp_path / "run")
+    args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "4", "--out", tmp_path / "run")
     leaving = start_evalq(*args, "--detach", cwd=data)
     run = wait_until(lambda: info(tmp_path / "run").get("epoch") and info(tmp_path / "run")["run"], "it is planned")
     leaving.send_signal(signal.SIGINT)
@@ -222,6 +235,8 @@ def test_two_folders_of_one_key_share_one_run(server: Server, tmp_path: Path, sl
         first = start_evalq(*here[:-2], "one", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)
         wait_until(lambda: info(tmp_path / "one").get("epoch"), "the first drives")
         second = start_evalq(*here[:-2], "other", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)
+        _says(second, "waiting for its report")
+        (tmp_path / GATE).unlink()
         assert [_ends(process)[0] for process in (first, second)] == [0, 0]
     assert (tmp_path / "one" / "report.json").read_bytes() == (tmp_path / "other" / "report.json").read_bytes()
     assert info(tmp_path / "one")["progress"]["computed"] == 3
@@ -287,6 +302,7 @@ def test_a_later_command_elsewhere_gets_the_report_that_is_there(
 ) -> None:
     """No worker is left, and none is needed: the first's bytes, also for --detach; records are said to be there."""
     here = (*slow[:-1], "--broker", server.url)
+    (tmp_path / GATE).unlink()
     with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
         fleet.add(1)
         first = evalq(*here[:-2], "one", *here[-2:], cwd=tmp_path, PYTHONPATH=HAZARDS)

@@ -54,6 +54,53 @@ def test_a_private_server_serves_one_evaluation(rows: Path) -> None:
     assert (rows / "out" / "report.json").is_file()
 
 
+def test_one_key_is_one_run_whatever_it_is_computed_by(rows: Path) -> None:
+    """A cell that is run again gets the run that is there; another limit is another run."""
+    first = evalq.evaluate("planagent", "results.csv", once="k", limit=120)
+    assert first.report["records"]["total"] == 120
+    assert first.report == evalq.evaluate("planagent", "results.csv", limit=120).report
+    again = evalq.evaluate("planagent", "results.csv", once="k", limit=120)
+    assert (again.id, again.path) == (first.id, Path("evalq-runs") / first.id)
+    assert evalq.evaluate("planagent", "results.csv", once="k", limit=121).id != first.id
+    assert "command" not in json.loads((rows / "evalq-runs" / first.id / "run.json").read_text())
+    with pytest.raises(evalq.errors.UsageError, match="at least 1 record"):
+        evalq.evaluate("planagent", "results.csv", limit=0)
+
+
+def test_a_run_that_was_left_is_resumed(rows: Path) -> None:
+    """Without the server that is gone, to the report that it would have had; a finished one is refused."""
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    (rows / "quick.yaml").write_text("patience_seconds: 0.5\nconnect_seconds: 0.5\n")
+    with pytest.raises(evalq.errors.BrokerUnreachable):
+        evalq.evaluate("planagent", "results.csv", broker=url, settings="quick.yaml", folder="left")
+    run = evalq.resume("left")
+    assert (run.state, run.report) == ("done", evalq.evaluate("planagent", "results.csv").report)
+    with pytest.raises(evalq.errors.UsageError, match="this run is done"):
+        evalq.resume("left")
+
+
+def test_a_sweep_whose_budget_is_spent_is_resumed_with_a_larger_one(rows: Path) -> None:
+    """Paid once: the key's sweep is found again, and makes the calls that are left."""
+    with running_agent() as (agent, url):
+        write_golden(rows / "golden.json", {"C": {}})
+        chat = {"kind": "openai", "base_url": url, "model": "m"}
+        (rows / "targets.yaml").write_text(json.dumps({"targets": {"chat": chat}}))
+
+        def ask() -> evalq.Run:
+            return evalq.sweep(
+                "vs", "golden.json", target="chat", targets="targets.yaml", repeat=3, max_calls=2, workers=1,
+                folder="out", once="k",
+            )  # fmt: skip
+
+        assert ask().report["records"]["total"] == 2
+        assert ask().report["records"]["total"] == 2
+        assert len(agent.log) == 2
+        with pytest.raises(evalq.errors.UsageError, match="this run is done"):
+            evalq.resume("out")
+        assert evalq.resume("out", max_calls=3, workers=1).report["records"]["total"] == 3
+        assert len(agent.log) == 3
+
+
 def test_servers_that_are_away_are_errors_of_evalq(rows: Path) -> None:
     """BrokerUnreachable, by every way to a server, and a run begun for it can be resumed."""
     url = f"redis://127.0.0.1:{free_port()}/0"

@@ -29,10 +29,10 @@ def rabbit() -> Iterator[str]:
 
 
 def test_rabbitmq_gives_the_same_bytes(rabbit: str, server: Server, data: Path, calm: Calm, tmp_path: Path) -> None:
-    """30,000 rows in 30 messages over RabbitMQ, the ledger in Redis, and the bytes of the inline run."""
+    """8,000 rows in 32 messages over RabbitMQ, the ledger in Redis, and the bytes of the inline run."""
     with running_fleet(rabbit, data) as fleet:
         fleet.add(2, "--ledger", server.url)
-        args = ("planagent", "mid.csv", "--broker", rabbit, "--ledger", server.url, "--chunk-size", "1000")
+        args = ("planagent", "mid.csv", "--broker", rabbit, "--ledger", server.url, "--chunk-size", "250")
         done = evalq(*args, "--out", tmp_path / "run", "--format", "none", cwd=data)
         assert done.returncode == 0, done.stderr
     same_answer(calm("mid.csv"), tmp_path / "run")

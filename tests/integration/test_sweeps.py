@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ from tests.integration.harness import (
     info,
     launch,
     running_fleet,
+    serves,
     start_evalq,
     wait_until,
 )
@@ -99,51 +101,76 @@ def test_every_call_is_made_once_recorded_and_replayed(tmp_path: Path, service: 
     replays(tmp_path, run)
 
 
-FAULTS: list[tuple[dict[str, Any], str, int, str]] = [
-    ({"do": "raw", "status": 429, "body": "{}"}, "rate_limit", 3, "never answered (2 rate_limit)"),
-    ({"do": "raw", "status": 402, "body": "{}"}, "quota", 3, "the calls stopped at chat: quota: "),
-    ({"do": "hang"}, "timeout", 3, "never answered (2 timeout)"),
-    ({"do": "raw", "status": 500, "body": "{}"}, "server", 3, "never answered (2 server)"),
-    ({"do": "cut"}, "server", 3, "never answered (2 server)"),
-    ({"do": "half"}, "server", 3, "never answered (2 server)"),
-    ({"do": "raw", "status": 401, "body": "{}"}, "auth", 3, "the calls stopped at chat: auth: "),
-    ({"do": "raw", "status": 404, "body": "{}"}, "refused", 0, "no output: refused: "),
-    ({"do": "said", "content": "no", "refusal": "I must not"}, "refused", 0, "the model refuses: I must not"),
-    ({"do": "said", "content": "It is {broken"}, "bad_output", 0, "no output: bad_output: not JSON"),
+STOPPING: dict[str, dict[str, Any]] = {
+    "quota": {"do": "raw", "status": 402, "body": "{}"},
+    "auth": {"do": "raw", "status": 401, "body": "{}"},
+}
+
+
+@pytest.mark.parametrize("kind", STOPPING)
+def test_a_failure_that_every_call_would_meet_stops_the_sweep(
+    tmp_path: Path, service: tuple[Agent, str], kind: str
+) -> None:
+    """It is told with its kind and how to go on, it is no output of any case, and there is no report."""
+    write_golden(tmp_path / "golden.json", {"good": {"share": 1.0}, "bad": STOPPING[kind]})
+    write_targets(tmp_path, service[1])
+    done = sweep(tmp_path, "--repeat", "2", "--out", "run")
+    assert done.returncode == 3, done.stderr
+    assert f"the calls stopped at chat: {kind}: " in done.stderr
+    assert all(line["case"] == "good" for line in outputs(tmp_path / "run"))
+    assert "evalq resume" in done.stderr
+    assert info(tmp_path / "run")["state"] == "stopped"
+    assert not (tmp_path / "run" / "report.json").exists()
+
+
+UNANSWERED: dict[str, tuple[dict[str, Any], str]] = {
+    "429": ({"do": "raw", "status": 429, "body": "{}"}, "rate_limit"),
+    "500": ({"do": "raw", "status": 500, "body": "{}"}, "server"),
+    "cut": ({"do": "cut"}, "server"),
+    "half": ({"do": "half"}, "server"),
+}
+SILENT: dict[str, tuple[dict[str, Any], str]] = {"hang": ({"do": "hang"}, "timeout")}
+ANSWERED: dict[str, tuple[dict[str, Any], str]] = {
+    "404": ({"do": "raw", "status": 404, "body": "{}"}, "refused"),
+    "said": ({"do": "said", "content": "no", "refusal": "I must not"}, "refused"),
+    "broken": ({"do": "said", "content": "It is {broken"}, "bad_output"),
+}
+TOLD: list[tuple[dict[str, tuple[dict[str, Any], str]], int, tuple[str, ...]]] = [
+    (UNANSWERED, 3, ("never answered (2 rate_limit, 6 server)",)),
+    (SILENT, 3, ("never answered (2 timeout)",)),
+    (ANSWERED, 0, ("no output: refused: ", "the model refuses: I must not", "no output: bad_output: not JSON")),
 ]
 
 
-@pytest.mark.parametrize(("order", "kind", "code", "said"), FAULTS, ids=[f"{n}-{f[1]}" for n, f in enumerate(FAULTS)])
+@pytest.mark.parametrize(("bad", "code", "said"), TOLD, ids=["unanswered", "silent", "answered"])
 def test_each_kind_of_failure_is_told(
-    tmp_path: Path, service: tuple[Agent, str], order: dict[str, Any], kind: str, code: int, said: str
+    tmp_path: Path,
+    service: tuple[Agent, str],
+    bad: dict[str, tuple[dict[str, Any], str]],
+    code: int,
+    said: tuple[str, ...],
 ) -> None:
-    """What the user sees, what is recorded, and that an error is neither a mode nor a score."""
-    _, url = service
-    write_golden(tmp_path / "golden.json", {"good": {"share": 1.0}, "bad": order})
+    """What the user sees, what is recorded of each case, and that an error is neither a mode nor a score."""
+    orders = {case: order for case, (order, _) in bad.items()}
+    write_golden(tmp_path / "golden.json", {"good": {"share": 1.0}} | orders)
     retries = {name: {"times": 1, "wait_seconds": 0.01} for name in ("server", "rate_limit", "timeout")}
     # Where no answer is waited for in vain, the time-out is not what is tested, and no busy machine may reach it.
-    write_targets(tmp_path, url, timeout_seconds=3 if kind == "timeout" else 60, retries=retries)
+    write_targets(tmp_path, service[1], timeout_seconds=3 if bad is SILENT else 60, retries=retries)
     done = sweep(tmp_path, "--repeat", "2", "--out", "run")
     assert done.returncode == code, done.stderr
-    assert said in done.stderr
+    assert [words for words in said if words not in done.stderr] == [], done.stderr
     run = tmp_path / "run"
-    recorded = outputs(run)
-    if kind in ("quota", "auth"):
-        assert all(line["case"] == "good" for line in recorded)
-        assert "evalq resume" in done.stderr
-        assert info(run)["state"] == "stopped"
-        assert not (run / "report.json").exists()
-        return
-    bad = [line for line in recorded if line["case"] == "bad"]
-    assert [line["error"].partition(":")[0] for line in bad] == [kind] * 2
-    assert all("output" not in line for line in bad)
-    if kind == "bad_output":
-        assert bad[0]["text"] == "It is {broken"
-    report = json.loads((run / "report.json").read_text())
-    assert report["records"] == {"total": 4, "scored": 2, "unscored": 0, "errors": 2, "dead": 0}
+    errors = [line for line in outputs(run) if line["case"] != "good"]
+    found = [(line["case"], line["error"].partition(":")[0]) for line in errors]
+    assert sorted(found) == sorted((case, kind) for case, (_, kind) in bad.items() for _ in range(2))
+    assert all("output" not in line for line in errors)
+    assert {line["text"] for line in errors if line["case"] == "broken"} <= {"It is {broken"}
+    counts = {"total": 2 + len(errors), "scored": 2, "unscored": 0, "errors": len(errors), "dead": 0}
+    assert json.loads((run / "report.json").read_text())["records"] == counts
     replays(tmp_path, run)
     if code == 3:
-        assert sweep(tmp_path, "--repeat", "2", "--out", "run2", "--allow-dead", "2").returncode == 0
+        allowed = ("--out", "run2", "--allow-dead", str(len(errors)))
+        assert sweep(tmp_path, "--repeat", "2", *allowed).returncode == 0
 
 
 def test_a_spent_quota_stops_all_and_what_was_paid_is_kept(tmp_path: Path, service: tuple[Agent, str]) -> None:
@@ -527,43 +554,50 @@ class Late(RunLedger):
 
 
 @pytest.mark.parametrize("command", ["cancel", "pause"])
-@pytest.mark.parametrize("before", ["", "open", "append", "supply"])
 def test_what_is_ended_while_a_worker_begins_to_evaluate_it_has_no_report(
-    tmp_path: Path, server: Server, service: tuple[Agent, str], command: str, before: str
+    tmp_path: Path, server: Server, service: tuple[Agent, str], command: str
 ) -> None:
     """Folder, calls and evaluation are told the same, whenever it comes; what was paused goes on and pays nothing."""
     agent, url = service
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
+    folders = {name: tmp_path / f"run-{name}" for name in ("first", "open", "append", "supply")}
     with running_fleet(server.url, tmp_path) as fleet:
         fleet.add(0, "--calls", "10", "--targets", "targets.yaml")
-        run = detached(tmp_path, server, "--out", "run")
-        calls = SweepLedger(server.client, Settings())
-        left, late = UnattendedSweeps(calls, Settings()), Late(server.client, Settings())
-        wait_until(lambda: left.over() == [run], "its calls are over")
-
-        def end() -> None:
-            done = evalq(command, "run", cwd=tmp_path, EVALQ_BROKER=server.url)
-            assert done.returncode == 0, done.stderr
-
-        late.before, late.end = before, end
-        if not before:
-            end()
-        assert not left.evaluate(run, late)
-        state = {"cancel": "cancelled", "pause": "paused"}[command]
-        assert info(tmp_path / "run")["state"] == state
-        look = calls.look(run)
-        assert look is not None
-        assert look.state == state
-        assert server.client.hget(RunKeys.of(run).meta, "state") in (None, state.encode())
-        assert left.over() == []
+        for before, folder in folders.items():
+            ends_at(server, folder, command, before)
         fleet.add(1)
-        if command == "pause":
-            done = evalq("resume", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+        wait_until(lambda: serves(server), "a worker could evaluate what it finds")
+        for folder in folders.values() if command == "pause" else ():
+            done = evalq("resume", folder.name, "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
             assert done.returncode == 0, done.stderr
-            replays(tmp_path, tmp_path / "run")
-    assert sum(agent.calls.values()) == 60
-    assert (tmp_path / "run" / "report.json").exists() == (command == "pause")
+            replays(tmp_path, folder)
+    assert sum(agent.calls.values()) == 60 * len(folders)
+    assert {(folder / "report.json").exists() for folder in folders.values()} == {command == "pause"}
+
+
+def ends_at(server: Server, folder: Path, command: str, before: str) -> None:
+    """A detached sweep that is ended just before that step of its evaluation, or before the first."""
+    run = detached(folder.parent, server, "--out", folder.name)
+    calls = SweepLedger(server.client, Settings())
+    left, late = UnattendedSweeps(calls, Settings()), Late(server.client, Settings())
+    wait_until(lambda: left.over() == [run], "its calls are over")
+
+    def end() -> None:
+        done = evalq(command, folder.name, cwd=folder.parent, EVALQ_BROKER=server.url)
+        assert done.returncode == 0, done.stderr
+
+    late.before, late.end = before, end
+    if before == "first":
+        end()
+    assert not left.evaluate(run, late)
+    state = {"cancel": "cancelled", "pause": "paused"}[command]
+    assert info(folder)["state"] == state
+    look = calls.look(run)
+    assert look is not None
+    assert look.state == state
+    assert server.client.hget(RunKeys.of(run).meta, "state") in (None, state.encode())
+    assert left.over() == []
 
 
 def test_the_exporter_counts_what_was_called(
@@ -683,7 +717,8 @@ def test_wrong_requests_are_told_before_anything_is_called(
 def test_a_sweep_that_nobody_calls_for_is_seen(server: Server, tmp_path: Path, service: tuple[Agent, str]) -> None:
     """By the exporter, `status` and `doctor`, from anywhere, until a process calls its target."""
     agent, url = service
-    agent.latency = 0.3
+    seen = threading.Event()
+    agent.ready = seen.is_set
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
     (tmp_path / "home").mkdir()
@@ -704,6 +739,7 @@ def test_a_sweep_that_nobody_calls_for_is_seen(server: Server, tmp_path: Path, s
         fleet.add(0, "--calls", "4", "--targets", "targets.yaml")
         wait_until(lambda: shown("evalq_sweeps_uncalled") == 0 and shown("evalq_sweeps") == 1, "its calls are made")
         assert exporter.value("evalq_callers_alive") == 1
+        seen.set()
         wait_until(lambda: shown("evalq_sweeps") == 0, "all calls are made")
         fleet.add(1)
         _, said = run.communicate(timeout=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ def test_a_command_that_cannot_go_on_leaves_the_folder_to_the_one_that_does(tmp_
     """A second resume is refused, also while nothing is recorded yet; the first one's folder stays."""
     write_golden(tmp_path / "golden.json", {"one": {"share": 1.0}})
     with running_agent() as (agent, url):
-        agent.latency = 5.0
+        refused = threading.Event()
+        agent.ready = refused.is_set
         write_targets(tmp_path, url)
         args = (
             "vs",
@@ -72,6 +74,7 @@ def test_a_command_that_cannot_go_on_leaves_the_folder_to_the_one_that_does(tmp_
         assert (second.returncode, f"({socket.gethostname()} {producer.pid})" in second.stderr) == (3, True), (
             second.stderr
         )
+        refused.set()
         assert producer.wait(60) == 0
     assert len(outputs(tmp_path / "run")) == 1
     assert info(tmp_path / "run")["state"] == "done"
@@ -133,12 +136,12 @@ def test_an_interrupted_sweep_is_not_called_on(
 ) -> None:
     """Ctrl-C, and Ctrl-C twice: the fleet makes no more calls for a sweep whose producer was told to stop."""
     agent, url = service
-    agent.latency = 0.2
+    agent.latency = 0.1
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
     with running_fleet(server.url, tmp_path) as fleet:
         fleet.add(1, "--calls", "4", "--targets", "targets.yaml")
-        args = ("vs", "golden.json", "--target", "chat", "--repeat", "50", "--out", "run", "--format", "none")
+        args = ("vs", "golden.json", "--target", "chat", "--repeat", "15", "--out", "run", "--format", "none")
         producer = start_evalq(*args, cwd=tmp_path, EVALQ_BROKER=server.url)
         wait_until(lambda: agent.log, "calls are made")
         for _ in range(times):
@@ -149,7 +152,7 @@ def test_an_interrupted_sweep_is_not_called_on(
         assert look["state"] == "paused"
         done = evalq("resume", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
         assert done.returncode == 0, done.stderr
-    assert len(agent.log) == 300
+    assert len(agent.log) == 90
     replays(tmp_path, tmp_path / "run")
 
 

@@ -64,7 +64,7 @@ class Ear:
 
 
 def _start(server: Server, data: Path, out: Path, *args: str, **environment: str) -> subprocess.Popen[str]:
-    place = ("--broker", server.url, "--chunk-size", "100", "--out", str(out), "--format", "none")
+    place = ("--broker", server.url, "--chunk-size", "25", "--out", str(out), "--format", "none")
     return start_evalq("planagent", "mid.csv", *place, *args, cwd=data, **environment)
 
 
@@ -224,7 +224,7 @@ def test_a_command_s_own_process_that_dies_is_started_again(
 ) -> None:
     """SIGKILL in mid-run: it is said at once, with -q too, and the run goes on to the same answer."""
     out = tmp_path / "run"
-    args = ("--workers", "1", "--chunk-size", "100", "--format", "none", "-q", "--out", out)
+    args = ("--workers", "1", "--chunk-size", "25", "--format", "none", "-q", "--out", out)
     producer = start_evalq("planagent", "mid.csv", *args, cwd=data)
     ear = Ear(producer)
     wait_until(lambda: info(out).get("progress", {}).get("committed", 0) > 5, "it goes")

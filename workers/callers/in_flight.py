@@ -17,8 +17,8 @@ from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
-from evalq.workers.targets.config import Price
 from evalq.workers.targets.extract import json_text
+from evalq.workers.targets.target import Price
 
 __all__ = ["InFlightCalls"]
 
@@ -58,6 +58,7 @@ class InFlightCalls:
         self._returned: dict[int, int] = {}
         self._told = RecentAnswers()
         self._due = asyncio.Event()
+        self._closing = False
         self._recorder = asyncio.create_task(self._recording(), name="evalq-record")
         self.prompts: dict[int, Prompt] = {}
 
@@ -141,7 +142,9 @@ class InFlightCalls:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        self._recorder.cancel()
+        self._closing = True
+        self._due.set()
+        # A record that is under way ends: cut off, it would be made again and counted twice.
         await asyncio.gather(self._recorder, return_exceptions=True)
         await self._record()
 
@@ -262,7 +265,7 @@ class InFlightCalls:
 
     async def _recording(self) -> None:
         """Record what ended, soon and together."""
-        while True:
+        while not self._closing:
             await self._due.wait()
             await asyncio.sleep(_GATHER_SECONDS)
             self._due.clear()

@@ -140,8 +140,7 @@ def config_digest(named: NamedTarget) -> str:
     for name in _NO_PART_OF_ANSWERS:
         settings.pop(name, None)
     whole = hashlib.sha256(canonical_json(settings))
-    for key in ("system_prompt", "json_schema"):
-        pattern = settings.get(key)
+    for pattern in named.target.files().values():
         for path in sorted(_files(named.folder, pattern)) if pattern else ():
             if path.resolve().is_relative_to(named.folder) and path.is_file():
                 whole.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())

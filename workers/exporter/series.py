@@ -23,6 +23,7 @@ Histogram = tuple[tuple[str, ...], list[tuple[str, float]], float | None]
 
 _STATES = ("open", "done", "paused", "failed", "cancelled")
 _BOUNDS = (*(f"{bound:g}" for bound in SECONDS), "+Inf")
+# Counters of calls that are no outcomes: failures by kind, tokens, times and cost.
 _BY_KIND = ("failed", "tokens", "seconds", "cost")
 
 
@@ -137,6 +138,8 @@ def _histogram(name: str, of: Literal["totals", "calls"] = "totals") -> Callable
 def _cumulative(bounds: dict[str, int]) -> tuple[list[tuple[str, float]], float | None]:
     total = bounds.pop("sum", None)
     buckets, count = [], 0
+    # The ledger counts each time in one bucket, Prometheus in all from there on. A bound of the ledger's that this
+    # version does not have was counted by another version, and is kept.
     for bound in sorted({*bounds, *_BOUNDS}, key=float):
         count += bounds.get(bound, 0)
         buckets.append((bound, float(count)))

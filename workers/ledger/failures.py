@@ -63,7 +63,7 @@ class FailureCounts(msgspec.Struct, frozen=True):
 
 
 class Failures:
-    """The failures of one ledger's runs."""
+    """The failures of one ledger's runs. They decide nothing here: `evalq.workers.recovery.judge` has the rules."""
 
     def __init__(self, ledger: RunLedger) -> None:
         self._ledger = ledger

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from evalq.evalcore.version import code_parts, code_version
 from evalq.workers.ledger.keys import SHARED
 from evalq.workers.settings import TIMINGS
 
-__all__ = ["CallerFacts", "Heartbeats", "TargetFacts", "sick_of"]
+__all__ = ["CallerFacts", "Heartbeats", "TargetFacts", "evaluators_of", "sick_of"]
 
 _SICK = "sick "
 _REASON_CHARACTERS = 300
@@ -124,10 +125,16 @@ class Heartbeats:
         """How many workers live of each code version."""
         return Counter(facts.get("code", "") for facts in self.workers().values())
 
-    def serving(self, code: str) -> tuple[int, dict[str, int]]:
-        """Living workers of a code version, and how many live of each other one."""
+    def serving(self, code: str, evaluator: str) -> tuple[int, dict[str, int], bool]:
+        """Living workers of a code version, how many live of each other one, and whether none has the evaluator."""
         codes = self.codes()
-        return codes.pop(code, 0), dict(codes)
+        workers = codes.pop(code, 0)
+        return workers, dict(codes), not workers and self.lacking(evaluator)
+
+    def lacking(self, evaluator: str) -> bool:
+        """Whether workers live, and none of them has an evaluator of that name."""
+        told = [evaluators_of(facts) for facts in self.workers().values()]
+        return bool(told) and all(found and evaluator not in found for found in told)
 
     def living(self, code: str) -> dict[str, dict[str, str]]:
         """The living workers of a code version, and their facts."""
@@ -155,6 +162,13 @@ def _facts(data: bytes) -> CallerFacts | None:
         return msgspec.json.decode(data, type=CallerFacts)
     except msgspec.DecodeError:  # not an entry that evalq wrote
         return None
+
+
+def evaluators_of(facts: Mapping[str, str]) -> dict[str, str]:
+    """{evaluator: package and version} of a worker's facts; empty for one that tells none."""
+    with contextlib.suppress(msgspec.DecodeError):
+        return msgspec.json.decode(facts.get("evaluators", "{}"), type=dict[str, str])
+    return {}
 
 
 def sick_of(facts: Mapping[str, str]) -> dict[str, str]:

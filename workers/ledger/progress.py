@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-__all__ = ["REPORT_TRIES", "Look", "Progress", "progress_of", "unreported"]
+__all__ = ["KEPT", "REPORT_TRIES", "Look", "Progress", "progress_of", "unreported"]
 
 REPORT_TRIES = 3
 """How often finalising a run is begun: one that takes its process down is left to whoever watches it."""
@@ -43,6 +43,11 @@ class Progress(msgspec.Struct, frozen=True):
         return self.sealed and self.committed >= self.chunks == self.planned
 
 
+_COUNTS = tuple(name for name in Progress.__struct_fields__ if name not in ("state", "reason", "sealed", "planned"))
+KEPT = ("state", "reason", *(name for name in _COUNTS if name not in ("chunks", "committed")))
+"""The facts that a run keeps under their names, which a look asks for: a field of `Progress` is one of them."""
+
+
 class Look(msgspec.Struct, frozen=True):
     """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones.
 
@@ -69,27 +74,8 @@ def unreported(progress: Progress, facts: Mapping[bytes, bytes]) -> bool:
 
 
 def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
-    """A run's counters, from the facts of a snapshot."""
-
-    def number(name: bytes) -> int:
-        return int(meta.get(name, b"0"))
-
-    return Progress(
-        state=meta[b"state"].decode(),
-        reason=meta.get(b"reason", b"").decode(),
-        epoch=number(b"epoch"),
-        chunks=number(b"chunks"),
-        sealed=bool(meta.get(b"sealed")),
-        planned=int(meta.get(b"sealed") or b"0"),
-        committed=number(b"committed"),
-        computed=number(b"computed"),
-        records=number(b"records"),
-        dead=number(b"dead"),
-        duplicates=number(b"duplicates"),
-        divergent=number(b"divergent"),
-        skipped=number(b"skipped"),
-        stale=number(b"stale"),
-        reconciled=number(b"reconciled"),
-        failures=number(b"failures"),
-        finals=number(b"finals"),
-    )
+    """A run's counters, from the facts that a look has found."""
+    seal = meta.get(b"sealed") or b"0"
+    facts = {"state": meta[b"state"].decode(), "reason": meta.get(b"reason", b"").decode()}
+    counts = {name: int(meta.get(name.encode(), b"0")) for name in _COUNTS}
+    return msgspec.convert(facts | {"sealed": bool(meta.get(b"sealed")), "planned": int(seal)} | counts, Progress)

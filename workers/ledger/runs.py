@@ -18,7 +18,7 @@ from evalq.workers.ledger.histograms import counters
 from evalq.workers.ledger.keys import SHARED, RunKeys
 from evalq.workers.ledger.lease import Headers, Lease
 from evalq.workers.ledger.ownership import Driving
-from evalq.workers.ledger.progress import Look, progress_of, unreported
+from evalq.workers.ledger.progress import KEPT, Look, progress_of, unreported
 from evalq.workers.settings import Settings
 
 __all__ = ["Lease", "RunLedger"]
@@ -32,7 +32,9 @@ TAKE_LOOKS = 10_000
 class RunLedger(Driving):
     """All that evalq keeps of runs in Redis or Valkey, over one client (which returns bytes).
 
-    ``token`` is that of a process which drives runs: see `Driving`.
+    A run is opened, its chunks are appended, taken (to be published), claimed and committed by workers, collected and
+    trimmed by its driver, and in the end it is closed; each step of these is one atomic script. ``token`` is that of a
+    process which drives runs: see `Driving`. A server that fails raises redis.RedisError.
     """
 
     def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
@@ -60,7 +62,8 @@ class RunLedger(Driving):
         Raises Incomplete when the ledger does not know the run, Driven where another process attends it.
         """
         grace = int(self.settings.grace_seconds * 1000)
-        now, found, suspects, refused, leases = self.step("look", run, run, int(attending), grace, BACKOFF_MS)
+        asked = (run, int(attending), grace, BACKOFF_MS, *KEPT)
+        now, found, suspects, refused, leases = self.step("look", run, *asked)
         if not found:
             raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
         facts = _pairs(found)

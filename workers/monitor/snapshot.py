@@ -11,7 +11,7 @@ import msgspec
 import redis
 
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
-from evalq.workers.ledger.heartbeats import CallerFacts, sick_of
+from evalq.workers.ledger.heartbeats import CallerFacts, evaluators_of, sick_of
 from evalq.workers.ledger.history import Entry, read_recent, read_text
 from evalq.workers.ledger.scripts import MONITOR, script_text
 from evalq.workers.ledger.sweep_model import SweepHeader
@@ -48,6 +48,8 @@ class WorkerStanding(msgspec.Struct, frozen=True):
     """working: it holds chunks; stuck: it takes nothing though there is work; idle: neither."""
     sick: dict[str, str] = {}
     """Evaluators that it cannot load, and why."""
+    evaluators: dict[str, str] = {}
+    """{evaluator: package and version} that are installed where it runs."""
 
 
 class Unserved(msgspec.Struct, frozen=True):
@@ -86,7 +88,7 @@ class ServerFacts(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """One look at a ledger, at ``now`` by its server's clock."""
+    """The state of a ledger at ``now``, by its server's clock."""
 
     now: float
     runs: dict[str, int]
@@ -220,6 +222,7 @@ def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings
         roots=facts.get("roots", ""),
         state="stuck" if stuck else "working" if leases else "idle",
         sick=sick_of(facts),
+        evaluators=evaluators_of(facts),
     )
 
 

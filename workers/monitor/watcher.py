@@ -1,4 +1,4 @@
-"""Looking at a ledger and its queues from outside, again and again."""
+"""Snapshots of a ledger and its queues, taken from outside."""
 
 from __future__ import annotations
 

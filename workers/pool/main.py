@@ -237,5 +237,6 @@ class _Attendant:
             "concurrency": self._settings.processes,
             "since": self._since,
             "clock_ahead": str(self._clock_ahead),
+            "evaluators": msgspec.json.encode(registry.packages()).decode(),
             "roots": os.pathsep.join(str(Path(root).resolve()) for root in self._settings.roots or (Path.cwd(),)),
         }

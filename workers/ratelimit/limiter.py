@@ -160,10 +160,12 @@ class RateLimiter:
         """Until the next exchange is due, and _LEAST_PAUSE at least."""
         loop = asyncio.get_running_loop()
         began = loop.time()
+        # A third of the lease: one exchange may be lost before the places of these calls are given to other processes.
         renewal = began + self._lease / 3
         while not self._closed:
             due = min(self._ask_at, renewal) if self._wanted > 0 else renewal
             if self._outcomes.refusals:
+                # A refusal is reported at once: until then every process keeps calling at the rate that was too high.
                 due = began
             left = max(due, began + _LEAST_PAUSE) - loop.time()
             if left <= 0:

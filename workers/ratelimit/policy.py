@@ -14,7 +14,10 @@ LIFE_SECONDS = 3600.0
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """How the rate follows what the server bears; all times in seconds, rates in calls a second."""
+    """How the rate follows what the server bears; all times in seconds, rates in calls a second.
+
+    The numbers come from simulations and from sweeps by real processes: docs/decisions/0008-pacing-live-calls.md.
+    """
 
     factor: float = 0.8
     """What is left of the last good rate after a refusal."""

@@ -5,7 +5,8 @@
 
 from evalq.workers.targets.answers import KINDS, Answer, Call, Failure, FailureKind
 from evalq.workers.targets.caller import Caller, Tries, attempt, call_paced, limits_of
-from evalq.workers.targets.config import NamedTarget, Target, load_targets
+from evalq.workers.targets.config import load_targets
+from evalq.workers.targets.target import NamedTarget, Target
 
 __all__ = [
     "KINDS",

@@ -9,8 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Protocol
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any
 
 import msgspec
 
@@ -18,30 +17,14 @@ from evalq.evalcore.errors import ConfigError
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.config import (
-    CommandTarget,
-    HttpTarget,
-    NamedTarget,
-    OpenAiTarget,
-    PythonTarget,
-    RetryRule,
-    Target,
-)
 from evalq.workers.targets.extract import NoJson, extract, off_loop
+from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 
 __all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
 
 _unpaired = re.compile("[\ud800-\udfff]")
 _SECRET_AT_LEAST = 6
 """A shorter value is not looked for in texts: it would be found everywhere."""
-
-
-class _Way(Protocol):
-    async def open(self) -> None: ...
-
-    async def call(self, call: Call) -> Answer | Failure: ...
-
-    async def close(self) -> None: ...
 
 
 class Caller:
@@ -53,12 +36,11 @@ class Caller:
 
     def __init__(self, named: NamedTarget, environment: Mapping[str, str] = os.environ) -> None:
         self.named = named
-        # A function's process may have to be started first, so its calls are timed there.
-        self._seconds = None if isinstance(named.target, PythonTarget) else named.target.timeout_seconds
+        self._seconds = None if named.target.times_itself else named.target.timeout_seconds
         key = _key(named, environment)
         self._secrets = _secrets(named.target, key)
         try:
-            self._way = _way(named, key, environment)
+            self._way = named.target.way(named.folder, key, environment)
         except ConfigError as error:
             raise ConfigError(f"target {named.name}: {error}") from None
 
@@ -224,10 +206,7 @@ _SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "fin
 
 def _secrets(target: Target, key: str | None) -> list[str]:
     """Texts that must not come back, the longest first: the key, header values, the URL's password and query values."""
-    found = [key or ""]
-    if isinstance(target, HttpTarget | OpenAiTarget):
-        url = urlsplit(target.url if isinstance(target, HttpTarget) else target.base_url)
-        found += [*target.headers.values(), url.password or "", *(value for _, value in parse_qsl(url.query))]
+    found = [key or "", *target.secrets()]
     return sorted({text for text in found if len(text) >= _SECRET_AT_LEAST}, key=len, reverse=True)
 
 
@@ -241,21 +220,3 @@ def _key(named: NamedTarget, environment: Mapping[str, str]) -> str | None:
     if not key.isascii() or not key.isprintable():
         raise ConfigError(f"target {named.name}: what {name} holds cannot be a key: it has other than ASCII characters")
     return key
-
-
-def _way(named: NamedTarget, key: str | None, environment: Mapping[str, str]) -> _Way:
-    target = named.target
-    if isinstance(target, PythonTarget):
-        from evalq.workers.targets.functions import Function
-
-        return Function(target, named.folder, environment)
-    if isinstance(target, CommandTarget):
-        from evalq.workers.targets.programs import Command
-
-        return Command(target, named.folder, environment)
-    from evalq.workers.targets.endpoints import ChatEndpoint, HttpEndpoint  # httpx takes a while to import
-
-    if isinstance(target, OpenAiTarget):
-        return ChatEndpoint(target, named.folder, key)
-    assert isinstance(target, HttpTarget)
-    return HttpEndpoint(target, key)

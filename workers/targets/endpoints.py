@@ -11,8 +11,10 @@ import msgspec
 from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.config import HttpTarget, OpenAiTarget, usable_name
 from evalq.workers.targets.headers import rate_limits
+from evalq.workers.targets.kinds.http import HttpTarget
+from evalq.workers.targets.kinds.openai import OpenAiTarget
+from evalq.workers.targets.target import usable_name
 from evalq.workers.targets.template import Missing, fill, find, parse_path
 from evalq.workers.targets.web import Reply, Web
 
@@ -64,6 +66,7 @@ class ChatEndpoint:
         self._target = target
         self._web = Web(url, _headers(target.headers, "Authorization", key), target.max_bytes)
         self._folder = folder
+        # Read once per process: a prompt file that is edited while a sweep runs must not change half of its calls.
         self._system = cache(self._read_system)
         self._fixed = {"model": target.model, **target.options, **self._response_format()}
 
@@ -122,6 +125,7 @@ class ChatEndpoint:
         name = self._target.system_prompt
         if name is None:
             return ""
+        # An agent's name comes from a golden set: "../.." in it must not lead to another file.
         if "{agent}" in name and not usable_name(agent):
             raise ConfigError(f"system_prompt: {agent[:64]!r} cannot be an agent's name in a file name")
         return _file(self._folder, name.replace("{agent}", agent))

@@ -21,8 +21,8 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.child import child
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.config import PythonTarget
 from evalq.workers.targets.function_host import Asked, Told
+from evalq.workers.targets.kinds.python import PythonTarget
 
 __all__ = ["Function"]
 
@@ -31,8 +31,11 @@ _ALONE = 4
 """Processes at once, at most, for calls that have lost one before."""
 _START_SECONDS = 120.0
 """For Python, and the imports of the function's module."""
+# Time for an async function to notice that it was cancelled, before its process counts as hanging.
 _GIVE_UP_SECONDS = 2.0
+# Remembered calls that lost a process; bounded, since every call of a sweep may.
 _SUSPECTS = 10_000
+# A line holds more than the answer: its number, or a failure's kind and reason.
 _LEAST_LINE = 1 << 16
 
 
@@ -190,6 +193,7 @@ class Function:
             async with self._alone:
                 process = self._idle.pop() if self._idle else await self._started()
                 result = await self._asked(process, call)
+                # Kept for the next suspect: another process would have to import the user's module again.
                 if not process.retired:
                     self._idle.append(process)
         except ConfigError as error:
@@ -217,6 +221,7 @@ class Function:
         wait = failure.retry_after_seconds
         return msgspec.structs.replace(
             failure,
+            # A user's function cannot declare its target down: that would hold all calls of it.
             down=False,
             prompt_tokens=self._tokens(failure.prompt_tokens),
             completion_tokens=self._tokens(failure.completion_tokens),
@@ -228,6 +233,7 @@ class Function:
 
     async def _common(self) -> _Process:
         """The process that calls share. Raises ConfigError."""
+        # One at a time: calls that come together wait for one process instead of starting one each.
         async with self._starting:
             if self._shared is None or self._shared.retired:
                 self._shared = await self._started()

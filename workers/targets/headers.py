@@ -21,6 +21,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait, from ``retry-after-ms`` or ``retry-after`` (seconds, or a date held against the server's own
     Date); None where nothing usable is told. ``headers`` has lower-case names or ignores case.
     """
+    # The finer form first, where a server sends both.
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000

@@ -13,10 +13,11 @@ from pathlib import Path
 import msgspec
 
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.config import CommandTarget
+from evalq.workers.targets.kinds.command import CommandTarget
 
 __all__ = ["CallFailed", "Command"]
 
+# What programs commonly need. Any other variable may hold a secret, and has to be named in the targets file.
 _ALWAYS = ("PATH", "HOME", "LANG", "TMPDIR")
 _SHOWN = 200
 _LIMITED = (

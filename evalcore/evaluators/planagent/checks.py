@@ -14,6 +14,7 @@ from evalq.evalcore.evaluators.planagent.params import Form, Kind, PlanParams, R
 
 __all__ = ["Check", "Checklist", "checklist_reader", "parse_checks", "points_by_passes", "without_space"]
 
+# Expected results repeat from round to round, so each is parsed once.
 CACHED_TEXTS = 4096
 MAX_NAME = 160
 """Characters of a check's name that are kept."""

@@ -103,6 +103,7 @@ def _checklist(state: PlanState, review: QueryReview, suspects: int, params: Pla
     untimed = scored - sum(stats.timed for stats in rounds)
     zeros = sum(stats.scores[0] for stats in rounds)
     failed = zeros if params.rules.stability == "score_zero" else sum(stats.forced for stats in rounds)
+    # As decimals: 1 of 100 reaches a limit of 0.01, though the double 0.01 is a little more than that.
     unstable = scored > 0 and Fraction(failed, scored) >= Fraction(str(params.stability_warning))
     return [
         {

@@ -131,6 +131,7 @@ class PlanParams(Params):
     no_error: tuple[str, ...] = ("null", "false", "[]", "{}")
     """Texts of the column `오류` that say there is none (any case), besides white space."""
     error_masks: tuple[Mask, ...] = (
+        # Ids before numbers, which would tear them apart.
         Mask(pattern=r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\b[0-9a-fA-F]{16,}\b", replacement="<id>"),
         Mask(pattern=r"\d+", replacement="<n>"),
     )

@@ -75,6 +75,7 @@ class Queries(Merging, array_like=True):
             elif len(old) + len(rows) < MAX_BYTES:
                 self.rows[query] = old + rows
             else:
+                # Row by row: which rows are kept must not depend on where the input was cut.
                 for row in _split(rows):
                     self.add(query, row)
         for query, count in later.dropped.items():

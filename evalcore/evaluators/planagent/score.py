@@ -72,6 +72,7 @@ class _Chunk:
             self._state.round(round_).unscored += 1
         else:
             passed = self._judge(checklist, raw, answer, error, out)
+            # An error, an unparsable or an empty answer is 0, whatever its checks would say.
             out.score = 0 if passed is None else checklist.points[passed.bit_count()]
             out.checks = checklist.encoded(passed)
             self._count(round_, category, checklist, passed, answer)

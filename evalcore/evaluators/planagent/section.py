@@ -95,6 +95,7 @@ def _part(means: _Means, stats: Sequence[RoundStats], params: PlanParams) -> dic
         "intent": numbers["heuristic"],
         "accuracy": numbers[params.rules.accuracy],
         "accuracy_readings": {key: numbers[key] for key in ("heuristic", "llm_when_present")},
+        # Both readings, always: the specification's text and its published example differ.
         "stability": {key: numbers[key] for key in ("score_zero", "error_or_empty")},
         "speed": {
             "mean_seconds": seconds,

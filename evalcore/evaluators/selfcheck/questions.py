@@ -34,10 +34,12 @@ class SelfCheckQuestion:
 
 
 def _tests_pass(evidence: Evidence) -> bool:
+    # An empty output counts as given, as in the specification.
     return evidence.testOutput is not None and evidence.testsPassed is True
 
 
 def _requirements_met(evidence: Evidence) -> bool:
+    # Unlike with assumptions, none listed is not enough: a report must not pass by leaving its requirements out.
     return bool(evidence.requirementsList) and all(item["met"] for item in evidence.requirementsList or ())
 
 

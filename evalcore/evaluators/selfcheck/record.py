@@ -131,6 +131,7 @@ def read_record(given: Mapping[str, Any]) -> Record:
         codeChanges=checked.codeChanges,
         goalVerification=checked.goalVerification,
     )
+    # Nobody has looked the paths up yet, and evaluating must not: it is pure, and runs on other machines.
     unresolved = bool(checked.expectedPaths) and checked.goalVerification is None
     return Record(checked.hallucinated, evidence, unresolved)
 

@@ -94,6 +94,7 @@ class Scorer:
         tool, tool_short = self._tool(scan, text)
         evidence, evidence_short = self._assertions(scan, claims)
         changed = self._changes.found(scan)
+        # Without a change of code there was nothing to test or to check: full marks.
         tests, tests_short = _presence(self._tests, scan) if changed else (1.0, "")
         gates, gates_short = _presence(self._gates, scan) if changed else (1.0, "")
         weights, limits = self._scoring.weights, self._scoring.shortfalls
@@ -156,6 +157,7 @@ def _presence(rows: list[tuple[str, float, _Probe]], scan: Scan) -> tuple[float,
 
 
 def _short(name: str, value: float, limit: float, why: str) -> str:
+    # Rounded as the score is: a sum of weights must not fall short by its last binary digit.
     return f"{name} {value:.2f}: {why}" if round(value, DECIMALS) < limit else ""
 
 

@@ -92,6 +92,7 @@ def specified(counts: Mapping[Any, int], rule: CollapseRule, errors: int = 0) ->
         total_runs=sum(counts.values()),
         diversity_score=evenness,
         mode_collapse_detected=evenness < rule.detected_below,
+        # Among equals nlargest keeps the order of first sight, which is how the specification breaks ties.
         most_common=heapq.nlargest(rule.most_common, counts.items(), key=lambda item: item[1]),
         errors=errors,
     )

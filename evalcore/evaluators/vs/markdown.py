@@ -14,6 +14,7 @@ __all__ = ["markdown"]
 
 _BAR = 10
 _ISSUES = 10
+_NAMED = 10
 _FAULTS = 20
 _NONE = "N/A"
 _VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
@@ -82,7 +83,7 @@ def _issues(results: Mapping[str, Json]) -> str:
         return "Recent issues: none"
     issues.sort(key=lambda issue: (-issue["tests"], issue["agent"], issue["issue"]))
     lines = [f"- {escape(i['agent'])}: {_short(i['issue'])} (tests: {i['tests']})" for i in issues[:_ISSUES]]
-    more = [f"- and {len(issues) - _ISSUES} more"] if len(issues) > _ISSUES else []
+    more = [f"- and {len(issues) - _ISSUES} more in report.json"] if len(issues) > _ISSUES else []
     return "\n".join(["Recent issues:", "", *lines, *more])
 
 
@@ -91,10 +92,10 @@ def _collapse(results: Mapping[str, Json]) -> str:
     verdicts = Counter(entry["verdict"] for entry in entries)
     flag = results["collapse_specified"]
     counted = ", ".join(f"{verdicts[name]} {name.replace('_', ' ')}" for name in _VERDICTS if verdicts[name])
-    named = ", ".join(item["case"] for item in nowhere["collapsed"])
+    named = _named([item["case"] for item in nowhere["collapsed"]])
     error = f"family-wise error at most {nowhere['alpha']:.1%} ({nowhere['correction']})"
     verdict = nowhere["verdict"].replace("_", " ")
-    answer = f"{verdict} ({_short(named)})" if named else verdict
+    answer = f"{verdict} ({named})" if named else verdict
     count = f"{len(flag['detected'])} of {flag['cases']} cases with repeats"
     lines = [
         f"Mode collapse status: {flag['status'].replace('_', ' ')} as specified ({count})",
@@ -103,6 +104,12 @@ def _collapse(results: Mapping[str, Json]) -> str:
         f"Collapse nowhere: {answer}, over {nowhere['cases']} cases, {error}",
     ]
     return "\n\n".join(lines)
+
+
+def _named(cases: list[str]) -> str:
+    """Cases by name, some of many; the table has them all."""
+    more = f", and {len(cases) - _NAMED} more in the table" if len(cases) > _NAMED else ""
+    return ", ".join(map(_short, cases[:_NAMED])) + more
 
 
 def _stopping(results: Mapping[str, Json]) -> str:

@@ -46,6 +46,7 @@ def vs_section(results: Sequence[InputResult[VsState]], params: VsParams) -> dic
             "unrecorded": unrecorded,
         },
         "pass_rate": _ratio(passed, passed + failed),
+        # Summed exactly: the last digit must not depend on the order of the cases.
         "diversity": ExactSum.of(scores).mean(len(scores)) if scores else None,
         "collapse_specified": _detected(collapse),
         "collapse_nowhere": _nowhere(collapse, params),

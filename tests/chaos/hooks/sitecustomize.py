@@ -1,9 +1,12 @@
-"""Kill points in the processes under test, without a line of test code in the product.
+"""Kill points in the processes under test, and a witness of what they compute, with no test code in the product.
 
-Python imports a module of this name when it starts. It wraps the functions in POINTS when their modules are loaded;
-each wrapped call then looks whether its point is armed. A point is armed by a file `<point>@<role>` in the folder
-CHAOS_POINTS: the process that renames it has claimed it, and kills itself (or, where the file says so, its whole
-process group) at that very place. So a point kills once, exactly where it stands.
+Python imports a module of this name when it starts. It wraps the functions that its tables name when their modules are
+loaded. A call of one in POINTS looks whether its point is armed. A point is armed by a file `<point>@<role>` in the
+folder CHAOS_POINTS: the process that renames it has claimed it, and kills itself (or, where the file says so, its
+whole process group) at that very place. So a point kills once, exactly where it stands.
+
+With ROUNDS_WITNESS each chunk that planagent evaluates is a line of that file: an inline run has no ledger to ask, and
+a ledger counts what it was told.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -37,6 +40,7 @@ POINTS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "tests.chaos.naive.tasks": (("deliver", "computed", "committed"),),
 }
 _FOLDER = os.environ.get("CHAOS_POINTS", "")
+_WITNESS = os.environ.get("ROUNDS_WITNESS", "")
 _STARTED = os.getpid()
 
 
@@ -132,6 +136,34 @@ def _wrapped(function: Callable[..., Any], before: str, after: str) -> Callable[
     return call
 
 
+def _told(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(evaluate)
+    def call(self: Any, batch: Any, params: Any) -> Any:
+        from evalq.evalcore.model.canonical import canonical_json, digest
+        from evalq.evalcore.version import code_version
+
+        asked = digest(canonical_json(params.model_dump(mode="json")))
+        line = f"{code_version()} {asked} {batch.first_line} {len(batch.data)}\n"
+        file = os.open(_WITNESS, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(file, line.encode())  # one write: lines of many processes do not mix
+        finally:
+            os.close(file)
+        return evaluate(self, batch, params)
+
+    return call
+
+
+Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
+_wrappers: dict[str, dict[str, Wrapper]] = {}
+"""By module and by function: what it is wrapped in here."""
+if _FOLDER:
+    for module, points in POINTS.items():
+        _wrappers[module] = {path: partial(_wrapped, before=before, after=after) for path, before, after in points}
+if _WITNESS:
+    _wrappers["evalq.evalcore.evaluators.planagent.evaluator"] = {"PlanAgent.evaluate": _told}
+
+
 class _Wrapping(Loader):
     """The real loader, and the wrapping behind it."""
 
@@ -143,23 +175,23 @@ class _Wrapping(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._real.exec_module(module)
-        for path, before, after in POINTS[module.__name__]:
+        for path, wrapper in _wrappers[module.__name__].items():
             *outer, name = path.split(".")
             owner: Any = module
             for part in outer:
                 owner = getattr(owner, part)
-            setattr(owner, name, _wrapped(getattr(owner, name), before, after))
+            setattr(owner, name, wrapper(getattr(owner, name)))
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of POINTS where they are, and has them wrapped."""
+    """Finds the modules of the tables where they are, and has them wrapped."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname == _BROKEN:
             raise ImportError(f"{fullname}: a library it needs is missing on this host")
-        spec = PathFinder.find_spec(fullname, path, target) if fullname in POINTS else None
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in _wrappers else None
         if spec is not None and spec.loader is not None:
             spec.loader = _Wrapping(spec.loader)
         return spec
@@ -168,5 +200,6 @@ class _Finder(MetaPathFinder):
 if _FOLDER:
     # A run that hangs is asked where: every thread's stack goes to the log.
     faulthandler.register(signal.SIGUSR2, all_threads=True)
-    sys.meta_path.insert(0, _Finder())
     _hurt_files()
+if _wrappers:
+    sys.meta_path.insert(0, _Finder())

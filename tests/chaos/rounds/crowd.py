@@ -42,7 +42,7 @@ class Ended:
 
 def witnessed(file: Path, code: str = "") -> dict[str, str]:
     """Variables for a process whose computing is counted in ``file``, of the tree ``code``."""
-    path = os.pathsep.join(filter(None, (str(HERE / "witness"), code)))
+    path = os.pathsep.join(filter(None, (str(HERE.parent / "hooks"), code)))
     return clean_environment(PYTHONPATH=path, ROUNDS_WITNESS=str(file))
 
 

@@ -17,7 +17,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.cli import main
 
 EVERYWHERE = ("evalq.producer.commands._evaluation", "evalq.producer.folder.job", "evalq.producer.runs.execute")
-WITH_A_QUEUE = ("evalq.producer.local.embedded", "evalq.producer.runs.driver", "evalq.producer.runs.waiting")
+WITH_A_QUEUE = ("evalq.producer.local.embedded", "evalq.producer.runs.driver", "evalq.producer.driving.waiting")
 
 if __name__ == "__main__":
     ready, go = int(sys.argv[1]), int(sys.argv[2])

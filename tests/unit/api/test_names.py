@@ -31,7 +31,7 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
     assert inspect.getdoc(getattr(evalq, name))
 
 
-@pytest.mark.parametrize("name", ["Run", "evaluate", "open_run", "sweep"])
+@pytest.mark.parametrize("name", ["Run", "evaluate", "open_run", "resume", "sweep"])
 def test_functions_say_what_they_raise_and_have_an_example(name: str) -> None:
     """A docstring with an indented line of code; functions name the errors they raise."""
     text = inspect.getdoc(getattr(evalq, name)) or ""
@@ -51,6 +51,14 @@ def test_what_checkers_see_is_what_is_there() -> None:
     assert sorted(found) == sorted(evalq.__all__)
     for name, (module, original) in found.items():
         assert getattr(evalq, name) is getattr(importlib.import_module(module), original)
+
+
+@pytest.mark.parametrize("name", ["cooperation", "selfcheck", "verification"])
+def test_modules_of_evaluators_are_public(name: str) -> None:
+    """What their pages import is there, and is the evaluator's own."""
+    module = importlib.import_module(f"evalq.{name}")
+    own = importlib.import_module(f"evalq.evalcore.evaluators.{name}")
+    assert all(getattr(module, each) is getattr(own, each) for each in module.__all__)
 
 
 def test_every_error_is_public() -> None:

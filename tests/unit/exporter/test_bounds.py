@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from evalq.workers.ledger.history import Entry, History, HistoryKey
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server
+from tests.integration.harness import Server
 
 SETTINGS = Settings(max_suites=20, max_series=50, histories=30, history_runs=10)
 
@@ -30,13 +29,6 @@ class CountingPool(redis.ConnectionPool):
         """A connection, counted."""
         self.asked += 1
         return super().get_connection(*args, **kwargs)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
+from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.runs.collector import Collector
-from evalq.producer.runs.driver import Driver
+from evalq.producer.runs.driver import RunDriver
 from evalq.producer.runs.inline import drive_inline
-from evalq.producer.runs.waiting import Patience
 from evalq.workers.broker.message import read_hint
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.heartbeats import Heartbeats
@@ -91,7 +91,7 @@ class Run:
         self.ledger = RunLedger(stage.server.client, stage.settings, token)
         self._broker = Broker(stage.settings)
         patience = Patience(stage.settings)
-        self.driver = Driver(job, self.collector, self.ledger, self._broker, stage.settings, patience)
+        self.driver = RunDriver(job, self.collector, self.ledger, self._broker, stage.settings, patience)
         self.looks = 0
 
     def drive(self, meanwhile: Callable[[int], None] = lambda look: None) -> Report:

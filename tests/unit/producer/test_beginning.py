@@ -26,7 +26,8 @@ from evalq.producer.folder.job import Job, RunExistsError, RunOptions
 from evalq.producer.folder.lock import RunLock, holder
 from evalq.producer.folder.run_folder import RunFolder, run_folders
 from evalq.producer.folder.staging import is_private
-from evalq.producer.runs.execute import Backend, driving
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.holding import driving
 from evalq.producer.runs.prune import prune
 from evalq.workers.settings import Settings
 from tests.folders import begun, facts

@@ -12,7 +12,7 @@ import pytest
 
 from evalq.evalcore.version import code_parts, code_version
 from evalq.producer.monitor.diagnosis import diagnose
-from evalq.producer.monitor.fleet import fleet_of, rows
+from evalq.producer.monitor.fleet import fleet_of, rows, served_by
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.monitor.snapshot import ServerFacts, Snapshot, Unserved, WorkerStanding
@@ -85,6 +85,15 @@ def test_a_worker_that_does_not_fit_is_found(changed: dict[str, Any], kind: str,
     ((found, text),) = _findings(_but(HEALTHY, workers=[_but(WORKER, **changed)]))
     assert found == kind
     assert said in text
+
+
+def test_what_a_worker_serves_is_told() -> None:
+    """Evaluators by the package that registers them, without those that it cannot load."""
+    told = {"planagent": "evalq 0.1.0", "vs": "evalq 0.1.0", "ours": "our-package 2"}
+    worker = _but(WORKER, evaluators=told, sick={"vs": "no module named x"})
+    assert served_by(worker) == "ours (our-package 2); planagent (evalq 0.1.0)"
+    lines = dict(rows(_but(HEALTHY, workers=[worker])))
+    assert lines["serves"] == f"w1 on {worker.host}: {served_by(worker)}"
 
 
 def test_workers_elsewhere_are_not_asked_about_folders() -> None:

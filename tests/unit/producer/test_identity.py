@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,8 @@ from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder import job as job_module
 from evalq.producer.runs.inline import evaluate, read
 from evalq.producer.runs.planner import Planner
-from tests.integration.harness import Server, running_server
+from tests.integration.harness import Server
 from tests.unit.producer.stage import Stage
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from evalq.evalcore.errors import WireError
 from evalq.producer.cli import main
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import JOURNAL, MANIFEST, RunFolder
-from evalq.producer.runs.execute import Backend, carry_out, resume
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.execute import carry_out, resume
 from evalq.workers.settings import Settings
 from tests.unit.producer.quiet import QUIET
 

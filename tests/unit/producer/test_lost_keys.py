@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from evalq.workers.ledger.keys import SHARED
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import may_tend
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server, wait_until
+from tests.integration.harness import Server, wait_until
 from tests.unit.producer.stage import Stage
 
 HOUR_MS = 3_600_000
@@ -20,13 +19,6 @@ PARTS = (
     "meta", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside", "sent", "final",
     "failures",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 @pytest.fixture
@@ -135,7 +127,7 @@ def test_a_lease_is_over_when_it_ends_later_than_it_could_have_been_written(stag
     """One that another worker took for ten minutes is live for everybody; one that ends in an hour is for nobody."""
     job = stage.job("one", chunk_size=10)
     run = stage.driver(job, "host-a 11 aa")
-    run.driver.launch()
+    run.driver.hand_over.launch()
     long = RunLedger(stage.server.client, Settings(broker=stage.server.url, lease_seconds=600))
     assert long.claim(job.run, 0, 1, "slow", 1).status == "leased"
     assert stage.ledger.claim(job.run, 0, 1, "quick", 2).status == "held"
@@ -149,7 +141,7 @@ def test_a_chunk_that_backs_off_does_so_for_half_a_minute_at_most(stage: Stage) 
     """Set back by an hour, the time of its next publication is counted from now."""
     job = stage.job("one", chunk_size=10)
     run = stage.driver(job, "host-a 11 aa")
-    run.driver.launch()
+    run.driver.hand_over.launch()
     for _ in range(6):
         stage.ledger.mark(job.header, {0: "lost"})
     wait_until(lambda: set(stage.ledger.look(job.run).suspect) == {1, 2, 3}, "the others are old enough")

@@ -11,7 +11,8 @@ from evalq.evalcore.errors import UsageError
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.outputs import check_output, formats, render, write_output
 from evalq.producer.outputs.asked import endings
-from evalq.producer.runs.execute import Backend, carry_out
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.samples import sampled
 from tests.unit.producer.quiet import QUIET

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,8 @@ from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.finaliser import finalise
 from evalq.workers.recovery.reconciler import Reconciler
-from tests.integration.harness import Server, running_server, wait_until
+from tests.integration.harness import Server, wait_until
 from tests.unit.producer.stage import Report, Stage, StopDriving, killed_at
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 @pytest.fixture
@@ -169,8 +162,8 @@ def test_handing_over_makes_room_at_once(stage: Stage, how: str) -> None:
     one, two = _jobs(stage, "one", "two")
     first = stage.driver(one, "host-a 11 aa")
     if how == "detach":
-        first.driver.launch()
-        first.driver.detach()
+        first.driver.hand_over.launch()
+        first.driver.hand_over.detach()
     else:
         first.ledger.open(one.header, 1)
     if how == "pause":
@@ -263,8 +256,8 @@ def test_a_detached_run_whose_plan_is_lost_says_so(stage: Stage) -> None:
     """Nobody has its folder at hand: the workers' reconciler ends it with a reason instead of tending it for ever."""
     (job,) = _jobs(stage, "one")
     first = stage.driver(job, "host-a 11 aa")
-    first.driver.launch()
-    first.driver.detach()
+    first.driver.hand_over.launch()
+    first.driver.hand_over.detach()
     stage.server.client.delete(stage.key(job.run, "chunks"))
     assert not stage.ledger.look(job.run).unreported
     broker = Broker(stage.settings)

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable, ServerRefused, WorkersLost
-from evalq.producer.runs.waiting import Patience
+from evalq.producer.driving.waiting import Patience
 from evalq.workers.connections import connect
 from evalq.workers.server_errors import PASSING
 from evalq.workers.settings import Settings

@@ -15,7 +15,7 @@ from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, Output, Where
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.runs.execute import Backend, shared_place
+from evalq.producer.runs.backend import Backend, shared_place
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.connections import connect

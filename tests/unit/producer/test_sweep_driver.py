@@ -15,10 +15,10 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Cancelled, Driven, EvalqError, UsageError
+from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import RunStatus
-from evalq.producer.runs.waiting import Patience
 from evalq.producer.sweeps.driver import SweepDriver
 from evalq.producer.sweeps.joining import _note_done
 from evalq.producer.sweeps.options import SweepOptions
@@ -145,12 +145,12 @@ class Drive(threading.Thread):
             self.facts = dict(self.driver.drive(lambda _: None))
         except EvalqError as error:
             self.error = error
-        self.driver.release()
+        self.driver.hand_over.release()
 
     def end(self) -> None:
         """Wait for its end, as a test of what hangs does."""
         self.join(60)
-        assert not self.is_alive(), f"it hangs at {self.driver.look}"
+        assert not self.is_alive(), f"it hangs at {self.driver.registration.seen}"
 
 
 @pytest.mark.usefixtures("patient")
@@ -216,7 +216,7 @@ def test_a_driver_that_fell_silent_is_followed_and_told(stage: Stage) -> None:
     """It stood still for longer than driver_seconds: another one drives, and it changes nothing any more."""
     sweep = stage.sweep("a", 2)
     asleep = stage.driver(sweep, "host 1 a")
-    asleep._establish()
+    asleep.establish()
     other = stage.driver(stage.copied(sweep, "b"), "host 2 b")
     wait_until(lambda: _established(other), "driver_seconds have passed", 10)
     with pytest.raises(Driven, match="host 2 b"):
@@ -225,17 +225,17 @@ def test_a_driver_that_fell_silent_is_followed_and_told(stage: Stage) -> None:
 
 def _established(driver: SweepDriver) -> bool:
     with contextlib.suppress(Driven):
-        return driver._establish()
+        return driver.establish()
     return False
 
 
 def test_a_killed_driver_is_followed_at_once_in_its_folder(stage: Stage) -> None:
     """Whoever holds the folder's lock knows that the last driver is dead; in a copy of the folder nobody does."""
     sweep = stage.sweep("a", 2)
-    stage.driver(sweep, "host 1 a")._establish()
+    stage.driver(sweep, "host 1 a").establish()
     with pytest.raises(Driven):
-        stage.driver(stage.copied(sweep, "b"), "host 2 b")._establish()
-    assert stage.driver(stage.reloaded(sweep), "host 3 c")._establish()
+        stage.driver(stage.copied(sweep, "b"), "host 2 b").establish()
+    assert stage.driver(stage.reloaded(sweep), "host 3 c").establish()
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_a_copy_tells_that_its_original_has_what_it_calls_again(stage: Stage) ->
             again.recorded.drop(again.recorded.failed())
             driver, paid = stage.driver(again, f"host 2 {again.folder.path.name}"), stage.agent.calls.total()
             seen = _told_before_paying(stage, driver)
-            assert (driver.warned, seen) == (warned, [paid] * len(warned))
+            assert (driver.notices.due, seen) == (warned, [paid] * len(warned))
             assert stage.agent.calls.total() == paid + 1
 
 
@@ -423,11 +423,11 @@ def _told_before_paying(stage: Stage, driver: SweepDriver) -> list[int]:
     seen: list[int] = []
 
     def watch(_: RunStatus) -> None:
-        if "elsewhere" in driver.warned and not seen:
+        if "elsewhere" in driver.notices.due and not seen:
             seen.append(stage.agent.calls.total())
 
     driver.drive(watch)
-    driver.release()
+    driver.hand_over.release()
     return seen
 
 

@@ -11,9 +11,9 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, WireError
+from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.job import RunExistsError, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs.waiting import Patience
 from evalq.producer.sweeps.driver import SweepDriver
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
@@ -108,4 +108,4 @@ def test_prompts_that_changed_in_the_folder_are_not_offered(folder: Path) -> Non
         settings = Settings(broker=server.url)
         driver = SweepDriver(sweep, SweepLedger(server.client, settings), settings, Patience(settings))
         with pytest.raises(WireError, match="its prompts are not those it was begun with"):
-            driver.launch()
+            driver.hand_over.launch()

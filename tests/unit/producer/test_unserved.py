@@ -54,6 +54,15 @@ def test_nobody_at_all_is_told_with_the_command_that_helps(clock: list[float]) -
     assert limit is None
 
 
+def test_an_evaluator_that_no_worker_has_is_named(clock: list[float]) -> None:
+    """Its package is to be installed there: another version of evalq would not help."""
+    heard = _watched(clock, 5, workers=0, others={"theirs": 1}, lacking=True)
+    assert heard.lines[0][0] == (
+        "1 worker lives, of other code theirs, and it has no evaluator planagent: "
+        "install the package that registers it there, and restart"
+    )
+
+
 def test_a_command_that_took_long_to_start_tells_it_at_its_first_look(clock: list[float]) -> None:
     """The seconds are those of whoever waits: they begin with the command."""
     with beginning():

@@ -155,7 +155,7 @@ def test_what_is_rejected_lies_outside_the_bounds(seen: tuple[int, int], alpha: 
 
 def test_what_is_rejected_is_one_piece_also_where_the_correction_changes() -> None:
     """On a fine grid, across one half, for all counts up to 24 runs."""
-    grid = [step / 997 for step in range(1, 997)]
+    grid = [step / 397 for step in range(1, 397)]
     for n in range(1, 25):
         for m in range(1, n + 1):
             said = [sequence_verdict(m, n, share) for share in grid]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,11 @@ from evalq.evalcore.version import code_version
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ledger.sweeps import MAX_WIRE_BYTES, SweepLedger
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server
+from tests.integration.harness import Server
 
 CASES, REPEATS = 3, 5
 TOTAL = CASES * REPEATS
 LEASE = 600.0
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all of it."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 def _sweep(calls: SweepLedger, run: str, **budget: float) -> SweepHeader:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,15 +22,8 @@ from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.pool.chunk_runner import REST_SECONDS
 from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.judge import CHUNK_TRIES, HOPELESS
-from tests.integration.harness import Server, running_server, wait_until
+from tests.integration.harness import Server, wait_until
 from tests.unit.workers.hosts import CHUNKS, HEADER, Hosts
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 @pytest.fixture

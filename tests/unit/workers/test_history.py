@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -12,16 +11,9 @@ from evalq.evalcore.contract import registry
 from evalq.workers.ledger.history import Entry, History, HistoryKey, entry_of
 from evalq.workers.ledger.keys import SHARED
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server
+from tests.integration.harness import Server
 
 NIGHT = HistoryKey("vs", "night", "")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,7 @@ import pytest
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.pool import main
 from evalq.workers.settings import Settings, Timings
-from tests.integration.harness import PATIENCE, Server, clean_environment, running_server, wait_until
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
+from tests.integration.harness import PATIENCE, Server, clean_environment, wait_until
 
 
 def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

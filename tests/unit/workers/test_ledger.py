@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,21 +11,15 @@ from evalq.evalcore.errors import Incomplete, WireError
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.keys import SHARED
+from evalq.workers.ledger.keys import SHARED, RunKeys
+from evalq.workers.ledger.progress import KEPT
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server, wait_until
+from tests.integration.harness import Server, wait_until
 
 ANSWER = Partial("a" * 64, b"part")
 OTHER = Partial("b" * 64, b"another part")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module; each test uses a run of its own."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 @pytest.fixture
@@ -174,6 +166,16 @@ def test_marking_backs_off_and_counts(ledger: RunLedger, brief: RunLedger, serve
         ledger.mark(_header(), {0: "lost"})
     assert brief.look("r").suspect == {}, "the sixth time waits thirty seconds"
     assert server.client.hget(SHARED.totals, "reconciled planagent default lost") == b"6"
+
+
+def test_every_fact_that_a_run_keeps_is_seen(ledger: RunLedger, server: Server) -> None:
+    """A counter that a step adds to is shown by its field of Progress alone."""
+    _begin(ledger)
+    counts = {name: 100 + number for number, name in enumerate(KEPT) if name not in ("state", "reason", "epoch")}
+    server.client.hset(RunKeys.of("r").meta, mapping=counts)
+    progress = ledger.look("r").progress
+    assert {name: getattr(progress, name) for name in counts} == counts
+    assert (progress.state, progress.chunks, progress.planned) == ("open", 5, 5)
 
 
 def test_a_refused_chunk_waits_for_its_bytes(ledger: RunLedger) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from evalq.evalcore.errors import WireError
@@ -11,16 +9,9 @@ from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal, to_
 from evalq.workers.ledger.runs import TAKE_LOOKS, RunLedger
 from evalq.workers.ledger.scripts import STEP
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server
+from tests.integration.harness import Server
 
 INPUTS = 4_000
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 @pytest.fixture

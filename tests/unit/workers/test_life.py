@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,18 +14,11 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server
+from tests.integration.harness import Server
 
 PAIRS = sorted(itertools.product(LEDGER_STATES, LEDGER_STATES))
 HEADER = Header("r", "planagent", "1", "code", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),))
 SWEEP = SweepHeader("r", "chat", "code", 1, 1)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 def _state(server: Server, key: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +20,6 @@ CASES, REPEATS, LEASE, COST = 3, 10, 600.0, 0.125
 RUN, DRIVER = "older", "a 1 x"
 KEYS = SweepKeys.of(RUN)
 HEADER = SweepHeader(RUN, "t", code_version(), CASES, REPEATS)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all of it."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 class Fleet(NamedTuple):
@@ -232,3 +224,44 @@ def test_a_tally_counts_once_what_is_told_twice() -> None:
     tally.count({1: Made(1, 1, 0.25)})
     assert tally.wire().split() == [name, "4", "5", "3", "0.75"]
     assert Tally().wire() != tally.wire()
+
+
+def _cut_off(server: Server) -> tuple[Fleet, list[int], list[int]]:
+    """One process has two answers that it cannot tell and two calls in flight, and the server forgets all; nobody hears
+    of that process for longer than the pause, and the other one takes every call.
+    """
+    fleet = _fleet(server)
+    _, mine, _ = fleet.p.claim(RUN, "p", 4, LEASE, [])
+    seen = fleet.look()
+    server.client.delete(*KEYS)
+    fleet.driver.open(HEADER, known=Known(tallies=seen.tallies, under_way=seen.under_way), how="keep")
+    fleet.driver.offer(RUN, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
+
+    def offered() -> list[int]:
+        fleet.look()
+        return fleet.q.claim(RUN, "q", HEADER.total, LEASE, [])[1]
+
+    its = wait_until(offered, "the pause is over")
+    assert set(its) == set(range(HEADER.total)), "its calls, too: nobody knows of them any more"
+    assert (fleet.look().started, fleet.look().lost) == (len(mine) + HEADER.total, len(mine))
+    return fleet, mine, its
+
+
+@pytest.mark.parametrize("first", ["p", "q"])
+def test_who_was_cut_off_for_longer_than_the_pause_counts_once(server: Server, first: str) -> None:
+    """Whoever tells first, each answer that was served is one attempt, one output is kept of a call, and what was paid
+    twice is told as such.
+    """
+    fleet, mine, its = _cut_off(server)
+    if first == "q":
+        _record(fleet.q, "q", its)
+        assert (fleet.look().started, fleet.look().lost) == (len(mine) + HEADER.total, len(mine))
+    fleet.p.claim(RUN, "p", 0, LEASE, mine)
+    _record(fleet.p, "p", mine[:2])
+    _record(fleet.p, "p", mine[2:])
+    if first == "p":
+        _record(fleet.q, "q", its)
+    look, kept = fleet.look(), fleet.driver.collect(RUN, 100).outputs
+    assert sorted(output.call for output in kept) == list(range(HEADER.total))
+    assert (look.started, look.repaid, look.lost) == (HEADER.total + len(mine), len(mine), 0)
+    assert look.started == look.known + look.repaid + look.busy

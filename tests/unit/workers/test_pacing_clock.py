@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ratelimit.policy import Limits, Policy
-from tests.integration.harness import Server, running_server
+from tests.integration.harness import Server
 from tests.unit.workers.simulated import LEASE, World
 
 HOUR = 3600.0
 TIMES = ("at", "next_call", "next_token", "held_at", "stepped_at", "doubled_at", "limited_at", "passing_at")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module; each world empties it."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 def _ahead(world: World) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from statistics import mean
 
 import pytest
@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 
 from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ratelimit.policy import Limits, Policy
-from tests.integration.harness import Server, running_server
+from tests.integration.harness import Server
 from tests.unit.workers.simulated import LEASE, World
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module; each world empties it."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 def _always(limit: float) -> Callable[[float], float]:

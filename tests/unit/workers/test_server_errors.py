@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import amqp.exceptions as rabbit
@@ -16,15 +16,8 @@ from evalq.evalcore.errors import BrokerUnreachable, ServerRefused
 from evalq.workers.connections import connect
 from evalq.workers.server_errors import PASSING, SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server
+from tests.integration.harness import Server
 from tests.unit.workers.states import STATES
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server, brought from state to state."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 def _plain(client: Any) -> None:

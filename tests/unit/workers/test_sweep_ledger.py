@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -16,18 +16,11 @@ from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHead
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server, wait_until
+from tests.integration.harness import Server, wait_until
 
 CASES, REPEATS = 3, 4
 TOTAL = CASES * REPEATS
 LEASE = 600.0
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all of it."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 def _calls(server: Server, driver: str = "") -> SweepLedger:

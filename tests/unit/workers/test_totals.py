@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from evalq.evalcore.contract.partial import Partial
@@ -13,18 +11,11 @@ from evalq.workers.ledger.keys import SHARED
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server, wait_until
+from tests.integration.harness import Server, wait_until
 
 ANSWER = Partial("a" * 64, b"part")
 SETTINGS = Settings(lease_seconds=600, window=3, stuck_seconds=600)
 BRIEF = Settings(stuck_seconds=0.2)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as started:
-        yield started
 
 
 @pytest.fixture

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,3 +85,45 @@ def test_the_call_that_was_begun_first_is_known(server: Server, tmp_path: Path) 
         file = tmp_path / "targets.yaml"
         file.write_text(json.dumps({"targets": {"t": {"kind": "openai", "base_url": url, "model": "m"}}}))
         asyncio.run(seen(agent, file))
+
+
+class SlowAnswers(SweepLedger):
+    """A ledger whose server records at once and answers late: when it may."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server.client, Settings(broker=server.url))
+        self.recorded, self.may_answer = threading.Event(), threading.Event()
+
+    def commit(self, *args: Any) -> int:
+        """Record, and wait."""
+        fresh = super().commit(*args)
+        self.recorded.set()
+        assert self.may_answer.wait(PATIENCE)
+        return fresh
+
+
+def test_a_process_that_leaves_while_it_records_counts_its_answers_once(server: Server, tmp_path: Path) -> None:
+    """The record that is under way ends, and is not made again: neither attempts nor outputs are told twice."""
+    calls = SlowAnswers(server)
+    header = SweepHeader("r", "t", code_version(), 1, 1)
+    calls.open(header)
+    calls.offer("r", [Prompt("c", "a", "q")])
+
+    async def leaves(file: Path) -> None:
+        async with TargetSessions(load_targets(file), server.client) as stations:
+            units = InFlightCalls(header, "p", await stations.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
+            units.prompts[0] = Prompt("c", "a", "q")
+            units.start(calls.claim("r", "p", 5, 600)[1])
+            await asyncio.to_thread(calls.recorded.wait, PATIENCE)
+            closing = asyncio.create_task(units.close())
+            await asyncio.sleep(0)
+            calls.may_answer.set()
+            await closing
+
+    with running_agent() as (_, url):
+        file = tmp_path / "targets.yaml"
+        file.write_text(json.dumps({"targets": {"t": {"kind": "openai", "base_url": url, "model": "m"}}}))
+        asyncio.run(leaves(file))
+    look = calls.look("r")
+    assert look is not None
+    assert (look.started, look.recorded, look.repaid, look.lost, look.busy) == (1, 1, 0, 0, 0)

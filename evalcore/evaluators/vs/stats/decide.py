@@ -53,6 +53,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted, highest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(order):
+        # Never below an earlier one: a hypothesis is rejected only where all with smaller p-values are.
         highest = max(highest, min(1.0, (len(order) - rank) * p_values[index]))
         adjusted[index] = highest
     return adjusted

@@ -69,10 +69,12 @@ def collision_interval(estimate: float, m: int, n: int, alpha: float = ALPHA) ->
 
     low = 0.0 if estimate <= 0.0 else smallest(inside, 0.0, estimate)
     high = 1.0 if estimate >= 1.0 else smallest(lambda t: not inside(t), estimate, 1.0)
-    least, most = mode_share_interval(m, n, alpha)
-    if n - m <= max(_FEW_DIFFER, n / 10):
-        high = max(high, _agreement(most), _agreement(least) if least >= 0.5 else 0.0)
-    return min(low, least * least) if m <= _FEW_AGREE else low, high
+    few_differ, few_agree = n - m <= max(_FEW_DIFFER, n / 10), m <= _FEW_AGREE
+    if few_differ or few_agree:  # else the mode's interval is not needed, and to look for it takes long
+        least, most = mode_share_interval(m, n, alpha)
+        high = max(high, _agreement(most), _agreement(least) if least >= 0.5 else 0.0) if few_differ else high
+        low = min(low, least * least) if few_agree else low
+    return low, high
 
 
 def _agreement(share: float) -> float:

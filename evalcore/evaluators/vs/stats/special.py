@@ -43,6 +43,7 @@ def beta_fraction(a: float, b: float, x: float) -> float:
 
 
 def _nonzero(value: float) -> float:
+    # Lentz's method divides by partial results, one of which may be exactly zero.
     return value or _NEVER_ZERO
 
 

@@ -1,7 +1,8 @@
 -- How a run stands: {now, facts (flat; empty for an unknown run), suspects (flat: seq, reason), refused (flat), leases}.
 -- A suspect is a published chunk without a live lease for longer than the
 -- grace. Counted is what is there: a key may have been lost.
--- ARGV: ttl, token, run, 1 when it is its driver who looks (which keeps the run), grace ms, longest backoff ms
+-- ARGV: ttl, token, run, 1 when it is its driver who looks (which keeps the run), grace ms, longest backoff ms,
+-- names of the facts that the run keeps
 local run, attending = ARGV[3], ARGV[4] == '1'
 local now, grace_ms, backoff_ms = now_ms(), tonumber(ARGV[5]), tonumber(ARGV[6])
 if redis.call('HEXISTS', keys.meta, 'header') == 0 then return {now, {}, {}, {}, 0}, true end
@@ -30,10 +31,7 @@ local facts = {
   'committed', redis.call('HLEN', keys.digests), 'chunks', redis.call('LLEN', keys.chunks), 'sealed', sealed() or '',
   'detached', redis.call('HEXISTS', keys.meta, 'detached'), 'reported', redis.call('HEXISTS', keys.final, 'report'),
 }
-local names = {
-  'state', 'reason', 'epoch', 'computed', 'records', 'dead', 'duplicates', 'divergent', 'skipped', 'stale',
-  'reconciled', 'finals', 'driver', 'driver_at', 'failures', 'unserved',
-}
+local names = {'driver', 'driver_at', 'unserved', unpack(ARGV, 7)}
 for i, value in ipairs(redis.call('HMGET', keys.meta, unpack(names))) do
   if value then
     table.insert(facts, names[i])

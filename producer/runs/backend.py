@@ -1,0 +1,119 @@
+"""The server's side of a command: where a job is computed, and what is started for it and ends with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused, WorkersLost
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.reporter import Reporter
+from evalq.workers.connections import server_options
+from evalq.workers.settings import Settings
+
+if TYPE_CHECKING:
+    from evalq.producer.local.children import Children
+
+__all__ = ["Backend", "resumable", "shared_place"]
+
+
+CALLS_HERE = 50
+"""Live calls in flight of a command that calls by itself, unless it is told how many or a target takes more at once."""
+CALLS_MOST = 10_000
+
+
+class Backend(msgspec.Struct, frozen=True):
+    """Where a job is computed: here (``inline``), or over ``settings.broker``, embedded when that is empty.
+
+    ``workers`` local pool processes are started; None means one a core with an embedded server, none otherwise.
+    """
+
+    settings: Settings
+    inline: bool = False
+    workers: int | None = None
+    served: bool = False
+    """Local pool processes were started for it."""
+    children: Children | None = None
+    """All processes that were started for it, where any were."""
+
+    def check(self) -> None:
+        """Raise WorkersLost, or ConfigError, when a process that was started for it has been given up."""
+        if self.children is not None:
+            self.children.check()
+
+    named: Settings | None = None
+    """What its user named, where a server or workers were started for it."""
+
+    def resume(self, folder: RunFolder) -> str:
+        """The command that resumes the run in ``folder`` at the place that a user would name."""
+        named = self.named or self.settings
+        here = named.targets and (named.calls or not named.broker)
+        targets = f"--targets {shlex.quote(named.targets)}" if here else ""
+        words = ["evalq resume", folder.named(self.server), targets, "--inline" if self.inline else ""]
+        return " ".join(filter(None, words))
+
+    @property
+    def server(self) -> str:
+        """The options that name its server, for commands of other processes; empty for an embedded one."""
+        return server_options(self.named or self.settings)
+
+    def resumable(self, error: EvalqError, folder: RunFolder) -> EvalqError:
+        """``error``, which says how the run in ``folder`` is resumed, too."""
+        return type(error)(f"{str(error).rstrip('.')}; resume with: {self.resume(folder)}")
+
+
+@contextlib.contextmanager
+def shared_place(
+    place: Backend, roots: Sequence[Path], *evaluators: str, reporter: Reporter, calls: bool = False
+) -> Iterator[Backend]:
+    """``place`` for several jobs in turn: what would be started for each of them is started once.
+
+    Local workers load ``evaluators`` before they divide into processes. With ``calls``, live calls are made too: by the
+    fleet, or here where there is none or the settings have calls and a targets file.
+    """
+    from evalq.producer.local.children import Children
+    from evalq.producer.local.embedded import embedded_server, local_workers
+
+    if place.inline:
+        yield place
+        return
+    with contextlib.ExitStack() as stack:
+        settings, count = place.settings, place.workers
+        here = calls and bool(settings.calls or not settings.broker)
+        if here and not settings.targets:
+            raise ConfigError("calling from here needs a targets file: --targets FILE (or --broker URL of a fleet)")
+        if here:
+            from evalq.workers.targets import load_targets
+
+            targets = load_targets(settings.targets)  # faults are told here: the process that calls would be restarted
+            default = max(CALLS_HERE, *(named.target.max_concurrency or 0 for named in targets.values()))
+        settings = settings.model_copy(update={"calls": (settings.calls or min(default, CALLS_MOST)) if here else 0})
+        children = place.children or Children(reporter.restarted)
+        if not settings.broker:
+            url = stack.enter_context(embedded_server(children))
+            settings = settings.model_copy(update={"broker": url, "ledger": ""})
+            count = count or os.cpu_count() or 1
+        if count or here:
+            stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
+            place = msgspec.structs.replace(place, children=children, served=bool(count))
+        yield Backend(
+            settings.model_copy(update={"calls": 0}),
+            children=place.children,
+            served=place.served,
+            named=place.named or place.settings,
+        )
+
+
+@contextlib.contextmanager
+def resumable(folder: RunFolder, place: Backend) -> Iterator[None]:
+    """An error of a server, or of the command's own processes, says how the run is resumed."""
+    try:
+        yield
+    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+        raise place.resumable(error, folder) from error

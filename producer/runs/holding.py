@@ -1,0 +1,49 @@
+"""The folder's side of a command: holding it while a run is driven, and saying there how the run was left."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Interrupted, StorageError, UsageError
+from evalq.evalcore.model.life import RunState, may_follow
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs.backend import Backend
+
+__all__ = ["driving", "halted", "left", "refuse_over"]
+
+
+@contextlib.contextmanager
+def driving(folder: RunFolder, place: Backend) -> Iterator[None]:
+    """Hold ``folder`` for the length of a block. Raises Driven, and StorageError where it cannot be written."""
+    try:
+        with folder.driving() as mine:
+            if not mine:
+                raise Driven(str(folder.path), folder.driver() or "another process")
+            yield
+    except OSError as error:
+        raise StorageError.of(error, folder.path, f"resume with: {place.resume(folder)}") from error
+
+
+def refuse_over(folder: RunFolder) -> None:
+    """Raise for a run that nothing can follow: UsageError for one with its report, Cancelled."""
+    state = folder.info().state
+    if state == "done":
+        raise UsageError(f"{folder.path}: this run is done; {folder.next_step(state)}")
+    if state == "cancelled":
+        raise Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
+
+
+def halted(folder: RunFolder, place: Backend) -> tuple[RunState, EvalqError]:
+    """How a run stands after Ctrl-C or SIGTERM, and what ends its command: somebody may be cancelling it for good."""
+    if not folder.being_cancelled():
+        return "interrupted", Interrupted(place.resume(folder))
+    run = folder.info().run
+    return "cancelled", Cancelled(f"run {run} was cancelled by evalq cancel; what was computed is in {folder.path}")
+
+
+def left(folder: RunFolder, state: RunState) -> None:
+    """Say in run.json how a run was left, as far as the disk lets us; one that was not taken up is as it was."""
+    with contextlib.suppress(OSError, EvalqError):
+        if may_follow(state, folder.info().state):
+            folder.note(state=state)

@@ -1,0 +1,137 @@
+"""Making the calls of a sweep for a command: told of while they go, paused at Ctrl-C, and left as they ended."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from evalq.evalcore.errors import (
+    BrokerUnreachable,
+    Cancelled,
+    Driven,
+    Incomplete,
+    Interrupted,
+    NothingEvaluated,
+    Paused,
+    ServerRefused,
+    WorkersLost,
+)
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.life import RunState
+from evalq.producer.driving.waiting import Patience
+from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.holding import halted, left
+from evalq.producer.sweeps.cache import Cache
+from evalq.producer.sweeps.driver import SweepDriver
+from evalq.producer.sweeps.health import Health
+from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.connections import connect
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.sweeps import SweepLedger
+
+__all__ = ["Calling", "paused", "sweep_driver"]
+
+
+class Calling:
+    """The calls of ``sweep`` over the servers of ``shared``; ``place`` is what a user would name to resume them."""
+
+    def __init__(self, sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> None:
+        self._sweep = sweep
+        self._shared = shared
+        self._place = place
+        self._reporter = reporter
+        self._state: RunState = "stopped"
+
+    def make(self) -> None:
+        """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
+        sweep, place = self._sweep, self._place
+        try:
+            facts = self._drive()
+            self._state = "called"
+            if facts["ended"] == "spent":
+                self._tell_spent(facts["reason"])
+            sweep.folder.note(calls=facts)
+            sweep.write_outputs()
+            if not sweep.recorded.count:
+                raise NothingEvaluated("nothing was called: the budget allows no call")
+        except Driven:
+            self._state = sweep.folder.info().state
+            raise
+        except Cancelled as error:
+            self._state = "cancelled"
+            raise Cancelled(f"{error}; what it recorded is in {sweep.outputs}") from None
+        except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+            raise place.resumable(error, sweep.folder) from error
+        except Incomplete as error:
+            raise Incomplete(f"{error}; after fixing it, resume with: {place.resume(sweep.folder)}") from None
+        finally:
+            with contextlib.suppress(OSError):
+                if self._state != "called":
+                    sweep.write_outputs()
+                left(sweep.folder, self._state)
+
+    def _drive(self) -> dict[str, Json]:
+        """Drive the sweep until the calls are over; returns how they ended. Raises Interrupted where it was paused."""
+        sweep, settings, reporter = self._sweep, self._shared.settings, self._reporter
+        here = bool(self._place.settings.calls or not self._place.settings.broker)
+        health = Health(Heartbeats(connect(settings.ledger_url, settings, again=False)), sweep.header)
+        with reporter.watching() as watch, sweep_driver(sweep, self._shared, reporter) as (driver, patience):
+
+            def seen(standing: RunStatus) -> None:
+                driver.notices.tell(reporter, sweep.header.target, here=here)
+                for line in health.news():
+                    reporter.warn(line)
+                watch(standing)
+
+            try:
+                return driver.drive(seen)
+            except KeyboardInterrupt:
+                self._state, error = halted(sweep.folder, self._place)
+                if not paused(driver, patience):
+                    reporter.warn("the server does not answer, so processes that call may continue for a while")
+                raise error from None
+            except Paused:
+                self._state = "paused"
+                raise Interrupted(self._place.resume(sweep.folder)) from None
+            finally:
+                if driver.in_flight:
+                    reporter.warn(f"{driver.in_flight:,} calls had not ended by then: they may be paid all the same")
+
+    def _tell_spent(self, reason: Json) -> None:
+        sweep = self._sweep
+        sweep.spent = True
+        given = "--max-calls N" if sweep.live.max_calls else "--max-cost X"
+        self._reporter.say(
+            f"{reason}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
+            f"to make the others, raise it: {self._place.resume(sweep.folder)} {given}"
+        )
+
+
+@contextlib.contextmanager
+def sweep_driver(sweep: Sweep, place: Backend, reporter: Reporter) -> Iterator[tuple[SweepDriver, Patience]]:
+    """A driver over the servers of ``place``, which lets go of the sweep at its end; and its patience."""
+    settings = place.settings
+    with contextlib.ExitStack() as stack:
+        cache = Cache(sweep.live.cache) if sweep.live.cache else None
+        if cache is not None:
+            stack.callback(cache.close)
+        patience = Patience(settings, reporter, place.check)
+        stack.enter_context(patience.telling())
+        driver = SweepDriver(sweep, SweepLedger(patience.client(), settings), settings, patience, cache)
+        driver.registration.server = place.server
+        try:
+            yield driver, patience
+        finally:
+            patience.once(driver.hand_over.release)
+
+
+def paused(driver: SweepDriver, patience: Patience) -> bool:
+    """Pause a sweep at Ctrl-C; at the next one, wherever it comes, only see to it that no more calls are handed out."""
+    try:
+        return patience.once(driver.hand_over.pause)
+    except KeyboardInterrupt:
+        with contextlib.suppress(KeyboardInterrupt):
+            return patience.once(driver.hand_over.stop_calls)
+        return False

@@ -1,0 +1,71 @@
+"""Leaving a sweep: to the processes that call, to whoever drives it next, or paused for a while."""
+
+from __future__ import annotations
+
+import contextlib
+
+from evalq.evalcore.errors import Driven
+from evalq.producer.driving.waiting import Patience
+from evalq.producer.sweeps.intake import SweepIntake
+from evalq.producer.sweeps.registration import SweepRegistration
+from evalq.producer.sweeps.served import Served
+from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.ledger.clock import server_seconds
+from evalq.workers.ledger.detached import Detached
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.recovery.unattended import Left, UnattendedSweeps
+
+__all__ = ["SweepHandOver"]
+
+
+class SweepHandOver:
+    """The ways in which a driver leaves its sweep before the calls are over."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        calls: SweepLedger,
+        registration: SweepRegistration,
+        intake: SweepIntake,
+        served: Served,
+        patience: Patience,
+    ) -> None:
+        self._sweep = sweep
+        self._calls = calls
+        self._registration = registration
+        self._intake = intake
+        self._served = served
+        self._patiently = patience
+
+    def launch(self) -> None:
+        """Give all prompts to the ledger, for processes that call to continue alone, and workers to evaluate."""
+        self._patiently(self._registration.establish)
+        self._patiently(self._registration.offer)
+        self._patiently(self._leave)
+        self._patiently(self._served.leaving)
+
+    def release(self) -> None:
+        """Let go of the sweep: whoever drives it next need not wait."""
+        self._calls.hand_over(self._sweep.run)
+
+    def stop_calls(self) -> bool:
+        """Hand out no more calls; those in flight end, and stay in the ledger. Returns whether they were its own."""
+        try:
+            self._calls.close(self._sweep.run, "paused", "interrupted")
+        except Driven:  # they are another's to pause
+            return False
+        return True
+
+    def pause(self) -> None:
+        """Hand out no more calls, and keep what ends in the next moment."""
+        if self.stop_calls():
+            with contextlib.suppress(Driven):
+                self._intake.drain()
+
+    def _leave(self) -> bool:
+        sweep, began = self._sweep, server_seconds(self._calls.client)
+        header = sweep.evaluation()
+        if header is not None:
+            facts = Detached(began, sweep.header.target, sweep.tags)
+            UnattendedSweeps(self._calls, self._calls.settings).leave(sweep.run, Left(header, facts))
+        return True

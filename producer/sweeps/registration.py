@@ -1,0 +1,90 @@
+"""A sweep's place in the ledger: who drives it, and what is told again where the ledger lost it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Literal
+
+from evalq.evalcore.errors import WireError
+from evalq.producer.sweeps.decided import Stops
+from evalq.producer.sweeps.identity import prompts_digest
+from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.ledger.sweep_model import Known, SweepLook
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.process import host
+from evalq.workers.recovery.unattended import UnattendedSweeps
+
+__all__ = ["SweepRegistration"]
+
+OFFER_STEP = 200
+UNATTENDED_SECONDS = 5.0
+"""How long calls go on without a producer where it is to stop decided cases."""
+
+
+class SweepRegistration:
+    """What this process has told the ledger of ``sweep`` as its driver, and tells it again where that was lost.
+
+    ``seen`` is the last look at it; ``offered`` says whether its prompts were given since it was told of the last time,
+    ``taken_over`` whether the ledger knew it as one that is driven in another folder.
+    """
+
+    def __init__(self, sweep: Sweep, calls: SweepLedger, stops: Stops) -> None:
+        self._sweep = sweep
+        self._calls = calls
+        self._stops = stops
+        self.offered = self.taken_over = False
+        self.seen = SweepLook("open")
+        self.server = ""
+        """The options that name the server to other commands."""
+
+    def establish(self, how: Literal["on", "keep", "anew"] = "on") -> bool:
+        """Write the sweep into the ledger, new or again, with all that the folder has; ``how`` as in its `open`.
+
+        Raises Driven while another process drives it, UsageError for another sweep of this id.
+        """
+        sweep, live, recorded = self._sweep, self._sweep.live, self._sweep.recorded
+        # A rule that the producer applies must not run on without it.
+        alone = UNATTENDED_SECONDS if live.stop else 0.0
+        place = f"{host()}:{sweep.folder.path.absolute()}"
+        budgets = (live.max_calls, live.max_cost, alone)
+        if how == "on" and (before := self._calls.look(sweep.run)) is not None:
+            self.taken_over |= before.place not in ("", place)
+        sums = (recorded.ended, recorded.paid, recorded.cost, recorded.lost)
+        known = Known(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way)
+        self._calls.open(sweep.header, *budgets, known, before=sweep.driver(), place=place, how=how)
+        sweep.driven_by(self._calls.token)
+        UnattendedSweeps(self._calls, self._calls.settings).take_back(sweep.run)
+        self._calls.restore(sweep.run, recorded.calls())
+        self._stops.tell()
+        self.offered = False
+        sweep.folder.note(state="calling", server=self.server or None)
+        return True
+
+    def offer(self) -> bool:
+        """Give all prompts to the ledger. Raises WireError for those of another sweep."""
+        run, number = self._sweep.run, 0
+        if prompts_digest(self._sweep.prompts())[1] != self._sweep.header.asked["prompts"]:
+            raise WireError(f"{self._sweep.folder.path}: its prompts are not those it was begun with; start it anew")
+        prompts = self._sweep.prompts()
+        while block := list(islice(prompts, OFFER_STEP)):
+            self._calls.offer(run, block, number)
+            number += len(block)
+        self.offered = True
+        return True
+
+    def look(self) -> SweepLook | None:
+        """How the sweep stands; None where the ledger had lost some of it, and is told again."""
+        recorded = self._sweep.recorded
+        look = self._calls.look(self._sweep.run, attending=True, free=recorded.count - recorded.paid)
+        if look is None or self._has_lost(look):
+            self.establish("keep")  # the server lost the sweep or a part of it, or came back with an older state
+            return None
+        self.seen = look
+        recorded.note_begun(look.started, look.tallies, look.under_way)
+        return look
+
+    def _has_lost(self, look: SweepLook) -> bool:
+        """Whether the ledger has forgotten what the folder has, or that it was told so."""
+        if look.known - look.waiting < self._sweep.recorded.count or look.halted < len(self._stops.halted):
+            return True
+        return look.generation != self._calls.generation(self._sweep.run)

@@ -1,0 +1,36 @@
+"""Targets of kind command: a program a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from evalq.workers.targets.target import Name, Target, Way
+
+__all__ = ["CommandTarget"]
+
+_Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+
+
+class CommandTarget(Target):
+    """A program: {prompt, agent, case, repeat} as JSON on its stdin, the answer on its stdout."""
+
+    kind: Literal["command"]
+    argv: tuple[_Argument, ...] = Field(min_length=1, description="The program and its arguments; no shell reads them")
+    env: tuple[Name, ...] = Field(
+        default=(), description="Variables it gets besides PATH, HOME, LANG, TMPDIR and the key's; no other"
+    )
+    max_megabytes: int = Field(default=2048, ge=16, description="Most address space it may take")
+
+    def place(self) -> str:
+        """The program."""
+        return self.argv[0]
+
+    def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
+        """Calls of it."""
+        from evalq.workers.targets.programs import Command
+
+        return Command(self, folder, environment)

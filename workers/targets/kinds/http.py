@@ -1,0 +1,52 @@
+"""Targets of kind http: a template in, a path out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from evalq.workers.targets.address import HeaderName, Headers, Url, secrets_of, shown
+from evalq.workers.targets.target import Target, Way
+from evalq.workers.targets.template import parse_path
+
+__all__ = ["HttpTarget"]
+
+
+class HttpTarget(Target):
+    """Any HTTP endpoint: a JSON template in, a JSON path out."""
+
+    kind: Literal["http"]
+    url: Url = Field(description="Where calls are posted")
+    headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
+    api_key_header: HeaderName = Field(
+        default="Authorization", description="Header of the key; in Authorization, a bearer"
+    )
+    body: Any = Field(description="The JSON to send; {prompt}, {agent}, {case} and {repeat} stand for the call's")
+    answer: str = Field(default="", description="Path of the answer in the reply; empty: the whole reply")
+    finish_reason: str | None = Field(default=None, description="Path of the reason why the answer ended")
+    prompt_tokens: str | None = Field(default=None, description="Path of the number of prompt tokens")
+    completion_tokens: str | None = Field(default=None, description="Path of the number of completion tokens")
+
+    @field_validator("answer", "finish_reason", "prompt_tokens", "completion_tokens")
+    @classmethod
+    def _is_path(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_path(value)
+        return value
+
+    def place(self) -> str:
+        """Without what may be secret of it."""
+        return shown(self.url)
+
+    def secrets(self) -> Iterator[str]:
+        """Of headers and URL."""
+        return secrets_of(self.url, self.headers)
+
+    def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
+        """Calls of it."""
+        from evalq.workers.targets.endpoints import HttpEndpoint  # httpx takes a while to import
+
+        return HttpEndpoint(self, key)

@@ -1,0 +1,118 @@
+"""What every kind of target has: the keys of its entry in the targets file, and what a caller needs of it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Protocol
+
+import msgspec
+from pydantic import Field
+
+from evalq.evalcore.contract.evaluator import Params
+from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind
+
+__all__ = ["DEFAULT_RETRIES", "Name", "NamedTarget", "Price", "RetryRule", "Target", "Way", "usable_name"]
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class Way(Protocol):
+    """How calls of an open target are made."""
+
+    async def open(self) -> None:
+        """Get ready. Raises ConfigError where that cannot be, OSError where it cannot be now."""
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """One call, once."""
+
+    async def close(self) -> None:
+        """Let go of all, whatever state it is in."""
+
+
+class RetryRule(Params):
+    """How often a failure of one kind is tried again, and the wait before; the n-th wait is factor**n times as long."""
+
+    times: int = Field(default=0, ge=0, le=100, description="How often such a call is tried again")
+    wait_seconds: float = Field(default=1.0, ge=0, le=3600, description="Wait before it; Retry-After wins")
+    factor: float = Field(default=2.0, ge=1, le=10, description="What each further wait is multiplied by")
+    longest_seconds: float = Field(
+        default=600.0, gt=0, le=86_400, description="A server that asks for a longer wait is not tried again"
+    )
+
+
+DEFAULT_RETRIES: dict[FailureKind, RetryRule] = {
+    "rate_limit": RetryRule(times=8, wait_seconds=1.0, factor=1.5),
+    "timeout": RetryRule(times=1, wait_seconds=1.0),
+    "server": RetryRule(times=4, wait_seconds=0.5),
+    # Once, in a process of its own: a call that kills that one as well is itself the cause.
+    "crashed": RetryRule(times=1, wait_seconds=0.1),
+}
+"""What is not here is not tried again: a spent quota, a wrong key and a refusal stay what they are."""
+
+
+class Price(Params):
+    """What tokens cost, in any currency."""
+
+    prompt_per_million: float = Field(default=0.0, ge=0, description="Price of a million prompt tokens")
+    completion_per_million: float = Field(default=0.0, ge=0, description="Price of a million completion tokens")
+
+    def cost(self, prompt: float, completion: float) -> float:
+        """What so many tokens cost."""
+        return (prompt * self.prompt_per_million + completion * self.completion_per_million) / 1e6
+
+
+class Target(Params):
+    """What every kind of target has; each kind is a module of `evalq.workers.targets.kinds`."""
+
+    times_itself: ClassVar[bool] = False
+    """Whether ``timeout_seconds`` is kept where a call is made, and not by who waits for it."""
+
+    output: Literal["json", "text"] = Field(
+        default="json", description="What an answer must be: JSON (by itself or fenced in text), or any text"
+    )
+    timeout_seconds: float = Field(default=120.0, gt=0, le=3600, description="Longest time of a call")
+    max_concurrency: int = Field(default=0, ge=0, le=100_000, description="Most calls at once, fleet-wide; 0: no limit")
+    requests_per_minute: float = Field(default=0.0, ge=0, description="Most calls a minute, fleet-wide; 0: found out")
+    tokens_per_minute: float = Field(default=0.0, ge=0, description="Most tokens a minute, fleet-wide; 0: no limit")
+    tokens_per_call: int = Field(default=1000, ge=0, description="Tokens a call is taken for until some are known")
+    max_bytes: int = Field(default=8 << 20, ge=1024, le=8 << 20, description="The longest reply that is read")
+    api_key_env: Name | None = Field(default=None, description="The environment variable that holds the key")
+    price: Price | None = Field(default=None, description="What tokens cost")
+    retries: dict[FailureKind, RetryRule] = Field(
+        default_factory=dict, description="Retries by kind of failure, over the defaults below"
+    )
+
+    def rule(self, kind: FailureKind) -> RetryRule:
+        """The retry policy for failures of ``kind``."""
+        return self.retries.get(kind) or DEFAULT_RETRIES.get(kind) or RetryRule()
+
+    @abstractmethod
+    def place(self) -> str:
+        """Where its calls go, for people, without anything that may be secret."""
+
+    def secrets(self) -> Iterator[str]:
+        """Texts of its entry that must not come back in an answer."""
+        yield from ()
+
+    def files(self) -> Mapping[str, str | None]:
+        """{key: path} of its files, which lie beside or below the targets file; {agent} stands for any agent."""
+        return {}
+
+    @abstractmethod
+    def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
+        """Calls of it; ``folder`` is the targets file's, ``key`` what ``api_key_env`` names. Raises ConfigError."""
+
+
+class NamedTarget(msgspec.Struct, frozen=True):
+    """A target by the name its file gives it; ``folder`` is the only one its prompts and schemas may be in."""
+
+    name: str
+    target: Target
+    folder: Path
+
+
+def usable_name(name: str) -> bool:
+    """Whether ``name`` can be a target's or an agent's: it becomes part of keys and file names."""
+    return 0 < len(name) <= 64 and name[0] not in ".-" and all(sign.isalnum() or sign in "._-" for sign in name)
