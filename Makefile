@@ -20,11 +20,8 @@ demo: setup  ## The main job on sample data, with an embedded server.
 programs:  ## Programs that some tests start: from Debian when this is root, and from npm where it is.
 	sh tests/programs.sh
 
-# Two processes a core: most tests wait. Who runs what, and in which order, is said in tests/conftest.py.
-SPREAD := -n 4 --dist loadgroup --no-loadscope-reorder
-
 test: setup programs
-	$(PY) -m pytest -q $(SPREAD)
+	$(PY) -m pytest -q -n 2 --dist loadfile
 
 quick: setup  ## What needs no fleet: every unit, and the contract of every evaluator; for after each small change.
 	$(PY) -m pytest -q -n 2 --dist loadfile tests/unit tests/contract

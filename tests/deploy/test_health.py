@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.programs import TOP
-from tests.integration.harness import EVALQ, evalq, running_fleet, running_server, wait_until
+from tests.integration.harness import EVALQ, evalq, new_interpreters, running_fleet, running_server, wait_until
 from tests.integration.ports import free_port
 
 HEALTH = TOP / "deploy" / "health.sh"
@@ -70,7 +70,7 @@ def shell_of(tmp_path: Path) -> Path:
 
 def test_the_image_asks_what_its_role_is(tmp_path: Path, shell_of: Path) -> None:
     """evalq-health looks at the command: a worker is asked for by heartbeat, others are well as long as they run."""
-    with running_server(tmp_path) as server, running_fleet(server.url, tmp_path) as fleet:
+    with new_interpreters(), running_server(tmp_path) as server, running_fleet(server.url, tmp_path) as fleet:
         environment = os.environ | {"PATH": f"{shell_of}:{os.environ['PATH']}", "EVALQ_BROKER": server.url}
 
         def health(pid: int) -> int:
