@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PY := $(BIN)/python
 
+# Tests start Python some hundred times: what it compiled is kept, whatever the environment says.
+test quick: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: setup demo test quick check bench chaos mutation lock programs clean
 
 setup: .venv/ready

@@ -53,13 +53,6 @@ def slow(tmp_path: Path) -> tuple[str | Path, ...]:
     return ("hazards", "in.jsonl", "--params", "params.json", "--once", "k", "--chunk-size", "1", "--out", "run")
 
 
-def _says(process: subprocess.Popen[str], words: str) -> None:
-    """Wait for a line of its standard error."""
-    said = process.stderr
-    assert said is not None
-    wait_until(lambda: words in said.readline(), f"it says {words!r}")
-
-
 def _driven(folder: Path) -> bool:
     return bool(info(folder)) and (folder / "run.lock").stat().st_size > 0
 
@@ -266,6 +259,7 @@ def test_who_waits_for_a_driver_waits_out_a_restart_of_the_server_too(
         durable.kill()
         _says(second, "waiting: no server answers")
         durable.start()
+        (tmp_path / GATE).unlink()
         fleet.add(1)
         assert [_ends(process)[0] for process in (first, second)] == [0, 0]
     assert (tmp_path / "one" / "report.json").read_bytes() == (tmp_path / "other" / "report.json").read_bytes()
@@ -282,6 +276,7 @@ def test_who_waits_for_a_fleet_waits_out_a_restart_of_the_server_too(
     durable.kill()
     _says(watch, "waiting: no server answers")
     durable.start()
+    (tmp_path / GATE).unlink()
     with running_fleet(durable.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
         fleet.add(1)
         code, shown, said = _ends(watch)

@@ -72,10 +72,10 @@ def test_a_sweep_that_another_finished_is_resumed_to_its_report(
         wait_until((tmp_path / "b" / "run" / "driver").exists, "the second drives")
         agent.ready = lambda: True
         said = second.communicate(timeout=PATIENCE)[1]
-        assert (second.returncode, "are called again" in said) == (0, True), said
-    again = evalq("resume", "run", "--broker", server.url, "--format", "json", cwd=tmp_path / "a")
+        assert (second.returncode, "is called again" in said) == (0, True), said
+    again = evalq("resume", "run", "--broker", server.url, "--format", "none", cwd=tmp_path / "a")
     assert (again.returncode, "finished by another command" in again.stderr) == (0, True), again.stderr
-    assert again.stdout.encode() == (tmp_path / "b" / "run" / "report.json").read_bytes()
+    assert len({(tmp_path / name / "run" / "report.json").read_bytes() for name in ("a", "b")}) == 1
     assert info(tmp_path / "a" / "run")["state"] == "done"
     told = info(tmp_path / "b" / "run")["calls"]
     assert told["attempts"] == agent.calls.total()
