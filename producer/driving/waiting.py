@@ -51,6 +51,8 @@ class Patience:
         self._what = ""
         self._said_at: float | None = None
         self._held = False
+        self.waits = 0
+        """How often a step had to be taken again: while that is so, nobody else could be heard of either."""
 
     def __call__(self, step: Callable[[], T]) -> T:
         """Take a step and return what it does; while its server cannot, wait and take it again.
@@ -64,6 +66,7 @@ class Patience:
             try:
                 done = step()
             except (*SERVER_ERRORS, BrokerUnreachable) as error:
+                self.waits += 1
                 self._suffer(error)
             else:
                 if not self._held:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from io import FileIO
@@ -28,7 +27,8 @@ class AppendedFile:
     def append(self, piece: bytes, *, sync: bool = True) -> None:
         """Add a piece, safely on disk when this returns; without ``sync``, when `sync` does.
 
-        Raises OSError, with the file as it was: what a full disk took of a piece is taken back.
+        Raises OSError, with the file as it was: what a full disk took of a piece is taken back, and so is a piece
+        during which the process was interrupted.
         """
         if self._out is None:
             self._out = open_appending(self.path)
@@ -39,11 +39,17 @@ class AppendedFile:
                 rest = rest[self._out.write(rest) :]
             if sync:
                 self.sync()
-        except OSError:
-            with contextlib.suppress(OSError):
-                self._out.truncate(self.end)
+            self.end += len(piece)
+        except BaseException:  # Ctrl-C too: whoever goes on in this process counts places from `end`
+            self._take_back()
             raise
-        self.end += len(piece)
+
+    def _take_back(self) -> None:
+        assert self._out is not None
+        try:
+            self._out.truncate(self.end)
+        except OSError:
+            self.close()  # the next piece begins with it
 
     def sync(self) -> None:
         """All that was added is on disk when this returns. Raises OSError."""

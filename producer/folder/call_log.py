@@ -162,6 +162,8 @@ class Recorded:
                 self._free.update(msgspec.json.decode(line, type=dict[str, list[int]])["cached"])
                 return
             output = Output.from_wire(line)
+            if self.has(output.call):
+                return  # kept once more by a process that was interrupted before it had noted the first
             self._places[output.call] = place + 1
         except (WireError, msgspec.DecodeError, KeyError, IndexError) as error:
             raise WireError(f"{self._path} is damaged at byte {place}: {error}") from error

@@ -122,6 +122,8 @@ def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
 
     Raises what driving raises; a run that could not be left is one that can be resumed.
     """
+    from evalq.workers.server_errors import SERVER_ERRORS
+
     with driving(given.folder if isinstance(given, Job) else given, place):
         if isinstance(given, RunFolder):
             refuse_over(given)
@@ -131,8 +133,9 @@ def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
             with resumable(job.folder, place), _driver(job, collector, place, reporter) as driver:
                 driver.hand_over.launch()
                 driver.hand_over.detach()
-                Unserved(job.header, place.settings, reporter).leaving(*driver.hand_over.fleet())
-            job.folder.note(state="detached")
+                job.folder.note(state="detached")
+                with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
+                    Unserved(job.header, place.settings, reporter).leaving(*driver.hand_over.fleet())
         except (InputError, NothingEvaluated):
             _leave(job, collector, "failed")
             job.folder.discard()

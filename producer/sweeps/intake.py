@@ -50,10 +50,13 @@ class SweepIntake:
         while (look := self._calls.look(self._sweep.run)) is not None:
             self._sweep.recorded.note_begun(look.started, look.tallies, look.under_way)
             self.in_flight = look.busy
-            if not (look.busy or look.waiting) or time.monotonic() > deadline:
+            if not (look.busy or look.waiting):
                 return
-            if not self.take():
-                time.sleep(IDLE_SECONDS)
+            if self.take():
+                continue  # what is recorded is kept, however much it is: no more of it comes than is in flight
+            if time.monotonic() > deadline:
+                return
+            time.sleep(IDLE_SECONDS)
 
     def take_from_cache(self, config: str) -> None:
         """Record what the cache has of a target under ``config``, its settings' digest, before anything is called."""

@@ -154,7 +154,9 @@ def resume_or_take(
         if folder.driver() or not place.settings.broker:
             raise
         with Servers(place.settings) as servers:
-            if not _taken(folder, servers):
+            # Who makes its calls again (a retry) has reopened it, though the report of before is there a little longer.
+            sweep = None if isinstance(driven, Finished) else servers.sweeps.look(folder.info().run)
+            if (sweep is not None and sweep.state not in ("done", "spent")) or not _taken(folder, servers):
                 raise
         by = "" if isinstance(driven, Finished) else f" ({driven.by})"
         reporter.say(f"run {driven.run} was finished by another command{by}: its report is here, its records are there")
@@ -195,20 +197,25 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
 
     settings, patience = servers.settings, Patience(servers.settings, reporter)
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
-    where = f"{run} {server_options(settings)}"
+    where, lost = f"{run} {server_options(settings)}", False
     with _only_watching(where), patience.telling():
         if not isinstance(driven, Finished):
             reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while time.monotonic() < until:
-            # The server may be away while the run is driven elsewhere, as it may be for that driver.
+            # The server may be away for this command and for that driver: each waits, and nobody is heard meanwhile.
+            waits = patience.waits
             state = patience(lambda: _ledger_state(run, servers))
+            if patience.waits > waits or (not state and not lost):
+                lost, until = not state, time.monotonic() + settings.driver_seconds
             if state == "done" and patience(lambda: _taken(folder, servers)):
                 return
             if state == "cancelled":
                 raise Cancelled(f"run {run} was cancelled; {folder.next_step('cancelled')}")
             if state in ("failed", "paused"):
                 raise InfrastructureError(f"run {run} was left {state} by {driven.by}; see evalq status {where}")
-            if state not in ("open", "done"):  # between its end and its report a run is done, and its driver's still
+            # Between its end and its report a run is done, and its driver's still. A server that has lost it is told of
+            # it again by its driver: who took it up here before that would pay for all of a sweep once more.
+            if state not in ("open", "done", ""):
                 return
             time.sleep(_POLL_SECONDS)
         if patience(lambda: _orphaned(run, servers)):

@@ -82,6 +82,44 @@ def test_a_sweep_that_another_finished_is_resumed_to_its_report(
     assert told["recorded"] + told["repaid"] + told["lost"] == agent.calls.total()
 
 
+def test_who_waits_leaves_a_sweep_to_its_driver_when_the_server_forgot_it(
+    tmp_path: Path, server: Server, service: tuple[Agent, str]
+) -> None:
+    """The server comes back empty: the driver tells it all again, though the other may ask first."""
+    agent, url = service
+    agent.ready = lambda: agent.calls.total() <= 90
+    write_targets(tmp_path, url)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_golden(tmp_path / name / "golden.json", CASES)
+    command = (*SWEEP, "--repeat", "30", "--once", "k", "--out", "run", "--broker", server.url)
+    with running_fleet(server.url, tmp_path) as fleet:
+        fleet.add(1, "--calls", "8", "--targets", "targets.yaml")
+        first = start_evalq(*command, cwd=tmp_path / "a")
+        wait_until(lambda: _recorded(tmp_path / "a" / "run"), "the first has outputs")
+        second = start_evalq(*command, cwd=tmp_path / "b")
+        said = second.stderr
+        assert said is not None
+        wait_until(lambda: "waiting for its report" in said.readline(), "the second waits")
+        os.kill(first.pid, signal.SIGSTOP)
+        try:
+            server.kill()
+            server.start()
+            wait_until(lambda: _asked(server) > 50, "the second has asked it many times")
+        finally:
+            os.kill(first.pid, signal.SIGCONT)
+        agent.ready = lambda: True
+        assert [process.wait(PATIENCE) for process in (first, second)] == [0, 0]
+    assert "calls" in info(tmp_path / "a" / "run")
+    assert agent.calls.total() <= 30 * len(CASES) + 8
+    assert len({(tmp_path / name / "run" / "report.json").read_bytes() for name in ("a", "b")}) == 1
+
+
+def _asked(server: Server) -> int:
+    """How many scripts the server has run since it was started."""
+    return int(server.client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0))
+
+
 def _recorded(run: Path) -> bool:
     path = run / "calls.jsonl"
     return path.exists() and path.read_bytes().count(b'{"call"') > 10

@@ -24,6 +24,24 @@ def test_what_a_killed_driver_left_half_written_goes_at_the_first_piece(tmp_path
     assert path.read_bytes() == b"one\ntwo\nthree\n"
 
 
+def test_an_interrupted_piece_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C as the sync returns: whoever goes on in this process counts from where the file ends for it."""
+    file = AppendedFile(tmp_path / "log")
+    file.append(b"one\n")
+
+    def interrupted(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            file.append(b"two\n")
+    file.append(b"three\n")
+    file.close()
+    assert (tmp_path / "log").read_bytes() == b"one\nthree\n"
+    assert file.end == len(b"one\nthree\n")
+
+
 def test_a_piece_that_a_full_disk_refuses_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file ends as it did, so that the next piece stands behind a whole one."""
     file = AppendedFile(tmp_path / "log")

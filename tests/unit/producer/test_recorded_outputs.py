@@ -64,3 +64,13 @@ def test_a_call_that_is_to_be_made_again_was_had(tmp_path: Path) -> None:
     recorded.add([_output(0)])
     recorded.drop([0])
     assert (recorded.has(0), recorded.had(0), recorded.had(1)) == (False, True, False)
+
+
+def test_an_output_that_was_kept_twice_counts_once(tmp_path: Path) -> None:
+    """Ctrl-C between a line and its note, and the same output collected once more before the process ended."""
+    path = tmp_path / "calls.jsonl"
+    Recorded(path, TOTAL).add([_output(0), _output(1)])
+    path.write_bytes(path.read_bytes() * 2)
+    known = Recorded(path, TOTAL)
+    assert (known.count, known.paid, known.attempts, known.cost) == (2, 2, 4, 1.5)
+    assert known.get(1) == _output(1)

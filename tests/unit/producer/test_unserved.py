@@ -68,6 +68,9 @@ def test_a_command_that_took_long_to_start_tells_it_at_its_first_look(clock: lis
     with beginning():
         clock[0] += 4.5
         assert [round(since, 1) for _, since, _ in _watched(clock, 5, workers=0).lines] == [4.5]
+        clock[0] += 3600
+        later = [round(since) for _, since, _ in _watched(clock, 5, workers=0).lines]
+        assert later == [3], "of a suite's second run, an hour later"
     assert [round(since) for _, since, _ in _watched(clock, 5, workers=0).lines] == [3], "a program that goes on"
 
 
