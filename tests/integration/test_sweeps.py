@@ -755,7 +755,7 @@ def test_a_sweep_that_waits_for_callers_can_be_ended(
     """From anywhere: its producer does not wait on for somebody to call."""
     write_golden(tmp_path / "golden.json", CASES)
     run = start_evalq("vs", "golden.json", "--target", "chat", "--broker", server.url, "--out", "run", cwd=tmp_path)
-    wait_until(lambda: info(tmp_path / "run").get("state") == "calling", "the sweep is open")
+    wait_until(lambda: server.client.hlen("evalq:sweeps"), "the sweep is open")
     (tmp_path / "home").mkdir()
     name, place = info(tmp_path / "run")["run"], ("--broker", server.url)
     done = evalq(command, name, *place, cwd=tmp_path / "home")

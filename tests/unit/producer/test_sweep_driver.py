@@ -415,7 +415,8 @@ def test_a_copy_tells_that_its_original_has_what_it_calls_again(stage: Stage) ->
             driver, paid = stage.driver(again, f"host 2 {again.folder.path.name}"), stage.agent.calls.total()
             seen = _told_before_paying(stage, driver)
             assert (driver.notices.due, seen) == (warned, [paid] * len(warned))
-            assert stage.agent.calls.total() == paid + 1
+            # The process that calls may still have the answer it gave the original, and tells that instead of calling.
+            assert stage.agent.calls.total() - paid in ({0, 1} if warned else {1})
 
 
 def _told_before_paying(stage: Stage, driver: SweepDriver) -> list[int]:
