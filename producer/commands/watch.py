@@ -21,7 +21,7 @@ __all__ = ["COMMAND"]
 
 def _watch(invocation: Invocation, run: str | None) -> None:
     """Look on until a run has its report; nothing is computed, and nothing of it changed, for anybody else."""
-    from evalq.producer.sweeps.joining import attend_fleet
+    from evalq.producer.sweeps.watching import attend_fleet
 
     reporter = invocation.output.reporter("records")
     with invocation.servers() as servers, errors_told(reporter):
@@ -37,7 +37,8 @@ def _watch(invocation: Invocation, run: str | None) -> None:
 def _see(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
     """Until the run in ``folder`` has its report."""
     from evalq.producer.runs.backend import Backend
-    from evalq.producer.sweeps.joining import attend_fleet, ended, resume_any, watch_driver
+    from evalq.producer.sweeps.joining import ended, resume_any
+    from evalq.producer.sweeps.watching import attend_fleet, watch_driver
 
     watch_driver(folder, reporter, lambda: _fleet(servers))
     info = folder.info()

@@ -27,17 +27,22 @@ def service() -> Iterator[tuple[Agent, str]]:
         yield started
 
 
+def _of_two_folders(top: Path, url: str, server: Server) -> tuple[str, ...]:
+    """A sweep's command for the folders ``a`` and ``b``, which have the same golden set."""
+    write_targets(top, url)
+    for name in ("a", "b"):
+        (top / name).mkdir()
+        write_golden(top / name / "golden.json", CASES)
+    return (*SWEEP, "--repeat", "30", "--once", "k", "--out", "run", "--broker", server.url)
+
+
 def test_twin_commands_pay_once_and_both_end(tmp_path: Path, server: Server, service: tuple[Agent, str]) -> None:
     """The same --once from two folders at one moment, over one fleet: no call is made twice, and both end."""
     agent, url = service
     agent.latency = 0.05
-    write_targets(tmp_path, url)
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        write_golden(tmp_path / name / "golden.json", CASES)
+    command = _of_two_folders(tmp_path, url, server)
     with running_fleet(server.url, tmp_path) as fleet:
         fleet.add(1, "--calls", "8", "--targets", "targets.yaml")
-        command = (*SWEEP, "--repeat", "30", "--once", "k", "--out", "run", "--broker", server.url)
         twins = [start_evalq(*command, cwd=tmp_path / name) for name in ("a", "b")]
         codes = {name: twin.wait(150) for name, twin in zip(("a", "b"), twins, strict=True)}
     assert codes == {"a": 0, "b": 0}
@@ -57,11 +62,7 @@ def test_a_sweep_that_another_finished_is_resumed_to_its_report(
     has the same report. Its own outputs were called again there, which was told, and stay in its log of calls."""
     agent, url = service
     agent.ready = lambda: agent.calls.total() <= 90
-    write_targets(tmp_path, url)
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        write_golden(tmp_path / name / "golden.json", CASES)
-    command = (*SWEEP, "--repeat", "30", "--once", "k", "--out", "run", "--broker", server.url)
+    command = _of_two_folders(tmp_path, url, server)
     with running_fleet(server.url, tmp_path) as fleet:
         fleet.add(1, "--calls", "8", "--targets", "targets.yaml")
         first = start_evalq(*command, cwd=tmp_path / "a")
@@ -88,11 +89,7 @@ def test_who_waits_leaves_a_sweep_to_its_driver_when_the_server_forgot_it(
     """The server comes back empty: the driver tells it all again, though the other may ask first."""
     agent, url = service
     agent.ready = lambda: agent.calls.total() <= 90
-    write_targets(tmp_path, url)
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        write_golden(tmp_path / name / "golden.json", CASES)
-    command = (*SWEEP, "--repeat", "30", "--once", "k", "--out", "run", "--broker", server.url)
+    command = _of_two_folders(tmp_path, url, server)
     with running_fleet(server.url, tmp_path) as fleet:
         fleet.add(1, "--calls", "8", "--targets", "targets.yaml")
         first = start_evalq(*command, cwd=tmp_path / "a")

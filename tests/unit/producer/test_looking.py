@@ -50,7 +50,7 @@ def test_a_run_that_is_driven_is_the_same_byte_for_byte_after_a_look(
     before = _bytes(half)
     if command[0] == "watch":
         monkeypatch.setattr(
-            "evalq.producer.sweeps.joining.watch_driver", lambda *_: True
+            "evalq.producer.sweeps.watching.watch_driver", lambda *_: True
         )  # as if its driver had just been killed
     with half.driving() as mine:
         assert mine
