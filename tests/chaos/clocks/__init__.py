@@ -63,5 +63,5 @@ class Clocks:
 def _library() -> str:
     """The compiled clock, made once a process."""
     made = Path(mkdtemp(prefix="evalq-clock-")) / "clock.so"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", made, _SOURCE, "-ldl"], check=True)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", made, _SOURCE], check=True)
     return str(made)
