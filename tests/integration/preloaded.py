@@ -70,7 +70,7 @@ class Preloaded(subprocess.Popen[Any]):
         order = {"args": list(args), "cwd": os.fspath(cwd), "env": dict(env), "session": bool(new_session)}
         self.pid = self._server.ask({"start": order}, streams)[0]
         self._child_created = True
-        self._close_pipe_fds(*ends)  # type: ignore[attr-defined]
+        self._close_pipe_fds(*ends)  # type: ignore[attr-defined]  # CPython's own, in no stub
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         if not wait_flags & os.WNOHANG:
@@ -83,14 +83,14 @@ class Preloaded(subprocess.Popen[Any]):
         return pid, status
 
     def _internal_poll(self, *_ignored: Any, **_ignored_too: Any) -> int | None:
-        if self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]
+        if self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]  # CPython's own, in no stub
             try:
                 if self.returncode is None:
                     pid, status = self._try_wait(os.WNOHANG)
                     if pid == self.pid:
                         self.returncode = os.waitstatus_to_exitcode(status)
             finally:
-                self._waitpid_lock.release()  # type: ignore[attr-defined]
+                self._waitpid_lock.release()  # type: ignore[attr-defined]  # CPython's own, in no stub
         return self.returncode
 
 
@@ -169,7 +169,7 @@ def _become(order: dict[str, Any], streams: Sequence[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
+    sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]  # a text stream here
     os.chdir(order["cwd"])
     tempfile.tempdir = None  # looked up anew, by the variables below
     path = os.environ.get("PYTHONPATH")
@@ -193,7 +193,7 @@ def main(number: str) -> None:
 
 def _end(code: int) -> None:
     """End as an interpreter does, but that it does not take every module to pieces: they are shared."""
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()  # type: ignore[attr-defined]  # CPython's own, in no stub
     atexit._run_exitfuncs()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
