@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Interrupted, StorageError, UsageError
 from evalq.evalcore.model.life import RunState, may_follow
+from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.backend import Backend
 
@@ -14,13 +15,17 @@ __all__ = ["driving", "halted", "left", "refuse_over"]
 
 
 @contextlib.contextmanager
-def driving(folder: RunFolder, place: Backend) -> Iterator[None]:
-    """Hold ``folder`` for the length of a block. Raises Driven, and StorageError where it cannot be written."""
+def driving(folder: RunFolder, place: Backend) -> Iterator[Interrupts]:
+    """Hold ``folder`` for the length of a block, in which interrupts are counted.
+
+    Raises Driven, and StorageError where it cannot be written.
+    """
+    interrupts = Interrupts()
     try:
-        with folder.driving() as mine:
+        with interrupts.counted(), folder.driving() as mine:
             if not mine:
                 raise Driven(str(folder.path), folder.driver() or "another process")
-            yield
+            yield interrupts
     except OSError as error:
         raise StorageError.of(error, folder.path, f"resume with: {place.resume(folder)}") from error
 

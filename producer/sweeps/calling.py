@@ -18,6 +18,7 @@ from evalq.evalcore.errors import (
 )
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import RunState
+from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
@@ -37,11 +38,14 @@ __all__ = ["Calling", "paused", "sweep_driver"]
 class Calling:
     """The calls of ``sweep`` over the servers of ``shared``; ``place`` is what a user would name to resume them."""
 
-    def __init__(self, sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> None:
+    def __init__(
+        self, sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter, interrupts: Interrupts
+    ) -> None:
         self._sweep = sweep
         self._shared = shared
         self._place = place
         self._reporter = reporter
+        self._interrupts = interrupts
         self._state: RunState = "stopped"
 
     def make(self) -> None:
@@ -89,7 +93,7 @@ class Calling:
                 return driver.drive(seen)
             except KeyboardInterrupt:
                 self._state, error = halted(sweep.folder, self._place)
-                if not paused(driver, patience):
+                if not paused(driver, patience, self._interrupts):
                     reporter.warn("the server does not answer, so processes that call may continue for a while")
                 raise error from None
             except Paused:
@@ -127,11 +131,6 @@ def sweep_driver(sweep: Sweep, place: Backend, reporter: Reporter) -> Iterator[t
             patience.once(driver.hand_over.release)
 
 
-def paused(driver: SweepDriver, patience: Patience) -> bool:
-    """Pause a sweep at Ctrl-C; at the next one, wherever it comes, only see to it that no more calls are handed out."""
-    try:
-        return patience.once(driver.hand_over.pause)
-    except KeyboardInterrupt:
-        with contextlib.suppress(KeyboardInterrupt):
-            return patience.once(driver.hand_over.stop_calls)
-        return False
+def paused(driver: SweepDriver, patience: Patience, interrupts: Interrupts) -> bool:
+    """Pause a sweep at Ctrl-C; at the next one, only see to it that no more calls are handed out. Whether it is."""
+    return patience.once(lambda: driver.hand_over.pause(lambda: interrupts.again))

@@ -10,6 +10,7 @@ import msgspec
 
 from evalq.evalcore.errors import Cancelled, ConfigError, UsageError
 from evalq.evalcore.model.canonical import Json
+from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
 from evalq.producer.monitor.reporter import Reporter
@@ -27,8 +28,8 @@ def carry_out_sweep(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[J
 
     Raises what driving a sweep and a job raises; the folder can be resumed after anything but faulty input.
     """
-    with driving(sweep.folder, place):
-        return _carry_out_here(sweep, place, reporter)
+    with driving(sweep.folder, place) as interrupts:
+        return _carry_out_here(sweep, place, reporter, interrupts)
 
 
 def resume_sweep(
@@ -42,13 +43,13 @@ def resume_sweep(
     It is read only when nobody else can write there any more. Raises Driven, what `Sweep.load` raises, and UsageError
     for a run that is over.
     """
-    with driving(folder, place):
+    with driving(folder, place) as interrupts:
         _refuse_over(folder)
         _refuse_unnamed(folder, place)
         sweep, place = Sweep.load(folder), _with_targets(place, folder)
         sweep.budgeted(*budgets)
         reporter.event("launch", run=sweep.run, folder=str(folder.path))
-        return sweep, *_carry_out_here(sweep, place, reporter)
+        return sweep, *_carry_out_here(sweep, place, reporter, interrupts)
 
 
 def _refuse_unnamed(folder: RunFolder, place: Backend) -> None:
@@ -72,7 +73,9 @@ def _refuse_over(folder: RunFolder) -> None:
         raise Cancelled(f"{error}{kept}") from None
 
 
-def _carry_out_here(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+def _carry_out_here(
+    sweep: Sweep, place: Backend, reporter: Reporter, interrupts: Interrupts
+) -> tuple[Job, dict[str, Json]]:
     """For whoever holds the folder already."""
     try:
         if place.inline:
@@ -82,7 +85,7 @@ def _carry_out_here(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[J
             # Imported while what was started here comes up.
             from evalq.producer.sweeps.calling import Calling
 
-            Calling(sweep, shared, place, reporter).make()
+            Calling(sweep, shared, place, reporter, interrupts).make()
             _forget_evaluation(sweep, shared, place, reporter)
             job = sweep.job()
             report = carry_out_here(job, shared, reporter, place)
@@ -118,7 +121,7 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
     """Leave a sweep (or the one begun in a folder) to the processes that call."""
     from evalq.producer.sweeps.calling import paused, sweep_driver
 
-    with driving(given.folder if isinstance(given, Sweep) else given, place):
+    with driving(given.folder if isinstance(given, Sweep) else given, place) as interrupts:
         if isinstance(given, RunFolder):
             _refuse_over(given)
         sweep = given if isinstance(given, Sweep) else Sweep.load(given)
@@ -127,7 +130,7 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
                 try:
                     driver.hand_over.launch()
                 except KeyboardInterrupt:
-                    paused(driver, patience)
+                    paused(driver, patience, interrupts)
                     raise
                 driver.notices.tell(reporter, sweep.header.target, here=False)
             sweep.folder.note(state="detached")

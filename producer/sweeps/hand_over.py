@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from evalq.evalcore.errors import Driven
 from evalq.producer.driving.waiting import Patience
@@ -56,11 +57,11 @@ class SweepHandOver:
             return False
         return True
 
-    def pause(self) -> None:
-        """Hand out no more calls, and keep what ends in the next moment."""
+    def pause(self, hurried: Callable[[], bool]) -> None:
+        """Hand out no more calls, and keep what ends in the next moment, which is over once ``hurried`` says so."""
         if self.stop_calls():
             with contextlib.suppress(Driven):
-                self._intake.drain()
+                self._intake.drain(hurried)
 
     def _leave(self) -> bool:
         sweep, began = self._sweep, server_seconds(self._calls.client)

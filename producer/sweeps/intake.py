@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -44,8 +44,8 @@ class SweepIntake:
             self.cache.keep(fresh)
         return True
 
-    def drain(self) -> None:
-        """Keep what ends in the next moment of calls that are handed out no more."""
+    def drain(self, hurried: Callable[[], bool] = bool) -> None:
+        """Keep what ends in the next moment of calls that are handed out no more; less of it where ``hurried``."""
         deadline = time.monotonic() + PAUSE_SECONDS
         while (look := self._calls.look(self._sweep.run)) is not None:
             self._sweep.recorded.note_begun(look.started, look.tallies, look.under_way)
@@ -54,7 +54,7 @@ class SweepIntake:
                 return
             if self.take():
                 continue  # what is recorded is kept, however much it is: no more of it comes than is in flight
-            if time.monotonic() > deadline:
+            if hurried() or time.monotonic() > deadline:
                 return
             time.sleep(IDLE_SECONDS)
 

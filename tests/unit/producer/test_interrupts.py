@@ -1,0 +1,51 @@
+"""Interrupts of a process that drives a run: raised, then noted, then raised again; and as before after the block."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from evalq.producer.driving.interrupts import Interrupts
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_one_does_not_break_what_the_first_began(number: int) -> None:
+    as_found = signal.signal(number, signal.default_int_handler)  # as the commands have it for both
+    interrupts, ended = Interrupts(), False
+    with interrupts.counted():
+        try:
+            os.kill(os.getpid(), number)
+        except KeyboardInterrupt:
+            assert not interrupts.again
+            os.kill(os.getpid(), number)
+            ended = True
+            assert interrupts.again
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert ended
+    assert signal.signal(number, as_found) is signal.default_int_handler
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with (interrupts := Interrupts()).counted():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+        assert not interrupts.again
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_another_thread_has_none_to_count() -> None:
+    def enter() -> None:
+        with Interrupts().counted():
+            entered.append(True)
+
+    entered: list[bool] = []
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert entered == [True]
