@@ -1,0 +1,50 @@
+"""By which of its numbers an evaluator's runs are compared, case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = ["Measure", "Measures", "Sighting"]
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """A number that every answered record has.
+
+    ``name`` follows the evaluator's in a policy ("vs.pass_rate"). ``kind`` "pass" means 0 or 1, "score" a number on the
+    scale from ``low`` to ``high``. ``better`` says which end is wanted.
+    """
+
+    name: str
+    kind: Literal["pass", "score"] = "pass"
+    low: float = 0.0
+    high: float = 1.0
+    better: Literal["higher", "lower"] = "higher"
+
+    @property
+    def width(self) -> float:
+        """Of the scale, in its own unit."""
+        return self.high - self.low
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """What one record says of its case: a value for each measure, or none at all where nothing was answered.
+
+    An error, a dead record, an unanswered call: ``values`` is empty, and the record counts as missing.
+    """
+
+    case: str
+    values: tuple[float | None, ...] = ()
+
+
+class Measures(msgspec.Struct, frozen=True):
+    """The measures of an evaluator; its cases are what two runs have in common.
+
+    ``see`` reads a line of records.jsonl, as decoded JSON, into its case and its values, in the order of ``measures``.
+    A value of None is one that this record does not have, and no failure. It gives None for a line about no case.
+    """
+
+    measures: tuple[Measure, ...]
+    see: Callable[[Mapping[str, Any]], Sighting | None]
