@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
 import msgspec
 
 from evalq.evalcore.contract.measures import Measure, Sighting
 
 __all__ = ["CaseSummary", "Column", "Summing"]
+
+_MOST_REPEATS = 1 << 16
 
 
 class Column(msgspec.Struct):
@@ -25,7 +31,8 @@ class CaseSummary(msgspec.Struct):
     """All that `compare` needs of a run: cases sorted by id, with a column for each measure.
 
     ``missing`` counts the records of a case that have no answer (errors, dead ones, unanswered calls); ``unattributed``
-    those whose case nobody can tell. ``measures`` says what the columns are.
+    those, answered or not, whose case nobody can tell. ``measures`` says what the columns are. ``labels`` counts a case's answers by a
+    digest of their label, where the evaluator gives one, and ``collapsed`` are the cases that the run itself found so.
     """
 
     measures: list[Measure]
@@ -33,45 +40,85 @@ class CaseSummary(msgspec.Struct):
     missing: list[int] = []
     columns: dict[str, Column] = {}
     unattributed: int = 0
+    labels: list[dict[str, int]] = []
+    collapsed: list[str] = []
+
+
+class _Case:
+    """What was added of one case."""
+
+    __slots__ = ("labels", "missing", "repeats", "sums")
+
+    def __init__(self, measures: int) -> None:
+        self.missing = 0
+        self.sums: list[float] = [0] * (3 * measures)
+        self.labels: Counter[str] = Counter()
+        self.repeats = 0
+
+    def repeated(self, repeat: int | None) -> bool:
+        """Whether this repeat came before; a set of bits, as there may be millions of them in a run."""
+        if repeat is None or repeat >= _MOST_REPEATS:
+            return False
+        before, self.repeats = self.repeats, self.repeats | 1 << repeat
+        return before == self.repeats
+
+    def add(self, values: Sequence[float | None]) -> None:
+        """Count a record's values."""
+        sums = self.sums
+        for start, value in enumerate(values):
+            if value is not None:
+                sums[3 * start] += 1
+                sums[3 * start + 1] += value
+                sums[3 * start + 2] += value * value
 
 
 class Summing:
-    """Adds up sightings, in whatever order they come, to a `CaseSummary`; memory grows with the number of cases."""
+    """Adds up sightings, in the order of the records, to a `CaseSummary`; memory grows with the number of cases."""
 
     def __init__(self, measures: tuple[Measure, ...]) -> None:
         self._measures = measures
-        self._width = 1 + 3 * len(measures)
-        self._cases: dict[str, list[float]] = {}
+        self._cases: dict[str, _Case] = {}
         self._unattributed = 0
 
     def add(self, sighting: Sighting) -> None:
         """Count one record."""
         if not sighting.case:
-            self._unattributed += not sighting.values
+            self._unattributed += 1
             return
-        row = self._cases.get(sighting.case)
-        if row is None:
-            row = self._cases[sighting.case] = [0] * self._width
-        if not sighting.values:
-            row[0] += 1
-        for at, value in enumerate(sighting.values):
-            if value is not None:
-                start = 1 + 3 * at
-                row[start] += 1
-                row[start + 1] += value
-                row[start + 2] += value * value
+        case = self._cases.get(sighting.case)
+        if case is None:
+            case = self._cases[sighting.case] = _Case(len(self._measures))
+        if case.repeated(sighting.repeat):
+            return
+        case.missing += not sighting.values
+        case.add(sighting.values)
+        if sighting.label is not None:
+            case.labels[_short(sighting.label)] += 1
 
-    def summary(self) -> CaseSummary:
+    def summary(self, collapsed: Sequence[str] = ()) -> CaseSummary:
         """What was added, sorted by case."""
         ids = sorted(self._cases)
-        rows = [self._cases[case] for case in ids]
+        cases = [self._cases[case] for case in ids]
         columns = {
             measure.name: Column(
-                [int(row[1 + 3 * at]) for row in rows],
-                [row[2 + 3 * at] for row in rows],
-                [row[3 + 3 * at] for row in rows],
+                [int(case.sums[3 * at]) for case in cases],
+                [case.sums[3 * at + 1] for case in cases],
+                [case.sums[3 * at + 2] for case in cases],
             )
             for at, measure in enumerate(self._measures)
         }
-        missing = [int(row[0]) for row in rows]
-        return CaseSummary(list(self._measures), ids, missing, columns, self._unattributed)
+        missing = [case.missing for case in cases]
+        labels = [dict(sorted(case.labels.items())) for case in cases]
+        return CaseSummary(
+            list(self._measures),
+            ids,
+            missing,
+            columns,
+            self._unattributed,
+            labels if any(labels) else [],
+            sorted(collapsed),
+        )
+
+
+def _short(label: str) -> str:
+    return hashlib.blake2b(label.encode(errors="surrogatepass"), digest_size=6).hexdigest()

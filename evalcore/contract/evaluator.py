@@ -26,6 +26,7 @@ from evalq.evalcore.contract.capabilities import (
     Views,
     WholeInput,
 )
+from evalq.evalcore.contract.measures import Measure, Measures, Sighting
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.tally import Faults, Tally
@@ -40,12 +41,15 @@ __all__ = [
     "Export",
     "Gathering",
     "InputResult",
+    "Measure",
+    "Measures",
     "Option",
     "Outcome",
     "Params",
     "Records",
     "Request",
     "Sample",
+    "Sighting",
     "State",
     "Stopping",
     "Tally",
@@ -106,6 +110,8 @@ class Evaluator(ABC, Generic[P, S]):
     """Options and commands of its own."""
     views: ClassVar[Views] = Views()
     """Metrics, panels and texts, where the generic ones won't do."""
+    measures: ClassVar[Measures | None] = None
+    """By which of its numbers two runs are compared, and gated."""
     sample: ClassVar[Sample | None] = None
     """Made-up input for it."""
     gathering: ClassVar[Gathering] = Gathering()

@@ -32,11 +32,18 @@ class Measure(msgspec.Struct, frozen=True):
 class Sighting(msgspec.Struct, frozen=True):
     """What one record says of its case: a value for each measure, or none at all where nothing was answered.
 
-    An error, a dead record, an unanswered call: ``values`` is empty, and the record counts as missing.
+    An error, a dead record, an unanswered call: ``values`` is empty, and the record counts as missing. A ``repeat``
+    that came before in its case is passed over. ``label`` tells answers apart, where they can collapse.
     """
 
     case: str
     values: tuple[float | None, ...] = ()
+    repeat: int | None = None
+    label: str | None = None
+
+
+def _none(report: Mapping[str, Any]) -> list[str]:
+    return []
 
 
 class Measures(msgspec.Struct, frozen=True):
@@ -44,7 +51,9 @@ class Measures(msgspec.Struct, frozen=True):
 
     ``see`` reads a line of records.jsonl, as decoded JSON, into its case and its values, in the order of ``measures``.
     A value of None is one that this record does not have, and no failure. It gives None for a line about no case.
+    ``collapsed`` gives the cases whose answers a report calls collapsed.
     """
 
     measures: tuple[Measure, ...]
     see: Callable[[Mapping[str, Any]], Sighting | None]
+    collapsed: Callable[[Mapping[str, Any]], list[str]] = _none

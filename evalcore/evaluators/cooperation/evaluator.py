@@ -20,6 +20,7 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.evaluators.cooperation.config import completed
 from evalq.evalcore.evaluators.cooperation.markdown import markdown
+from evalq.evalcore.evaluators.cooperation.measures import MEASURES
 from evalq.evalcore.evaluators.cooperation.metrics import METRICS
 from evalq.evalcore.evaluators.cooperation.panels import PANELS
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
@@ -61,6 +62,7 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
         ),
         commands=(COMMAND,),
     )
+    measures = MEASURES
     views = Views(METRICS, PANELS, markdown, exports=exports)
     sample = Sample(write_sample, records=200_000)
 

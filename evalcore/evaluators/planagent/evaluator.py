@@ -22,6 +22,7 @@ from evalq.evalcore.contract.evaluator import (
 from evalq.evalcore.evaluators.planagent.answer import shortened
 from evalq.evalcore.evaluators.planagent.judging import judge_prompt, judged, prompts
 from evalq.evalcore.evaluators.planagent.markdown import LANGUAGES, markdown
+from evalq.evalcore.evaluators.planagent.measures import MEASURES
 from evalq.evalcore.evaluators.planagent.metrics import METRICS
 from evalq.evalcore.evaluators.planagent.panels import PANELS
 from evalq.evalcore.evaluators.planagent.params import PlanParams
@@ -100,6 +101,7 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
             ),
         ),
     )
+    measures = MEASURES
     views = Views(METRICS, PANELS, markdown)
     sample = Sample(write_sample, records=50_000)
     calls = Calls("judge", prompts, judged)

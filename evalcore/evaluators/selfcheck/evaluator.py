@@ -22,6 +22,7 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE, resolve_command
 from evalq.evalcore.evaluators.selfcheck.markdown import markdown, notices
+from evalq.evalcore.evaluators.selfcheck.measures import MEASURES
 from evalq.evalcore.evaluators.selfcheck.metrics import METRICS
 from evalq.evalcore.evaluators.selfcheck.panels import PANELS
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
@@ -73,6 +74,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
             ),
         ),
     )
+    measures = MEASURES
     views = Views(METRICS, PANELS, markdown, notices)
     sample = Sample(write_sample)
 

@@ -16,6 +16,7 @@ from evalq.evalcore.contract.evaluator import (
     Views,
 )
 from evalq.evalcore.evaluators.verification.markdown import markdown
+from evalq.evalcore.evaluators.verification.measures import MEASURES
 from evalq.evalcore.evaluators.verification.metrics import METRICS
 from evalq.evalcore.evaluators.verification.panels import PANELS
 from evalq.evalcore.evaluators.verification.params import VerificationParams
@@ -49,6 +50,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
             Option(("--patterns",), "Pattern set.", param="patterns", choices=tuple(PATTERN_SETS)),
         )
     )
+    measures = MEASURES
     views = Views(METRICS, PANELS, markdown)
     sample = Sample(write_sample)
 

@@ -23,6 +23,7 @@ from evalq.evalcore.contract.evaluator import (
 from evalq.evalcore.evaluators.vs.document import results_document
 from evalq.evalcore.evaluators.vs.inputs import answered, complete, output_line, prompts, stopping
 from evalq.evalcore.evaluators.vs.markdown import markdown
+from evalq.evalcore.evaluators.vs.measures import MEASURES
 from evalq.evalcore.evaluators.vs.metrics import METRICS
 from evalq.evalcore.evaluators.vs.naming import shorten
 from evalq.evalcore.evaluators.vs.panels import PANELS
@@ -104,6 +105,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
             Option(("--level",), "Only the cases of this level.", choices=tuple(level.name for level in LEVELS)),
         ),
     )
+    measures = MEASURES
     views = Views(METRICS, PANELS, markdown, document=results_document)
     sample = Sample(write_sample, records=1_500)
     gathering = Gathering((".json",), output_line)

@@ -1,0 +1,20 @@
+"""What of transcripts two runs are compared by: whether one complies, and its score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalq.evalcore.contract.measures import Measure, Measures, Sighting
+
+__all__ = ["MEASURES"]
+
+
+def _see(line: Mapping[str, Any]) -> Sighting | None:
+    case, status = line.get("id") or "", line["status"]
+    if status not in ("passed", "failed"):
+        return Sighting(case)
+    return Sighting(case, (float(status == "passed"), float(line["score"])))
+
+
+MEASURES = Measures((Measure("pass_rate"), Measure("mean_score", "score")), _see)

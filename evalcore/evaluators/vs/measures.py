@@ -1,0 +1,29 @@
+"""What of a vs run two runs are compared by: whether a test of a case passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalq.evalcore.contract.measures import Measure, Measures, Sighting
+from evalq.evalcore.evaluators.vs.options import normalize
+
+__all__ = ["MEASURES"]
+
+
+def _see(line: Mapping[str, Any]) -> Sighting | None:
+    """An output that the golden set does not ask for is about no case."""
+    status, option, repeat = line["status"], line.get("option"), line.get("repeat")
+    if status == "SKIPPED":
+        return None
+    case = line.get("case") or ""
+    if status not in ("PASSED", "FAILED"):
+        return Sighting(case, repeat=repeat)
+    return Sighting(case, (float(status == "PASSED"),), repeat, None if option is None else normalize(option))
+
+
+def _collapsed(report: Mapping[str, Any]) -> list[str]:
+    return [entry["case"] for entry in report["results"]["mode_collapse"] if entry["verdict"] == "collapsed"]
+
+
+MEASURES = Measures((Measure("pass_rate"),), _see, _collapsed)
