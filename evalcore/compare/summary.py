@@ -31,8 +31,9 @@ class CaseSummary(msgspec.Struct):
     """All that `compare` needs of a run: cases sorted by id, with a column for each measure.
 
     ``missing`` counts the records of a case that have no answer (errors, dead ones, unanswered calls); ``unattributed``
-    those, answered or not, whose case nobody can tell. ``measures`` says what the columns are. ``labels`` counts a case's answers by a
-    digest of their label, where the evaluator gives one, and ``collapsed`` are the cases that the run itself found so.
+    those, answered or not, whose case nobody can tell. ``measures`` says what the columns are. ``labels`` counts a
+    case's answers by a digest of their label, where the evaluator gives one, and ``collapsed`` are the cases that the
+    run itself found so.
     """
 
     measures: list[Measure]
@@ -52,7 +53,7 @@ class _Case:
     def __init__(self, measures: int) -> None:
         self.missing = 0
         self.sums: list[float] = [0] * (3 * measures)
-        self.labels: Counter[str] = Counter()
+        self.labels: Counter[str] | None = None
         self.repeats = 0
 
     def repeated(self, repeat: int | None) -> bool:
@@ -93,6 +94,7 @@ class Summing:
         case.missing += not sighting.values
         case.add(sighting.values)
         if sighting.label is not None:
+            case.labels = Counter() if case.labels is None else case.labels
             case.labels[_short(sighting.label)] += 1
 
     def summary(self, collapsed: Sequence[str] = ()) -> CaseSummary:
@@ -108,7 +110,7 @@ class Summing:
             for at, measure in enumerate(self._measures)
         }
         missing = [case.missing for case in cases]
-        labels = [dict(sorted(case.labels.items())) for case in cases]
+        labels = [dict(sorted((case.labels or {}).items())) for case in cases]
         return CaseSummary(
             list(self._measures),
             ids,
