@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.conformance.garbage import garbled
+from evalq.evalcore.conformance.measured import measures
 from evalq.evalcore.conformance.purity import watched
 from evalq.evalcore.conformance.subject import Example, Subject, random_cuts
 from evalq.evalcore.contract.evaluator import Batch, Outcome, State, dead_outcome
@@ -262,7 +263,7 @@ def garbage(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
         if error is not None:
             yield f"{type(error).__name__}: {error} from {_culprit(subject, broken)!r}"
             continue
-        for held in (lines, results, markdown, chunking):
+        for held in (lines, measures, results, markdown, chunking):
             yield from (f"{held.__name__}: {detail}" for detail in held(subject, broken, rng, 1))
 
 
@@ -300,6 +301,7 @@ PROPERTIES: dict[str, Property] = {
         markdown,
         declarations,
         lines,
+        measures,
         dead,
         purity,
         follows,

@@ -17,8 +17,11 @@ from evalq.evalcore.contract.evaluator import (
     Batch,
     Evaluator,
     InputResult,
+    Measure,
+    Measures,
     Outcome,
     Params,
+    Sighting,
     State,
     Tally,
     Views,
@@ -296,6 +299,12 @@ class LacksStatus(Summing):
     def line(self, record: str, row: Row | None) -> bytes:
         """Too short a record line."""
         return msgspec.json.encode({"record": record, "id": ""})
+
+
+class MeasuresBeyondItsScale(Summing):
+    """Gives a score of two where one is the most."""
+
+    measures = Measures((Measure("mean", "score"),), lambda line: Sighting(str(line["id"]), (2.0,)))
 
 
 class TellsTwoStories(Summing):

@@ -17,10 +17,22 @@ from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.stats import ExactSum
 
 FOLDER = Path(__file__).parents[2] / "evalcore" / "evaluators"
-PARTS = ("evaluator", "params", "record", "score", "state", "section", "metrics", "panels", "markdown", "sample")
+PARTS = (
+    "evaluator",
+    "params",
+    "record",
+    "score",
+    "state",
+    "section",
+    "metrics",
+    "measures",
+    "panels",
+    "markdown",
+    "sample",
+)
 SKELETON = {f"{part}.py" for part in PARTS}
 SMALL = {"name", "version", "summary", "records", "Params", "State", "evaluate", "section"}
-CAPABILITIES = {"command", "views", "sample", "gathering", "calls", "whole"}
+CAPABILITIES = {"command", "views", "sample", "gathering", "calls", "whole", "measures"}
 
 
 def test_a_small_evaluator_sees_eight_members() -> None:

@@ -94,6 +94,7 @@ def _number(text: str) -> float | str:
         (specimens.SaysNaN, {"results"}),
         (specimens.SaysTuples, {"results"}),
         (specimens.LacksStatus, {"lines"}),
+        (specimens.MeasuresBeyondItsScale, {"measures"}),
         (specimens.TellsTwoStories, {"markdown"}),
         (specimens.ShowsWhatIsNotThere, {"declarations"}),
         (specimens.BuriesTheDead, {"dead"}),

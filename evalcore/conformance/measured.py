@@ -1,0 +1,50 @@
+"""The property of what two runs are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.conformance.subject import Example, Subject
+from evalq.evalcore.contract.measures import Measures, Sighting
+
+__all__ = ["measures"]
+
+
+def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """Every record line says of one case, or of none, a number on the scale of each measure, or that it has none."""
+    report, lines = subject.finish([example], [[subject.compute(example.whole())]])
+    declared = subject.evaluator.measures
+    if declared is None:
+        return
+    for line in lines:
+        try:
+            sighting = declared.see(msgspec.json.decode(line))
+        except Exception as error:  # any exception at all would end a comparison
+            yield f"{type(error).__name__}: {error} from the record line {line[:200]!r}"
+            continue
+        if sighting is not None:
+            yield from (f"{fault} of the record line {line[:200]!r}" for fault in _faults(declared, sighting))
+    if "records" in report:
+        found: list[Any] = list(declared.collapsed(report))
+        wrong = [case for case in found if not isinstance(case, str)]
+        if wrong:
+            yield f"{wrong[:3]!r} is said to be a collapsed case, which is no case's id"
+
+
+def _faults(declared: Measures, sighting: Sighting) -> Iterator[str]:
+    if not isinstance(sighting.case, str):
+        yield f"the case {sighting.case!r} is no string"
+    if sighting.values and len(sighting.values) != len(declared.measures):
+        yield f"{len(sighting.values)} values for {len(declared.measures)} measures"
+    for measure, value in zip(declared.measures, sighting.values, strict=False):
+        if value is not None and not _fits(value, measure.low, measure.high, measure.kind == "pass"):
+            yield f"{measure.name} {value!r} is not on its scale"
+
+
+def _fits(value: Any, low: float, high: float, whole: bool) -> bool:
+    number = isinstance(value, int | float) and low <= value <= high
+    return bool(number and (not whole or value in (0, 1)))
