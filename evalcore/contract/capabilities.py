@@ -17,9 +17,11 @@ from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.span import Format
 from evalq.evalcore.records.batch import Batch
+from evalq.evalcore.views.charts import Chart, Summary
 from evalq.evalcore.views.markdown import generic
 from evalq.evalcore.views.metrics import Metric
 from evalq.evalcore.views.panels import Panel
+from evalq.evalcore.views.rows import Rows, generic_rows
 
 __all__ = [
     "Calls",
@@ -207,6 +209,9 @@ class Views(msgspec.Struct, frozen=True):
     also the options it was asked for with; ``notices`` what somebody should know before that, a sentence or two each,
     on standard error. ``document`` is what results.yaml holds where a specification has its own form (the timestamp is
     ISO 8601), and ``exports`` gives further files that the user asked for.
+
+    Of report.html, ``summary`` is what it begins with, ``charts`` what it draws, and ``rows`` how records become its
+    table. Without them it has the metrics and what every record has.
     """
 
     metrics: tuple[Metric, ...] = ()
@@ -215,6 +220,9 @@ class Views(msgspec.Struct, frozen=True):
     notices: Callable[[Mapping[str, Json]], list[str]] = _no_notices
     document: Callable[[Mapping[str, Json], str], Json] = _the_report
     exports: Callable[[Mapping[str, Json], Request], list[Export]] = _no_exports
+    summary: Callable[[Mapping[str, Json]], Summary] | None = None
+    charts: tuple[Chart, ...] = ()
+    rows: Rows = generic_rows
 
 
 class Sample(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.text import plain, render
+from evalq.producer.page import ALL_UP_TO, write_page
 
 __all__ = ["write_final", "write_report"]
 
@@ -30,6 +31,9 @@ def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Req
     document = evaluator.views.document(report, folder.info().started)
     folder.write("results.yaml", plain("yaml", document).encode())
     folder.write("report.md", render("markdown", evaluator, report, request.options).encode())
+    # Packing records takes about 10 µs each: beside a run of millions that is time which nobody asked for.
+    listed = folder.records if report["records"]["total"] <= ALL_UP_TO else None
+    write_page(folder.path / "report.html", evaluator, report, listed)
     for export in evaluator.views.exports(report, request):
         export.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(export.path, export.text.encode())

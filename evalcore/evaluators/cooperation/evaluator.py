@@ -18,6 +18,7 @@ from evalq.evalcore.contract.evaluator import (
     Views,
     WholeInput,
 )
+from evalq.evalcore.evaluators.cooperation.charts import CHARTS, opening
 from evalq.evalcore.evaluators.cooperation.config import completed
 from evalq.evalcore.evaluators.cooperation.markdown import markdown
 from evalq.evalcore.evaluators.cooperation.measures import MEASURES
@@ -26,6 +27,7 @@ from evalq.evalcore.evaluators.cooperation.panels import PANELS
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.reading import read
 from evalq.evalcore.evaluators.cooperation.resort import Limits
+from evalq.evalcore.evaluators.cooperation.rows import ROWS
 from evalq.evalcore.evaluators.cooperation.sample import write_sample
 from evalq.evalcore.evaluators.cooperation.score import summarize
 from evalq.evalcore.evaluators.cooperation.section import exports, measure
@@ -63,7 +65,7 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
         commands=(COMMAND,),
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, exports=exports)
+    views = Views(METRICS, PANELS, markdown, exports=exports, summary=opening, charts=CHARTS, rows=ROWS)
     sample = Sample(write_sample, records=200_000)
 
     def __init__(self, limits: Limits | None = None) -> None:

@@ -20,6 +20,7 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
 )
 from evalq.evalcore.evaluators.planagent.answer import shortened
+from evalq.evalcore.evaluators.planagent.charts import CHARTS, opening
 from evalq.evalcore.evaluators.planagent.judging import judge_prompt, judged, prompts
 from evalq.evalcore.evaluators.planagent.markdown import LANGUAGES, markdown
 from evalq.evalcore.evaluators.planagent.measures import MEASURES
@@ -28,6 +29,7 @@ from evalq.evalcore.evaluators.planagent.panels import PANELS
 from evalq.evalcore.evaluators.planagent.params import PlanParams
 from evalq.evalcore.evaluators.planagent.queries import unpack_rows
 from evalq.evalcore.evaluators.planagent.record import COLUMNS
+from evalq.evalcore.evaluators.planagent.rows import ROWS
 from evalq.evalcore.evaluators.planagent.sample import write_sample
 from evalq.evalcore.evaluators.planagent.score import evaluate_batch
 from evalq.evalcore.evaluators.planagent.section import file_section
@@ -102,7 +104,7 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
         ),
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown)
+    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS)
     sample = Sample(write_sample, records=50_000)
     calls = Calls("judge", prompts, judged)
     whole = WholeInput(finish_input=list_repeats)

@@ -20,6 +20,7 @@ from evalq.evalcore.contract.evaluator import (
     Tally,
     Views,
 )
+from evalq.evalcore.evaluators.selfcheck.charts import CHARTS, opening
 from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE, resolve_command
 from evalq.evalcore.evaluators.selfcheck.markdown import markdown, notices
 from evalq.evalcore.evaluators.selfcheck.measures import MEASURES
@@ -27,6 +28,7 @@ from evalq.evalcore.evaluators.selfcheck.metrics import METRICS
 from evalq.evalcore.evaluators.selfcheck.panels import PANELS
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
 from evalq.evalcore.evaluators.selfcheck.record import Record, read_record
+from evalq.evalcore.evaluators.selfcheck.rows import ROWS
 from evalq.evalcore.evaluators.selfcheck.sample import write_sample
 from evalq.evalcore.evaluators.selfcheck.score import SelfCheckResult
 from evalq.evalcore.evaluators.selfcheck.section import section
@@ -75,7 +77,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
         ),
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, notices)
+    views = Views(METRICS, PANELS, markdown, notices, summary=opening, charts=CHARTS, rows=ROWS)
     sample = Sample(write_sample)
 
     def evaluate(self, batch: Batch, params: SelfCheckParams) -> Outcome[SelfCheckState]:

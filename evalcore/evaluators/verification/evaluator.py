@@ -15,6 +15,7 @@ from evalq.evalcore.contract.evaluator import (
     Tally,
     Views,
 )
+from evalq.evalcore.evaluators.verification.charts import CHARTS, opening
 from evalq.evalcore.evaluators.verification.markdown import markdown
 from evalq.evalcore.evaluators.verification.measures import MEASURES
 from evalq.evalcore.evaluators.verification.metrics import METRICS
@@ -22,6 +23,7 @@ from evalq.evalcore.evaluators.verification.panels import PANELS
 from evalq.evalcore.evaluators.verification.params import VerificationParams
 from evalq.evalcore.evaluators.verification.patterns import PATTERN_SETS
 from evalq.evalcore.evaluators.verification.record import read_record, record_line
+from evalq.evalcore.evaluators.verification.rows import ROWS
 from evalq.evalcore.evaluators.verification.sample import write_sample
 from evalq.evalcore.evaluators.verification.score import VerificationScore, scorer
 from evalq.evalcore.evaluators.verification.section import section
@@ -51,7 +53,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
         )
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown)
+    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS)
     sample = Sample(write_sample)
 
     def evaluate(self, batch: Batch, params: VerificationParams) -> Outcome[VerificationState]:

@@ -20,6 +20,7 @@ from evalq.evalcore.contract.evaluator import (
     Views,
     WholeInput,
 )
+from evalq.evalcore.evaluators.vs.charts import CHARTS, opening
 from evalq.evalcore.evaluators.vs.document import results_document
 from evalq.evalcore.evaluators.vs.inputs import answered, complete, output_line, prompts, stopping
 from evalq.evalcore.evaluators.vs.markdown import markdown
@@ -29,6 +30,7 @@ from evalq.evalcore.evaluators.vs.naming import shorten
 from evalq.evalcore.evaluators.vs.panels import PANELS
 from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalq.evalcore.evaluators.vs.record import record_line
+from evalq.evalcore.evaluators.vs.rows import ROWS
 from evalq.evalcore.evaluators.vs.sample import write_sample
 from evalq.evalcore.evaluators.vs.score import judge_for
 from evalq.evalcore.evaluators.vs.section import vs_section
@@ -106,7 +108,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
         ),
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, document=results_document)
+    views = Views(METRICS, PANELS, markdown, document=results_document, summary=opening, charts=CHARTS, rows=ROWS)
     sample = Sample(write_sample, records=1_500)
     gathering = Gathering((".json",), output_line)
     calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True, stopping=stopping)

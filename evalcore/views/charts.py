@@ -1,0 +1,163 @@
+"""How a report is drawn on its page: charts as declarations, each a table whose rows are drawn beside their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.metrics import Metric, Unit
+from evalq.evalcore.views.panels import Panel, Threshold
+
+__all__ = ["Chart", "Mark", "State", "Summary", "Tile", "chart_faults", "derived_charts", "derived_summary", "number"]
+
+State = Literal["good", "doubtful", "bad", "none"]
+
+_TILES = 8
+_WORDS: Mapping[Unit, str] = {"seconds": " s", "bits": " bits"}
+
+
+class Tile(msgspec.Struct, frozen=True):
+    """A number of the summary, in words already: ``note`` stands below it, such as its interval."""
+
+    label: str
+    value: str
+    note: str = ""
+    state: State = "none"
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What a reader learns first: a headline of few words, a sentence below it, and a handful of numbers."""
+
+    headline: str
+    sentence: str = ""
+    state: State = "none"
+    tiles: tuple[Tile, ...] = ()
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A row of a chart, or with ``part`` a piece of one: rows of the same label are stacked.
+
+    ``low`` and ``high`` are the ends of an interval around ``value``; ``note`` is shown beside the number.
+    """
+
+    label: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    state: State = "none"
+    part: str = ""
+    note: str = ""
+
+
+def _no_line(report: Mapping[str, Json]) -> float | None:
+    return None
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """One chart. ``kind``: bars (from zero), dots (a value in its interval) or stacked (parts of a whole).
+
+    ``marks`` reads the rows from report.json's content; a chart without any is left out. ``label`` says what a row is.
+    ``range`` is where values lie, where that is known beforehand; ``line`` is a limit to draw across all rows.
+    ``caption`` is a sentence: what is shown, and what an interval means.
+    """
+
+    title: str
+    caption: str
+    kind: Literal["bars", "dots", "stacked"]
+    unit: Unit
+    marks: Callable[[Mapping[str, Json]], Iterable[Mark]]
+    label: str
+    range: tuple[float, float] | None = None
+    line: Callable[[Mapping[str, Json]], float | None] = _no_line
+
+
+def chart_faults(charts: Iterable[Chart], report: Mapping[str, Json]) -> Iterator[str]:
+    """What is wrong with an evaluator's charts over a report of its own, a sentence each; nothing when all is well."""
+    titles: set[str] = set()
+    for chart in charts:
+        if not (chart.title and chart.caption and chart.label):
+            yield f"chart {chart.title!r}: it needs a title, a caption and a label"
+        if chart.title in titles:
+            yield f"chart {chart.title!r} is declared twice"
+        titles.add(chart.title)
+        for mark in chart.marks(report):
+            yield from (f"chart {chart.title!r}, {mark.label!r}: {fault}" for fault in _mark_faults(chart, mark))
+
+
+def _mark_faults(chart: Chart, mark: Mark) -> Iterator[str]:
+    if mark.value is None:
+        return
+    if (mark.low is None) != (mark.high is None):
+        yield "an interval has two ends"
+    if mark.low is not None and mark.high is not None and not mark.low <= mark.value <= mark.high:
+        yield f"{mark.value} is not within its interval"
+    if chart.range and not chart.range[0] <= mark.value <= chart.range[1]:
+        yield f"{mark.value} is outside the range"
+    if bool(mark.part) != (chart.kind == "stacked"):
+        yield "parts go with stacked charts, and only with them"
+
+
+def number(value: float | None, unit: Unit) -> str:
+    """A value as people read it."""
+    if value is None:
+        return "–"
+    if unit == "share":
+        return f"{100 * value:.1f} %"
+    if unit == "count":
+        return f"{value:,.0f}"
+    return f"{value:,.3g}" + _WORDS.get(unit, "") if abs(value) < 1000 else f"{value:,.0f}" + _WORDS.get(unit, "")
+
+
+def derived_charts(metrics: Sequence[Metric], panels: Sequence[Panel]) -> tuple[Chart, ...]:
+    """Charts for an evaluator that declares none: bars for every metric that has labels."""
+    return tuple(_derived(metric, _panel_of(metric, panels)) for metric in metrics if metric.labels)
+
+
+def _panel_of(metric: Metric, panels: Sequence[Panel]) -> Panel | None:
+    return next((panel for panel in panels if any(plot.metric == metric.name for plot in panel.plots)), None)
+
+
+def _derived(metric: Metric, panel: Panel | None) -> Chart:
+    thresholds = panel.thresholds if panel else ()
+
+    def marks(report: Mapping[str, Json]) -> Iterator[Mark]:
+        names = {value: text for text, value in metric.states}
+        for sample in metric.samples(report):
+            note = names.get(sample.value, "").replace("_", " ")
+            yield Mark(" · ".join(sample.labels), sample.value, state=_state(sample.value, thresholds), note=note)
+
+    label = " and ".join(metric.labels).capitalize()
+    return Chart(_title(metric), metric.help, "bars", metric.unit, marks, label)
+
+
+def _title(metric: Metric) -> str:
+    words = metric.name.removeprefix("evalq_").partition("_")[2]
+    return words.replace("_", " ").capitalize()
+
+
+def _state(value: float, thresholds: Sequence[Threshold]) -> State:
+    state: State = "none"
+    for threshold in thresholds:
+        if threshold.value is None or value >= threshold.value:
+            state = threshold.state
+    return state
+
+
+def derived_summary(report: Mapping[str, Any], metrics: Sequence[Metric], panels: Sequence[Panel]) -> Summary:
+    """The summary of an evaluator that declares none: records that have a result, and its metrics without labels."""
+    counts = report["records"]
+    left = [f"{counts[key]:,} {key}" for key in ("unscored", "errors", "dead") if counts[key]]
+    tiles: list[Tile] = []
+    for metric in metrics:
+        if metric.labels or len(tiles) == _TILES:
+            continue
+        panel, names = _panel_of(metric, panels), {value: text for text, value in metric.states}
+        for sample in metric.samples(report):
+            shown = names.get(sample.value, number(sample.value, metric.unit)).replace("_", " ")
+            state = _state(sample.value, panel.thresholds if panel else ())
+            tiles.append(Tile(_title(metric), shown, state=state))
+    headline = f"{counts['scored']:,} of {counts['total']:,} records have a result"
+    return Summary(headline, ", ".join(left).capitalize(), tiles=tuple(tiles))

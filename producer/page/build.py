@@ -1,0 +1,127 @@
+"""From a report to its page: the evaluator's summary and charts, and what of its records is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.views.charts import Chart, Mark, Summary, derived_charts, derived_summary
+from evalq.producer.page.model import (
+    ChartSection,
+    Drawn,
+    FailedSection,
+    Listing,
+    Page,
+    ProseSection,
+    Section,
+    TableSection,
+    TileSection,
+)
+
+__all__ = ["build_page", "drawn"]
+
+_FAULTS = 50
+_UNLISTED = (
+    "Records are not listed here: this file was written with a run of very many, or where only the report is. "
+    "The command evalq report RUN -o report.html writes it with them, where the run's folder is."
+)
+
+
+def build_page(
+    evaluator: Evaluator[Any, Any],
+    report: Mapping[str, Json],
+    listing: Listing | None = None,
+    first: Sequence[Section] = (),
+) -> Page:
+    """The page of a report (report.json's content), with the records in ``listing``, None where they are not here.
+
+    Sections in ``first`` stand before all others.
+    """
+    views = evaluator.views
+    summary = views.summary(report) if views.summary else derived_summary(report, views.metrics, views.panels)
+    return Page(
+        subject=_subject(report),
+        headline=summary.headline,
+        sentence=" ".join(filter(None, (summary.sentence, _left_out(listing)))),
+        state=summary.state,
+        sections=(*first, *_sections(evaluator, report, summary, listing)),
+        notices=tuple(views.notices(report)),
+        listing=listing,
+        facts=tuple(_facts(report)),
+        params=msgspec.json.format(canonical_json(report["params"]), indent=2).decode(),
+    )
+
+
+def _sections(
+    evaluator: Evaluator[Any, Any], report: Mapping[str, Json], summary: Summary, listing: Listing | None
+) -> Iterator[Section]:
+    views = evaluator.views
+    if summary.tiles:
+        yield TileSection("Summary", summary.tiles)
+    charts = tuple(drawn(views.charts or derived_charts(views.metrics, views.panels), report))
+    if charts:
+        yield ChartSection("Charts", charts)
+    if listing is None:
+        told = (
+            "The table of records is not in this file: evalq report -o report.html, given this run, writes it with one."
+        )
+        yield ProseSection("Records", (told,))
+    elif listing.failed:
+        yield FailedSection("Failed records", listing.failed, tuple(listing.first))
+    faults = report["faults"]
+    if faults:
+        rows = tuple((str(fault["where"]), str(fault["reason"])) for fault in faults[:_FAULTS])
+        caption = f"The first {_FAULTS} of those in report.json." if len(faults) > _FAULTS else ""
+        yield TableSection("Faults of the input", caption, ("Where", "Why"), rows)
+
+
+def drawn(charts: Iterable[Chart], report: Mapping[str, Json]) -> Iterator[Drawn]:
+    """Those of the charts that have something to show, with their rows."""
+    for chart in charts:
+        marks = tuple(chart.marks(report))
+        if any(mark.value is not None for mark in marks):
+            line = chart.line(report)
+            low, high = chart.range or _reach(marks, line, chart.kind != "dots")
+            yield Drawn(chart.title, chart.caption, chart.kind, chart.unit, chart.label, marks, low, high, line)
+
+
+def _reach(marks: Iterable[Mark], line: float | None, zero: bool) -> tuple[float, float]:
+    """From the lowest to the highest of all values, intervals and the limit; bars begin at zero."""
+    ends = [end for mark in marks for end in (mark.value, mark.low, mark.high) if end is not None]
+    ends += [0.0] if zero else []
+    ends += [] if line is None else [line]
+    return min(ends), max(ends)
+
+
+def _subject(report: Mapping[str, Json]) -> str:
+    names = [str(given["name"]) for given in report["inputs"]]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{report['evaluator']} · {', '.join(names[:3])}{more}"
+
+
+def _left_out(listing: Listing | None) -> str:
+    """What of the records this page does not have; nothing where it has all."""
+    if listing is None:
+        return ""
+    said = []
+    if missing := listing.total - listing.kept:
+        sample = listing.kept - listing.failed
+        said.append(
+            f"Of {listing.total:,} records this page lists all {listing.failed:,} that failed or are undecided and a "
+            f"sample of {sample:,} others; {missing:,} are left out, and all are in records.jsonl."
+        )
+    if missing := listing.failed - listing.explained:
+        said.append(f"For {missing:,} of the failed ones what was expected and what came is in records.jsonl alone.")
+    return " ".join(said)
+
+
+def _facts(report: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    yield "Evaluator", f"{report['evaluator']}, version {report['evaluator_version']}"
+    for given in report["inputs"]:
+        yield "Input", f"{given['name']}: {given['records']:,} records, SHA-256 {given['sha256']}"
+    counts = report["records"]
+    yield "Records", ", ".join(f"{counts[key]:,} {key}" for key in ("total", "scored", "unscored", "errors", "dead"))

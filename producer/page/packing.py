@@ -1,0 +1,125 @@
+"""Records packed for a page's table: columns of some thousand rows at a time, compressed, as text.
+
+Every record that failed or cannot be decided is kept, of the others in a big run a sample with a fixed seed. Memory
+does not grow with the number of records: blocks are written as they fill up.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, BinaryIO
+
+import msgspec
+
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.rows import Evidence, Row, Rows
+from evalq.producer.page.model import Failed, Listing
+
+__all__ = ["ALL_UP_TO", "pack"]
+
+ALL_UP_TO = 100_000
+"""Of runs with more records the table has a sample of those that passed, and is made only where it is asked for."""
+_ROWS, _EXPLAINED = 5_000, 500
+_EVIDENCE_BYTES = 5_000_000
+"""So much of the file is for evidence; a page that is slow to open would be read by nobody."""
+_TEXT, _ID, _PIECES = 400, 200, 40
+_FIRST = 20
+_SEED = 20260224
+_FAILED = frozenset({"bad", "doubtful"})
+
+
+def pack(lines: Iterable[bytes], rows: Rows, report: Mapping[str, Json], out: BinaryIO) -> Listing:
+    """Write the blocks of all ``lines`` of records.jsonl to ``out``, and say what is in them."""
+    packing = _Packing(rows, int(report["records"]["total"]), out)
+    decode, see = msgspec.json.Decoder(rows.line).decode, rows.reader(report)
+    for line in lines:
+        row = see(decode(line))
+        if row is not None:
+            packing.add(row)
+    packing.flush()
+    return packing.listing
+
+
+class _Packing:
+    """Fills the blocks."""
+
+    def __init__(self, rows: Rows, total: int, out: BinaryIO) -> None:
+        self.listing = Listing(rows.columns)
+        self._out = out
+        self._share = ALL_UP_TO / total if total > ALL_UP_TO else 1.0
+        # Seeded: the same report has the same page, whoever writes it.
+        self._draw = random.Random(_SEED).random  # noqa: S311
+        self._rows: list[tuple[Any, ...]] = []
+        self._evidence: list[list[tuple[Any, ...]]] = []
+        self._room = _EVIDENCE_BYTES
+
+    def add(self, row: Row) -> None:
+        """Count a record, and keep it where it failed or was drawn."""
+        listing, failed = self.listing, row.state in _FAILED
+        listing.total += 1
+        key = (row.status, row.state)
+        listing.statuses[key] = listing.statuses.get(key, 0) + 1
+        if not failed and self._share < 1.0 and self._draw() >= self._share:
+            return
+        listing.kept += 1
+        self._rows.append(
+            (
+                row.record[:_ID],
+                row.id[:_ID],
+                row.status,
+                self._explain(row) if failed else -1,
+                row.reason[:_TEXT],
+                *row.cells,
+            )
+        )
+        if len(self._rows) == _ROWS:
+            self._flush_rows()
+
+    def _explain(self, row: Row) -> int:
+        """Keep a failed record's evidence; its number, or -1 where there is no room any more."""
+        listing = self.listing
+        listing.failed += 1
+        first = len(listing.first) < _FIRST
+        if self._room <= 0 and not first:
+            return -1
+        evidence = [_cut(piece) for piece in row.evidence()[:_PIECES]]
+        if first:
+            reason = _shortened(row.reason, _TEXT)
+            listing.first.append(Failed(row.record, row.id, row.status, row.state, reason, tuple(evidence)))
+        self._evidence.append([msgspec.structs.astuple(piece) for piece in evidence])
+        if len(self._evidence) == _EXPLAINED:
+            self._flush_evidence()
+        listing.explained += 1
+        return listing.explained - 1
+
+    def flush(self) -> None:
+        """Write what is left."""
+        self._flush_rows()
+        self._flush_evidence()
+
+    def _flush_rows(self) -> None:
+        if self._rows:
+            self._write("rows", list(zip(*self._rows, strict=True)))
+            self._rows.clear()
+
+    def _flush_evidence(self) -> None:
+        if self._evidence:
+            self._room -= self._write("evidence", self._evidence)
+            self._evidence.clear()
+
+    def _write(self, kind: str, block: Any) -> int:
+        packed = base64.b64encode(gzip.compress(msgspec.json.encode(block), 6, mtime=0))
+        return self._out.write(b'<script type="text/plain" class="%s">%s</script>\n' % (kind.encode(), packed))
+
+
+def _cut(piece: Evidence) -> Evidence:
+    return Evidence(
+        _shortened(piece.what, _ID), _shortened(piece.expected, _TEXT), _shortened(piece.came, _TEXT), piece.fine
+    )
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
