@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
+from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.comparing.baselines import Baselines, place_of
@@ -12,7 +13,6 @@ from evalq.producer.comparing.operands import operand
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import as_json, server_options
-from evalq.producer.outputs.cases import RunCases
 
 __all__ = ["COMMAND"]
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.files import write_atomic
-from evalq.producer.outputs.cases import RunCases, decoded
+from evalq.producer.outputs.cases import decoded
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers

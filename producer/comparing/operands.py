@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.baselines import Baselines, place_of
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import RUNS, folders
-from evalq.producer.outputs.cases import CASES, RunCases, cases_of, decoded
+from evalq.producer.outputs.cases import CASES, cases_of, decoded
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from evalq.evalcore.compare.run import SCHEMA, RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Summing
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Measures
@@ -16,34 +17,11 @@ from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
 from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
-from evalq.producer.outputs.usage import Usage, usage_of
+from evalq.producer.outputs.usage import usage_of
 
-__all__ = ["CASES", "SCHEMA", "RunCases", "cases_of", "decoded"]
+__all__ = ["CASES", "cases_of", "decoded"]
 
 CASES = "cases.json"
-SCHEMA = "evalq.cases/1"
-
-
-class RunCases(msgspec.Struct, kw_only=True):
-    """A finished run, as far as a comparison needs it.
-
-    ``specification`` is the digest of its parameters, a golden set among them; ``report`` that of its report.json, and
-    so of all that it found. ``usage`` is what its live calls took, where it made any.
-    """
-
-    schema: str = SCHEMA
-    run: str
-    evaluator: str
-    version: str
-    suite: str = "default"
-    target: str = ""
-    tags: dict[str, str] = {}
-    specification: str
-    report: str
-    records: dict[str, int]
-    results: dict[str, Json] = {}
-    cases: CaseSummary
-    usage: Usage | None = None
 
 
 def cases_of(folder: RunFolder) -> RunCases:

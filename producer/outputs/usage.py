@@ -7,25 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from evalq.evalcore.compare.run import Usage
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Attempt
 
-__all__ = ["Usage", "usage_of"]
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """Over all outputs: ``attempts`` with those that failed, ``cost`` of all of them where the target has a price.
-
-    ``seconds`` are quantiles of the time of each output's last attempt: {"p50": 1.2, "p95": 4.0, "p99": 6.1}.
-    """
-
-    outputs: int = 0
-    errors: int = 0
-    attempts: int = 0
-    cost: float = 0.0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: dict[str, float] = {}
+__all__ = ["usage_of"]
 
 
 class _Line(msgspec.Struct):
