@@ -23,6 +23,7 @@ ALPHA = 0.025
 """The error allowed on either side of an interval of 95 %."""
 _POWER = 0.8416
 """The normal quantile of a power of 80 %."""
+_FARTHEST = 1e6
 
 
 class _Spread(NamedTuple):
@@ -67,7 +68,7 @@ class Change(NamedTuple):
         if math.isinf(factor):
             return h
         base = (n * n * variance + 2 * h * h) / (n + 2) ** 2
-        return min(h, smallest(lambda d: d >= factor * math.sqrt(base + d * (h - d) / n), 0.0, 2 * h))
+        return min(h, smallest(lambda d: d >= factor * math.sqrt(base + d * (h - d) / n), 0.0, h))
 
     def times(self, factor: float) -> Change:
         """The same change as it would look with ``factor`` times the repeats."""
@@ -85,25 +86,33 @@ class Level(NamedTuple):
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
         """Where the mean lies: the hull of Student's interval, with a worst and a best answer added, and Wilson's."""
+        t = self.spread.t(alpha)
+        return (self.low, self.low + self.width) if math.isinf(t) else self._within(t)
+
+    def p_below(self, bound: float) -> float:
+        """How surprising so low a mean is if the true one is ``bound`` or more: where an interval begins to hold it."""
+        return self._p_of(lambda t: self._within(t)[1] >= bound)
+
+    def p_above(self, bound: float) -> float:
+        """The same for a high mean, if the true one is ``bound`` or less."""
+        return self._p_of(lambda t: self._within(t)[0] <= bound)
+
+    def _within(self, t: float) -> tuple[float, float]:
         h, (variance, _, n) = self.width, self.spread
-        t, x = self.spread.t(alpha), self.mean - self.low
-        if math.isinf(t):
-            return self.low, self.low + h
+        x = self.mean - self.low
         centre = (n * x + h) / (n + 2)
         half = t * math.sqrt(n * n * variance + h * h / 2) / (n + 2)
         wilson_centre = (x + t * t * h / (2 * n)) / (1 + t * t / n)
-        wilson_half = t * math.sqrt(x * (h - x) / n + t * t * h * h / (4 * n * n)) / (1 + t * t / n)
+        wilson_half = t * math.sqrt(max(0.0, x * (h - x)) / n + t * t * h * h / (4 * n * n)) / (1 + t * t / n)
         low = min(centre - half, wilson_centre - wilson_half)
         high = max(centre + half, wilson_centre + wilson_half)
         return self.low + max(0.0, low), self.low + min(h, high)
 
-    def p_below(self, bound: float) -> float:
-        """How surprising so low a mean is if the true one is ``bound`` or more: where an interval begins to hold it."""
-        return _p_of(lambda alpha: self.interval(alpha)[1] >= bound)
-
-    def p_above(self, bound: float) -> float:
-        """The same for a high mean, if the true one is ``bound`` or less."""
-        return _p_of(lambda alpha: self.interval(alpha)[0] <= bound)
+    def _p_of(self, holds: Callable[[float], bool]) -> float:
+        """The error at which an interval, the wider the larger t is, begins to hold a bound; 1 where all of them do."""
+        if self.spread.freedom <= 0 or holds(0.0):
+            return 1.0
+        return t_tail(smallest(holds, 0.0, _FARTHEST), self.spread.freedom)
 
 
 def change_of(base: Side, cand: Side, width: float) -> Change:
@@ -164,11 +173,3 @@ def _score_ends(delta: float, h: float, k: float) -> list[float]:
             roots = [middle - math.sqrt(inside), middle + math.sqrt(inside)]
             ends += [sign * max(0.0, root) for root in roots if root >= 0]
     return ends
-
-
-def _p_of(holds: Callable[[float], bool]) -> float:
-    """The smallest one-sided error at which an interval no longer holds a bound; 1 where it lies beyond the mean."""
-    if holds(0.5 - 1e-9):
-        return 1.0
-    # It holds for small errors, whose intervals are wide, and not for this large one.
-    return smallest(lambda alpha: not holds(alpha), 1e-12, 0.5 - 1e-9)
