@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     import redis
 
+    from evalq.workers.ledger.baselines import BaselineStore
     from evalq.workers.ledger.heartbeats import Heartbeats
     from evalq.workers.ledger.history import History
     from evalq.workers.ledger.runs import RunLedger
@@ -74,6 +75,13 @@ class Servers:
         from evalq.workers.ledger.history import History
 
         return History(self.client, self.settings)
+
+    @cached_property
+    def baselines(self) -> BaselineStore:
+        """Approved runs by name."""
+        from evalq.workers.ledger.baselines import BaselineStore
+
+        return BaselineStore(self.client, self.settings)
 
     @cached_property
     def watch(self) -> Watch:

@@ -87,6 +87,10 @@ class Settings(BaseSettings):
     blob_bytes: int = Field(default=64 << 20, ge=1 << 20, description="Most input bytes of a run in Redis at once")
     chunk_seconds: float = Field(default=60.0, gt=0, le=86_400, description="Longest time for a chunk or a lone record")
     chunk_megabytes: int = Field(default=2048, ge=128, description="Most memory a chunk takes beyond the process's own")
+    cases_records: int = Field(
+        default=20_000, ge=0, description="Leave with a run's report how its cases went, up to so many records"
+    )
+    cases_bytes: int = Field(default=1 << 30, ge=1, description="Most bytes that such cases, or a baseline, unpack to")
     unpack_bytes: int = Field(default=8 << 30, ge=1, description="Most bytes a .gz or .zst input may unpack to")
     tasks_per_child: int = Field(default=1000, ge=1, description="Chunks a pool process computes before it is renewed")
     soft_shutdown_seconds: float = Field(default=10.0, ge=0, description="Time chunks get to end on SIGTERM")

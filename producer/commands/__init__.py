@@ -13,6 +13,7 @@ __all__ = ["names", "summary"]
 _HERE = Path(__file__).parent
 _ORDER = (
     *("run", "demo", "list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "prune"),
+    *("compare", "gate", "baseline"),
     *("worker", "exporter", "targets", "doctor"),
 )
 """In which `evalq --help` lists them: as a user meets them. Any others follow."""

@@ -34,7 +34,7 @@ from evalq.producer.runs.backend import Backend, resumable, shared_place
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.runs.record_history import remember
-from evalq.producer.runs.share import share
+from evalq.producer.runs.share import share, share_cases
 
 if TYPE_CHECKING:
     from evalq.producer.runs.driver import RunDriver
@@ -84,6 +84,8 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
         if not place.inline and (missing := share(job.run, report, place.settings)):
             reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
+        if not place.inline and (missing := share_cases(job.folder, report, place.settings)):
+            reporter.say(missing)
     except (InputError, NothingEvaluated):
         _leave(job, collector, "failed")
         job.folder.discard()  # one that was begun by another command stays, and a report does

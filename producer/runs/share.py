@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from evalq.evalcore.errors import Divergent, EvalqError
+import msgspec
+
+from evalq.evalcore.errors import Divergent, EvalqError, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_line
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.workers.settings import Settings
 
-__all__ = ["share"]
+__all__ = ["share", "share_cases"]
 
 
 def share(run: str, report: dict[str, Json], settings: Settings) -> str:
@@ -35,4 +38,32 @@ def share(run: str, report: dict[str, Json], settings: Settings) -> str:
         raise
     except (redis.RedisError, EvalqError, OSError) as error:
         return f"the report is not in the ledger, for those who began this run elsewhere: {error}"
+    return ""
+
+
+def share_cases(folder: RunFolder, report: dict[str, Json], settings: Settings) -> str:
+    """Leave how each case went with a finished run's report, so that it is compared where its records are not.
+
+    Not of more than ``cases_records``, since that reads all of them again. Returns why it could not be.
+    """
+    if not settings.broker or report["records"]["total"] > settings.cases_records:
+        return ""
+    import redis
+
+    from evalq.producer.outputs.cases import cases_of
+    from evalq.workers.connections import connect
+    from evalq.workers.ledger.detached import Reports
+    from evalq.workers.ledger.runs import RunLedger
+
+    try:
+        cases = msgspec.json.encode(cases_of(folder))
+        client = connect(settings.ledger_url, settings)
+        try:
+            Reports(RunLedger(client, settings), settings).keep_cases(folder.info().run, cases)
+        finally:
+            client.close()
+    except UsageError:
+        return ""  # runs of this evaluator are not compared
+    except (redis.RedisError, EvalqError, OSError) as error:
+        return f"how its cases went is not in the ledger: {error}"
     return ""

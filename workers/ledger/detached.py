@@ -8,6 +8,7 @@ import msgspec
 
 from evalq.evalcore.errors import Divergent, WireError
 from evalq.evalcore.model.manifest import Chunk, Seal, from_wire
+from evalq.evalcore.model.packing import pack, unpack
 from evalq.workers.ledger.keys import RunKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings
@@ -80,6 +81,19 @@ class Reports:
         """A run's report.json, where it was finalised."""
         data: bytes | None = self._client.hget(RunKeys.of(run).final, "report")
         return data
+
+    def keep_cases(self, run: str, cases: bytes) -> None:
+        """Keep with a run's report what others need to compare the run with one of theirs."""
+        final = RunKeys.of(run).final
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hset(final, "cases", pack(cases))
+        pipe.pexpire(final, self._settings.keep_ms)
+        pipe.execute()
+
+    def cases(self, run: str) -> bytes | None:
+        """What was kept so."""
+        data = self._client.hget(RunKeys.of(run).final, "cases")
+        return unpack(data, self._settings.cases_bytes) if data is not None else None
 
     def _set(self, run: str, name: str, value: bytes) -> None:
         meta = RunKeys.of(run).meta

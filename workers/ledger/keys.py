@@ -34,6 +34,8 @@ class SharedKeys(NamedTuple):
     code: str = PREFIX + "code:"  # what a code version is made of
     histories: str = PREFIX + "histories"  # all of them, by when they were last added to
     history: str = PREFIX + "history:"
+    baselines: str = PREFIX + "baselines"  # the names of approved runs
+    baseline: str = PREFIX + "baseline:"
     rate_limit: str = PREFIX + "pace:"
     reconciler: str = PREFIX + "reconciler"  # which worker tends the runs
 

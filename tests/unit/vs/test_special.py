@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalq.evalcore.distributions import smallest
 from evalq.evalcore.evaluators.vs.stats import at_least, at_most, beta_cdf, student_t
-from evalq.evalcore.evaluators.vs.stats.special import smallest
 
 
 def exact_at_least(m: int, n: int, p: Fraction) -> Fraction:

@@ -6,6 +6,7 @@
 `rules` the choice between these and the fixed number of runs.
 """
 
+from evalq.evalcore.distributions import at_least, at_most, beta_cdf, student_t
 from evalq.evalcore.evaluators.vs.stats.decide import Verdict, holm, runs_to_decide, verdict
 from evalq.evalcore.evaluators.vs.stats.diversity import (
     chao1,
@@ -24,7 +25,6 @@ from evalq.evalcore.evaluators.vs.stats.intervals import (
 )
 from evalq.evalcore.evaluators.vs.stats.rules import FIXED_RUNS, ShareRule, stopping_rule
 from evalq.evalcore.evaluators.vs.stats.sequence import mode_share_sequence, sequence_p_value, sequence_verdict
-from evalq.evalcore.evaluators.vs.stats.special import at_least, at_most, beta_cdf, student_t
 from evalq.evalcore.evaluators.vs.stats.spending import MOST_LOOKS, Limits, limits, spending_p_value, spending_verdict
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
 
-from evalq.evalcore.evaluators.vs.stats.special import beta_fraction
+from evalq.evalcore.distributions import beta_fraction
 from evalq.evalcore.stats import shannon_bits
 
 __all__ = ["chao1", "chao_shen_bits", "chao_wang_jost_bits", "coverage", "hill", "miller_madow_bits"]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from functools import lru_cache
 
-from evalq.evalcore.evaluators.vs.stats.special import at_least, at_most, smallest, student_t
+from evalq.evalcore.distributions import at_least, at_most, smallest, student_t
 
 __all__ = ["ALPHA", "collision_interval", "collision_probability", "mode_share_interval", "mode_share_p_value"]
 

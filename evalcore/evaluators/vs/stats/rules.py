@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from evalq.evalcore.distributions import at_most
 from evalq.evalcore.evaluators.vs.stats.decide import Verdict
 from evalq.evalcore.evaluators.vs.stats.intervals import ALPHA, mode_share_interval, mode_share_p_value
 from evalq.evalcore.evaluators.vs.stats.sequence import mode_share_sequence
-from evalq.evalcore.evaluators.vs.stats.special import at_most
 from evalq.evalcore.evaluators.vs.stats.spending import spending_p_value, spending_verdict
 
 __all__ = ["FIXED_RUNS", "ShareRule", "stopping_rule"]

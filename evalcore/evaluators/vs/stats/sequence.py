@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from evalq.evalcore.distributions import beta_cdf, smallest
 from evalq.evalcore.evaluators.vs.stats.decide import Verdict
 from evalq.evalcore.evaluators.vs.stats.intervals import ALPHA
-from evalq.evalcore.evaluators.vs.stats.special import beta_cdf, smallest
 
 __all__ = [
     "log_e_above",

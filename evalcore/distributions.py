@@ -83,8 +83,8 @@ def smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def student_t(freedom: int, alpha: float) -> float:
-    """The t that a Student variable of ``freedom`` >= 1 degrees exceeds with probability ``alpha`` < 1/2."""
+def student_t(freedom: float, alpha: float) -> float:
+    """The t that a Student variable of ``freedom`` > 0 degrees exceeds with probability ``alpha`` < 1/2."""
     # Solved in y = t^2 / (freedom + t^2), which is small, and so exact, where freedom is large.
     inside = 1.0 - 2.0 * alpha
     y = smallest(lambda y: beta_cdf(0.5, freedom / 2.0, y) >= inside, 0.0, 1.0)

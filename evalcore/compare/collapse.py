@@ -1,0 +1,54 @@
+"""Cases that collapsed since the baseline: whose own verdict says so, and whose answers agree more than they did."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from evalq.evalcore.compare.decision import ALPHA
+from evalq.evalcore.compare.summary import CaseSummary
+
+__all__ = ["newly_collapsed"]
+
+_DRAWS = 20_000
+_MOST_DRAWS = 400_000
+
+
+def newly_collapsed(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) -> list[str]:
+    """Cases that the candidate calls collapsed and the baseline does not, and in which that is no accident.
+
+    Verdicts alone differ in four of ten unchanged cases: what counts is also a permutation test, within the case, of
+    the chance that two of its answers agree, by Holm's procedure over all cases that both answered. Its draws come from
+    a source of random numbers that the case's own counts seed, so that the same runs are always judged alike.
+    """
+    before = dict(zip(base.ids, base.labels, strict=True)) if base.labels else {}
+    now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
+    both = [case for case in now if case in before and sum(before[case].values()) > 1 and sum(now[case].values()) > 1]
+    suspects = sorted((set(cand.collapsed) - set(base.collapsed)) & set(both))
+    draws = min(_MOST_DRAWS, max(_DRAWS, 4 * len(both) * round(1 / alpha)))
+    surprises = sorted((_surprise(case, before[case], now[case], draws), case) for case in suspects)
+    found = []
+    for rank, (p, case) in enumerate(surprises):
+        if p > alpha / (len(both) - rank):
+            break
+        found.append(case)
+    return sorted(found)
+
+
+def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draws: int) -> float:
+    """How often a candidate drawn from all answers of both runs agrees with itself as much as this one."""
+    import numpy as np
+
+    labels = sorted({*before, *now})
+    ours = np.array([now.get(label, 0) for label in labels])
+    pooled = ours + np.array([before.get(label, 0) for label in labels])
+    name = f"{case}\0{pooled.tolist()}\0{ours.tolist()}".encode(errors="surrogatepass")
+    seed = int.from_bytes(hashlib.sha256(name).digest()[:16])
+    observed = int((ours * (ours - 1)).sum())
+    as_much, done, rng = 0, 0, np.random.default_rng(seed)
+    while done < draws:
+        some = min(draws - done, max(1, 2_000_000 // len(labels)))
+        drawn = rng.multivariate_hypergeometric(pooled, int(ours.sum()), some, method="marginals")
+        as_much += int(((drawn * (drawn - 1)).sum(axis=1) >= observed).sum())
+        done += some
+    return (as_much + 1) / (draws + 1)

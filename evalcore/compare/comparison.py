@@ -1,0 +1,228 @@
+"""The comparison of two runs by one measure: what changed, how sure that is, and which cases did it."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from evalq.evalcore.compare.collapse import newly_collapsed
+from evalq.evalcore.compare.intervals import ALPHA, Change, change_of, t_tail
+from evalq.evalcore.compare.named import named_cases
+from evalq.evalcore.compare.pairs import Pairs, Side, pairs_of
+from evalq.evalcore.compare.permutation import ERROR, permutation_p
+from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.contract.measures import Measure
+
+__all__ = ["Comparison", "Estimate", "Verdict", "compare", "estimate", "verdict_of"]
+
+Verdict = Literal["same", "worse", "better", "inconclusive"]
+
+_LISTED = 50
+_MOST_TIMES = 1 << 14
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """The change of the mean over the cases of both runs, in the measure's own unit; higher is better here.
+
+    ``low`` and ``high`` bound it at 95 %, ``p_worse`` and ``p_better`` are one-sided. ``detectable`` is the smallest
+    change that would have been seen in four of five such comparisons; ``case_low`` and ``case_high`` bound it for cases
+    like these, instead of for these.
+    """
+
+    cases: int
+    base: float
+    cand: float
+    delta: float
+    low: float
+    high: float
+    p_worse: float
+    p_better: float
+    detectable: float
+    case_low: float | None
+    case_high: float | None
+
+
+class Flip(msgspec.Struct, frozen=True):
+    """A case whose mean changed: ``base`` of ``base_count`` answers, ``cand`` of ``cand_count``."""
+
+    case: str
+    base: float
+    cand: float
+    base_count: int
+    cand_count: int
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Two runs by one measure.
+
+    ``alone`` are cases that only the base answered, ``new`` those that only the candidate did, ``missing`` how many
+    answers the candidate lacks that the base has. ``repeats`` is by how much the repeats would have to be multiplied to
+    decide, were the change as it looks: None where no such number is known. ``losses`` and ``wins`` are the cases that
+    changed most, at most 50 of each; ``lost`` and ``won`` count all of them. ``named`` are the
+    cases that got worse by more than chance, among all of them, and ``collapsed`` those that newly collapsed.
+    """
+
+    measure: Measure
+    margin: float
+    verdict: Verdict
+    observed: Estimate | None
+    worst: Estimate | None
+    missing: int
+    alone: list[str]
+    alone_count: int
+    new: list[str]
+    new_count: int
+    repeats: float | None
+    losses: list[Flip]
+    wins: list[Flip]
+    lost: int
+    won: int
+    named: list[str]
+    collapsed: list[str]
+    by_cases: bool = False
+
+
+def compare(
+    base: CaseSummary, cand: CaseSummary, measure: Measure, margin: float, *, by_cases: bool = False
+) -> Comparison:
+    """Compare two runs by ``measure``; changes smaller than ``margin``, in its unit, are the same.
+
+    With ``by_cases`` the verdict is by the interval for cases like these: where two runs of one unchanged target differ
+    (a mood of the day), repeats are not independent, and only that one holds.
+    """
+    pairs = pairs_of(base, cand, measure)
+    observed = estimate(pairs, measure) if pairs.ids else None
+    worst = _worst(base, cand, measure, pairs)
+    verdict = verdict_of(observed, margin, by_cases=by_cases)
+    losses, wins = _flips(pairs, measure)
+    return Comparison(
+        measure=measure,
+        margin=margin,
+        verdict=verdict,
+        observed=observed,
+        worst=worst if worst is not None else observed,
+        missing=pairs.missing,
+        alone=pairs.alone[:_LISTED],
+        alone_count=len(pairs.alone),
+        new=pairs.new[:_LISTED],
+        new_count=len(pairs.new),
+        repeats=_repeats(pairs, measure, margin) if verdict == "inconclusive" and pairs.ids else None,
+        losses=losses[:_LISTED],
+        wins=wins[:_LISTED],
+        lost=len(losses),
+        won=len(wins),
+        named=named_cases(pairs, turned=measure.better == "lower") if measure.kind == "pass" else [],
+        collapsed=newly_collapsed(base, cand),
+        by_cases=by_cases,
+    )
+
+
+def estimate(pairs: Pairs, measure: Measure) -> Estimate:
+    """The change over the cases of ``pairs``, of which there is at least one."""
+    change, turned = _change(pairs, measure)
+    low, high = change.interval()
+    p_worse, p_better = _p_values(pairs, measure, change)
+    case_low, case_high = _by_cases(pairs, turned)
+    return Estimate(
+        cases=len(pairs.ids),
+        base=float(pairs.base.mean.mean()),
+        cand=float(pairs.cand.mean.mean()),
+        delta=change.delta,
+        low=low,
+        high=high,
+        p_worse=p_worse,
+        p_better=p_better,
+        detectable=change.detectable(),
+        case_low=case_low,
+        case_high=case_high,
+    )
+
+
+def verdict_of(found: Estimate | None, margin: float, *, by_cases: bool = False) -> Verdict:
+    """What an estimate says: the same within the margin, else what is too surprising without a change."""
+    if found is None:
+        return "inconclusive"
+    low, high = (found.case_low, found.case_high) if by_cases else (found.low, found.high)
+    if low is None or high is None:
+        return "inconclusive"
+    if -margin < low and high < margin:
+        return "same"
+    worse, better = (high < 0, low > 0) if by_cases else (found.p_worse <= ALPHA, found.p_better <= ALPHA)
+    return "worse" if worse else "better" if better else "inconclusive"
+
+
+def _worst(base: CaseSummary, cand: CaseSummary, measure: Measure, observed: Pairs) -> Estimate | None:
+    """With everything that is missing held against the candidate; None where nothing is."""
+    if not (any(base.missing) or any(cand.missing) or observed.alone):
+        return None
+    pairs = pairs_of(base, cand, measure, worst=True)
+    return estimate(pairs, measure) if pairs.ids else None
+
+
+def _change(pairs: Pairs, measure: Measure) -> tuple[Change, int]:
+    """The change as an improvement is positive, and the sign by which it was turned."""
+    sign = 1 if measure.better == "higher" else -1
+    change = change_of(pairs.base, pairs.cand, measure.width)
+    return Change(sign * change.delta, change.width, change.spread), sign
+
+
+def _p_values(pairs: Pairs, measure: Measure, change: Change) -> tuple[float, float]:
+    if measure.kind == "pass":
+        base, cand = (pairs.base, pairs.cand) if measure.better == "higher" else _failures(pairs)
+        return permutation_p(base, cand)
+    variance, freedom, answers = change.spread
+    if freedom <= 0:
+        return 1.0, 1.0
+    # Without any spread the change is judged as if one loss and one win had been seen, too.
+    scale = math.sqrt(variance) or math.sqrt(2) * change.width / answers
+    t = change.delta / scale
+    return max(ERROR, t_tail(-t, freedom)), max(ERROR, t_tail(t, freedom))
+
+
+def _failures(pairs: Pairs) -> tuple[Side, Side]:
+    return tuple(Side(s.answers, s.answers - s.total, s.answers - s.total) for s in (pairs.base, pairs.cand))  # type: ignore[return-value]  # two of them
+
+
+def _by_cases(pairs: Pairs, sign: int) -> tuple[float | None, float | None]:
+    """Student's interval of the differences, as those of cases drawn from many."""
+    d = sign * (pairs.cand.mean - pairs.base.mean)
+    if len(d) < 2:
+        return None, None
+    from evalq.evalcore.distributions import student_t
+
+    half = student_t(len(d) - 1, ALPHA) * math.sqrt(float(d.var(ddof=1)) / len(d))
+    return float(d.mean()) - half, float(d.mean()) + half
+
+
+def _repeats(pairs: Pairs, measure: Measure, margin: float) -> float | None:
+    """By how much to multiply the repeats, in steps of two, until the interval would decide; None beyond 16,384."""
+    change, _ = _change(pairs, measure)
+    factor = 1
+    while factor < _MOST_TIMES:
+        factor *= 2
+        low, high = change.times(factor).interval()
+        if high < 0 or low > 0 or (-margin < low and high < margin):
+            return float(factor)
+    return None
+
+
+def _flips(pairs: Pairs, measure: Measure) -> tuple[list[Flip], list[Flip]]:
+    """Cases that lost and cases that won, the largest changes first."""
+    sign = 1 if measure.better == "higher" else -1
+    changed: list[tuple[float, Flip]] = []
+    rows = zip(
+        pairs.ids,
+        pairs.base.mean.tolist(),
+        pairs.cand.mean.tolist(),
+        pairs.base.answers.tolist(),
+        pairs.cand.answers.tolist(),
+        strict=True,
+    )
+    for case, b, c, n_b, n_c in rows:
+        if b != c:
+            changed.append((sign * (c - b), Flip(case, b, c, n_b, n_c)))
+    losses = sorted(((d, flip) for d, flip in changed if d < 0), key=lambda each: (each[0], each[1].case))
+    wins = sorted(((d, flip) for d, flip in changed if d > 0), key=lambda each: (-each[0], each[1].case))
+    return [flip for _, flip in losses], [flip for _, flip in wins]

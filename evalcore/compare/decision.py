@@ -1,0 +1,84 @@
+"""What a gate decides: of each thing that a policy demands, and of all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from evalq.evalcore.compare.policy import Tier
+from evalq.evalcore.model.canonical import Json
+
+__all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "overall"]
+
+Decided = Literal["GO", "NO-GO", "INCONCLUSIVE"]
+
+EXIT_CODES: dict[Decided, int] = {"GO": 0, "NO-GO": 1, "INCONCLUSIVE": 4}
+
+ALPHA = 0.025
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One demand and how the candidate meets it.
+
+    ``demand`` says it in a few words, ``reason`` why it was decided so. ``low`` and ``high`` bound the number in
+    question at 95 %, ``p_worse`` is how surprising it is if the demand is kept; both are None where the number comes
+    without an interval. ``cases`` are those that decided it.
+    """
+
+    metric: str
+    demand: str
+    tier: Tier
+    decided: Decided
+    reason: str
+    value: Json = None
+    low: float | None = None
+    high: float | None = None
+    p_worse: float | None = None
+    cases: tuple[str, ...] = ()
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """All of a gate's checks, and what follows: ``decided`` over the critical ones. ``notes`` is what else to know."""
+
+    decided: Decided
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
+    baseline: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command that decided."""
+        return EXIT_CODES[self.decided]
+
+
+def overall(checks: Sequence[Check], alpha: float = ALPHA) -> tuple[Decided, tuple[Check, ...]]:
+    """What the critical checks come to, and the checks as they count in it.
+
+    GO needs all of them. For NO-GO the surprise of each counts by Holm's procedure (1979), so that many gates do not
+    make a false alarm likelier than one: a check that fails it becomes INCONCLUSIVE. What is no matter of chance (a
+    number without an interval, answers that are missing) fails for certain.
+    """
+    critical = [check for check in checks if check.tier == "critical"]
+    by_chance = sorted(
+        (check for check in critical if check.p_worse is not None), key=lambda check: check.p_worse or 0.0
+    )
+    kept: set[int] = set()
+    for rank, check in enumerate(by_chance):
+        if check.decided != "NO-GO" or (check.p_worse or 0.0) > alpha / (len(by_chance) - rank):
+            break
+        kept.add(id(check))
+    counted = tuple(_counted(check, alpha, certain=check.p_worse is None or id(check) in kept) for check in checks)
+    decisions = {check.decided for check in counted if check.tier == "critical"}
+    if "NO-GO" in decisions:
+        return "NO-GO", counted
+    return ("INCONCLUSIVE" if "INCONCLUSIVE" in decisions else "GO"), counted
+
+
+def _counted(check: Check, alpha: float, *, certain: bool) -> Check:
+    if check.tier != "critical" or check.decided != "NO-GO" or certain:
+        return check
+    why = f"{check.reason}; among several gates that is not surprising enough (Holm at {alpha:g})"
+    return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=why)

@@ -1,0 +1,188 @@
+"""Single demands of a gate: a bound, a drop behind the baseline, a share that every case keeps, a plain number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.compare.comparison import Estimate
+from evalq.evalcore.compare.decision import Check, Decided
+from evalq.evalcore.compare.intervals import ALPHA, Level, level_of
+from evalq.evalcore.compare.pairs import pairs_of
+from evalq.evalcore.compare.policy import Gate, PerCase
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.distributions import at_least, at_most
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.model.canonical import Json
+
+__all__ = ["compared", "held", "held_by_cases", "plain"]
+
+
+def held(gate: Gate, run: CaseSummary, measure: Measure, alpha: float) -> Iterator[Check]:
+    """The mean over cases within absolute bounds: by its interval, as observed and at the worst."""
+    for bound, least in ((gate.min, True), (gate.max, False)):
+        if bound is None:
+            continue
+        demand = f"at {'least' if least else 'most'} {_number(bound)}"
+        levels = [_level(run, measure, worst) for worst in (False, True)]
+        if levels[0] is None or levels[1] is None:
+            yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer")
+            continue
+        decisions = [_within(level, bound, alpha, least=least) for level in levels if level]
+        observed, level = decisions[0], levels[0]
+        low, high = level.interval()
+        p = level.p_below(bound) if least else level.p_above(bound)
+        reason = f"{_number(level.mean)}, with 95 % between {_number(low)} and {_number(high)}"
+        yield _agreed(Check(gate.metric, demand, gate.tier, observed, reason, level.mean, low, high, p), decisions[1])
+    if gate.equals is not None:
+        yield _equal(gate, None if (found := _level(run, measure, False)) is None else found.mean)
+
+
+def _level(run: CaseSummary, measure: Measure, worst: bool) -> Level | None:
+    pairs = pairs_of(run, run, measure)
+    if not pairs.ids:
+        return None
+    side = pairs_of(run, run, measure, worst=True).cand if worst else pairs.cand
+    return level_of(side, measure.low, measure.width)
+
+
+def _within(level: Level, bound: float, alpha: float, *, least: bool) -> Decided:
+    low, high = level.interval()
+    if low >= bound if least else high <= bound:
+        return "GO"
+    return "NO-GO" if (level.p_below(bound) if least else level.p_above(bound)) <= alpha else "INCONCLUSIVE"
+
+
+def compared(
+    gate: Gate, measure: Measure, observed: Estimate | None, worst: Estimate | None, alpha: float
+) -> Iterator[Check]:
+    """How far it may fall behind the baseline: GO where a larger fall is excluded, NO-GO where one is seen."""
+    for name, given in (("max_drop", gate.max_drop), ("max_relative_drop", gate.max_relative_drop)):
+        if given is None:
+            continue
+        demand = f"falls by at most {_number(given)}" + (" of the baseline" if name == "max_relative_drop" else "")
+        if observed is None or worst is None:
+            yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer in both runs")
+            continue
+        margins = [given * abs(e.base) if name == "max_relative_drop" else given for e in (observed, worst)]
+        check = Check(
+            gate.metric,
+            demand,
+            gate.tier,
+            _dropped(observed, margins[0], alpha),
+            f"changed by {_signed(observed.delta)}, with 95 % between {_signed(observed.low)} and "
+            f"{_signed(observed.high)} ({_number(observed.base)} to {_number(observed.cand)}, {observed.cases} cases)",
+            observed.delta,
+            observed.low,
+            observed.high,
+            observed.p_worse,
+        )
+        yield _agreed(check, _dropped(worst, margins[1], alpha))
+
+
+def _dropped(found: Estimate, margin: float, alpha: float) -> Decided:
+    if found.low > -margin:
+        return "GO"
+    return "NO-GO" if found.p_worse <= alpha else "INCONCLUSIVE"
+
+
+def _agreed(check: Check, at_worst: Decided) -> Check:
+    """The check, where what is missing cannot change it."""
+    if check.decided == at_worst:
+        return check
+    reason = f"{check.reason}; it would be {at_worst} if what is missing counted against it"
+    return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
+
+
+def held_by_cases(gate: Gate, wanted: PerCase, run: CaseSummary, measure: Measure, alpha: float) -> Check:
+    """Every case keeps a share of passes: each by its exact interval (Clopper and Pearson 1934).
+
+    GO needs the lower end of every case at the share; for NO-GO the cases' surprises count by Holm's procedure.
+    """
+    demand = f"every case passes {wanted.min_passes} of {wanted.of}"
+    if measure.kind != "pass":
+        raise UsageError(f"{gate.metric}: per_case is about passes, and this is a score")
+    side, ids = pairs_of(run, run, measure).cand, pairs_of(run, run, measure).ids
+    cases = list(zip(ids, side.total.tolist(), side.answers.tolist(), strict=True))
+    surprises = sorted((at_most(round(m), n, wanted.share), case) for case, m, n in cases)
+    failing: list[str] = []
+    for rank, (p, case) in enumerate(surprises):
+        if p > alpha / (len(surprises) - rank):
+            break
+        failing.append(case)
+    open_ = [case for case, m, n in cases if at_least(round(m), n, wanted.share) > ALPHA and case not in set(failing)]
+    decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not cases else "GO"
+    reason = f"{len(failing)} of {len(cases)} case(s) fail it, {len(open_)} have too few answers to tell"
+    p_worse = min(1.0, surprises[0][0] * len(surprises)) if surprises else 1.0
+    return Check(
+        gate.metric, demand, gate.tier, decided, reason, len(failing), None, None, p_worse, tuple(failing or open_)[:20]
+    )
+
+
+def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
+    """A number of the results that is no measure: taken as it is, since nothing says how far chance moved it.
+
+    Raises UsageError for a path that leads to no number, and where only a measure will do.
+    """
+    value = _found(gate.path, run)
+    if gate.per_case is not None:
+        measures = ", ".join(f"{run.evaluator}.{each.name}" for each in run.cases.measures)
+        raise UsageError(f"{gate.metric}: per_case needs passes of single cases; those are in {measures}")
+    if gate.equals is not None:
+        yield _equal(gate, value)
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    limits: list[tuple[str, float, bool]] = []
+    limits += [(f"at least {_number(gate.min)}", gate.min, True)] if gate.min is not None else []
+    limits += [(f"at most {_number(gate.max)}", gate.max, False)] if gate.max is not None else []
+    if gate.compares and partner is not None:
+        before = _found(gate.path, partner)
+        if isinstance(before, int | float) and not isinstance(before, bool):
+            drop = gate.max_drop if gate.max_drop is not None else abs(before) * (gate.max_relative_drop or 0.0)
+            limits.append((f"falls by at most {_number(drop)} behind {_number(before)}", before - drop, True))
+        else:
+            yield Check(gate.metric, "a drop", gate.tier, "INCONCLUSIVE", "the baseline has no number there", value)
+    for demand, bound, least in limits:
+        if number is None:
+            yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", f"it is {_told(value)}, and no number", value)
+            continue
+        kept = number >= bound if least else number <= bound
+        reason = f"{_number(number)}, as it stands: nothing is known of its chance variation"
+        yield Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", reason, number)
+
+
+def _equal(gate: Gate, value: Json) -> Check:
+    kept = value == gate.equals
+    demand = f"equals {_told(gate.equals)}"
+    return Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", f"it is {_told(value)}", value)
+
+
+def _found(path: str, run: RunCases) -> Json:
+    """What stands at ``path`` in the results, or under ``usage.`` in what the calls took."""
+    usage = {} if run.usage is None else msgspec.to_builtins(run.usage)
+    place: Any = {**run.results, "usage": usage}
+    for number, part in enumerate(path.split(".")):
+        rest = ".".join(path.split(".")[number:])
+        if isinstance(place, Mapping) and rest in place:
+            return place[rest]  # a key with dots in it, as a file's name has
+        if not isinstance(place, Mapping) or part not in place:
+            known = ", ".join(sorted(place)[:20]) if isinstance(place, Mapping) else "nothing"
+            raise UsageError(f"{run.evaluator}.{path}: the results have no {part!r} there; there are: {known}")
+        place = place[part]
+    return place
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4g}"
+
+
+def _told(value: Json) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,122 @@
+"""A gate: does the candidate keep what the policy demands, as far as its answers can tell?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from evalq.evalcore.compare.comparison import Estimate, estimate
+from evalq.evalcore.compare.decision import ALPHA, Check, Decided, Decision, overall
+from evalq.evalcore.compare.demands import compared, held, held_by_cases, plain
+from evalq.evalcore.compare.pairs import pairs_of
+from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.errors import UsageError
+
+__all__ = ["decide"]
+
+Partners = Mapping[str, RunCases]
+"""{evaluator: the approved run that its candidate is compared with}."""
+
+
+def decide(
+    policy: Policy, candidates: Sequence[RunCases], partners: Partners, *, baseline: str = "", alpha: float = ALPHA
+) -> Decision:
+    """Hold ``candidates``, one run an evaluator, to ``policy``; ``alpha`` is the error a NO-GO may have.
+
+    Raises UsageError for a metric that no candidate has, and for one that needs a baseline where there is none.
+    """
+    runs = {run.evaluator: run for run in candidates}
+    checks: list[Check] = []
+    for run in candidates:
+        if run.evaluator in partners:
+            checks += _of_run(policy, run, partners[run.evaluator])
+        checks += _collapse(policy, run, partners.get(run.evaluator))
+    for gate in policy.gates:
+        run = _run_of(gate, runs)
+        partner = partners.get(run.evaluator)
+        if gate.compares and partner is None:
+            raise UsageError(f"{gate.metric} may drop behind a baseline, and none is named: --baseline NAME")
+        checks += _of_gate(gate, policy, run, partner, alpha)
+    decided, counted = overall(checks, alpha)
+    return Decision(decided, counted, tuple(_notes(candidates)), tuple(run.run for run in candidates), baseline)
+
+
+def _run_of(gate: Gate, runs: Mapping[str, RunCases]) -> RunCases:
+    run = runs.get(gate.evaluator)
+    if run is None:
+        raise UsageError(f"{gate.metric}: no run of {gate.evaluator} is gated; there are: {', '.join(sorted(runs))}")
+    return run
+
+
+def _of_run(policy: Policy, run: RunCases, partner: RunCases) -> Iterator[Check]:
+    """What any two runs have to have in common before their numbers are compared."""
+    if (run.specification, run.version) != (partner.specification, partner.version):
+        what = "another golden set or other parameters" if run.version == partner.version else "another version"
+        if policy.specification == "same":
+            reason = f"the baseline has {what}: approve a new one, or allow it (specification: intersection)"
+            yield Check(run.evaluator, "the specification of the baseline", "critical", "INCONCLUSIVE", reason)
+    measure = run.cases.measures[0]
+    lost = pairs_of(partner.cases, run.cases, measure)
+    if lost.missing > policy.missing:
+        cases = f", {len(lost.alone)} case(s) without any" if lost.alone else ""
+        reason = f"{lost.missing} answer(s) are missing that the baseline has{cases}; {policy.missing} may be"
+        demand = f"at most {policy.missing} answers missing"
+        yield Check(
+            run.evaluator, demand, "critical", "NO-GO", reason, value=lost.missing, cases=tuple(lost.alone[:20])
+        )
+
+
+def _collapse(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
+    """Collapsed cases, where the policy forbids them and the evaluator finds any at all."""
+    if policy.collapse == "allowed" or not run.cases.labels:
+        return
+    found, demand = list(run.cases.collapsed), "no collapsed case"
+    if policy.collapse == "none-new":
+        from evalq.evalcore.compare.collapse import newly_collapsed
+
+        if partner is None:
+            raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
+        found, demand = newly_collapsed(partner.cases, run.cases), "no newly collapsed case"
+    decided: Decided = "NO-GO" if found else "GO"
+    reason = f"{len(found)} of {len(run.cases.ids)} case(s)" + (f": {', '.join(found[:5])}" if found else "")
+    yield Check(f"{run.evaluator}.collapse", demand, "critical", decided, reason, len(found), cases=tuple(found[:20]))
+
+
+def _of_gate(gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, alpha: float) -> Iterator[Check]:
+    measure = next((each for each in run.cases.measures if each.name == gate.path), None)
+    if measure is None:
+        yield from plain(gate, run, partner)
+        return
+    yield from held(gate, run.cases, measure, alpha)
+    if gate.per_case is not None:
+        yield held_by_cases(gate, gate.per_case, run.cases, measure, alpha)
+    if partner is not None and gate.compares:
+        observed, worst = _estimates(partner, run, measure)
+        for check in compared(gate, measure, observed, worst, alpha):
+            yield _enough(check, observed, policy)
+
+
+def _estimates(partner: RunCases, run: RunCases, measure: Measure) -> tuple[Estimate | None, Estimate | None]:
+    """The change as observed, and with everything that is missing held against the candidate."""
+    pairs, harsh = (pairs_of(partner.cases, run.cases, measure, worst=worst) for worst in (False, True))
+    return tuple(estimate(each, measure) if each.ids else None for each in (pairs, harsh))  # type: ignore[return-value]  # two of them
+
+
+def _enough(check: Check, observed: Estimate | None, policy: Policy) -> Check:
+    cases = observed.cases if observed else 0
+    if cases >= policy.minimum_pairs:
+        return check
+    reason = f"{cases} case(s) in both runs, and the policy wants {policy.minimum_pairs}; {check.reason}"
+    return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
+
+
+def _notes(candidates: Sequence[RunCases]) -> Iterator[str]:
+    for run in candidates:
+        if run.cases.unattributed:
+            yield f"{run.evaluator}: {run.cases.unattributed} record(s) name no case and count nowhere"
+        lacking = sum(run.cases.missing)
+        if lacking:
+            yield f"{run.evaluator}: {lacking} answer(s) are missing (errors, dead or unanswered); they are no scores"

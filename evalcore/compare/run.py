@@ -1,0 +1,54 @@
+"""A finished run as one side of a comparison."""
+
+from __future__ import annotations
+
+import msgspec
+
+from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.model.canonical import Json
+
+__all__ = ["SCHEMA", "RunCases", "Usage"]
+
+SCHEMA = "evalq.cases/1"
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Over all outputs: ``attempts`` with those that failed, ``cost`` of all of them where the target has a price.
+
+    ``seconds`` are quantiles of the time of each output's last attempt: {"p50": 1.2, "p95": 4.0, "p99": 6.1}.
+    """
+
+    outputs: int = 0
+    errors: int = 0
+    attempts: int = 0
+    cost: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: dict[str, float] = {}
+
+    @property
+    def cost_each(self) -> float:
+        """Of an output, its failed attempts included."""
+        return self.cost / self.outputs if self.outputs else 0.0
+
+
+class RunCases(msgspec.Struct, kw_only=True):
+    """A finished run, as far as a comparison needs it.
+
+    ``specification`` is the digest of its parameters, a golden set among them; ``report`` that of its report.json, and
+    so of all that it found. ``usage`` is what its live calls took, where it made any.
+    """
+
+    schema: str = SCHEMA
+    run: str
+    evaluator: str
+    version: str
+    suite: str = "default"
+    target: str = ""
+    tags: dict[str, str] = {}
+    specification: str
+    report: str
+    records: dict[str, int]
+    results: dict[str, Json] = {}
+    cases: CaseSummary
+    usage: Usage | None = None

@@ -1,0 +1,90 @@
+"""Approve runs as baselines, which compare and gate know by name: list, show, set, forget."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.comparing.baselines import Baselines, place_of
+from evalq.producer.comparing.operands import operand
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import as_json, server_options
+
+__all__ = ["COMMAND"]
+
+
+def _set(invocation: Invocation, name: str, runs: tuple[str, ...]) -> None:
+    """Approve RUN as the baseline NAME of its evaluator and target; several runs where a suite has them.
+
+    It is kept in ./evalq-baselines, to be committed and reviewed, and with --broker in the ledger. A baseline is what
+    changes are measured against, so pin it: approve a run on purpose, with at least four times the repeats of the
+    runs that are compared with it, and not merely the last one that passed.
+    """
+    with invocation.servers() as servers:
+        baselines = Baselines(servers)
+        for run in runs:
+            for found in operand(run, servers):
+                path = baselines.approve(name, found)
+                click.echo(visible(f"{name}: {place_of(found)} is run {found.run} ({_size(found)}), in {path}"))
+
+
+def _list(invocation: Invocation, as_json: bool) -> None:
+    """All baselines, and what each holds."""
+    with invocation.servers() as servers:
+        baselines = Baselines(servers)
+        known = {name: baselines.known(name) for name in baselines.names()}
+    if as_json:
+        click.echo(msgspec.json.encode({name: list(map(_facts, runs)) for name, runs in known.items()}))
+        return
+    for name, runs in known.items():
+        for run in runs:
+            click.echo(visible(f"{name}  {place_of(run)}  run {run.run}  {_size(run)}"))
+    if not known:
+        click.echo("no baseline yet: evalq baseline set NAME RUN", err=True)
+
+
+def _forget(invocation: Invocation, name: str) -> None:
+    """Drop the baseline NAME, here and in the ledger."""
+    with invocation.servers() as servers:
+        dropped = list(Baselines(servers).forget(name))
+    if not dropped:
+        raise UsageError(f"there is no baseline {name!r}")
+    for what in dropped:
+        click.echo(f"dropped {what}")
+
+
+def _size(run: RunCases) -> str:
+    answers = max((sum(column.count) for column in run.cases.columns.values()), default=0)
+    return f"{len(run.cases.ids):,} cases, {answers:,} answers"
+
+
+def _facts(run: RunCases) -> dict[str, object]:
+    return {
+        "evaluator": run.evaluator,
+        "target": run.target,
+        "run": run.run,
+        "suite": run.suite,
+        "report": run.report,
+        "cases": len(run.cases.ids),
+        "records": run.records,
+    }
+
+
+_NAME = click.Argument(["name"])
+
+COMMAND = click.Group(
+    "baseline",
+    help=__doc__,
+    commands=[
+        command(
+            _set, _NAME, click.Argument(["runs"], nargs=-1, required=True, metavar="RUN..."), *server_options(),
+            name="set", text=_set.__doc__ or "",
+        ),
+        command(_list, as_json(), *server_options(), name="list", text=_list.__doc__ or ""),
+        command(_forget, click.Argument(["name"]), *server_options(), name="forget", text=_forget.__doc__ or ""),
+    ],
+)  # fmt: skip

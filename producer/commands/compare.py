@@ -1,0 +1,57 @@
+"""Compare two runs, case by case: what changed, how sure that is, and which cases did it."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from evalq.producer.comparing.comparing import MARGIN, compare_runs
+from evalq.producer.comparing.operands import operand, partner
+from evalq.producer.comparing.text import comparison_text
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import as_json, server_options
+
+__all__ = ["COMMAND"]
+
+
+def _compare(
+    invocation: Invocation, base: str, cand: str, margin: float, measure: str, by_cases: bool, as_json: bool
+) -> None:
+    with invocation.servers() as servers:
+        candidates, bases = operand(cand, servers), operand(base, servers)
+    for run in candidates:
+        before = partner(run, bases, base)
+        found = compare_runs(before, run, margin, measure, by_cases=by_cases)
+        if as_json:
+            click.echo(msgspec.json.encode({"base": before.run, "cand": run.run, "measures": found}))
+        else:
+            click.echo(comparison_text(before, run, found), nl=False)
+
+
+COMMAND = command(
+    _compare,
+    click.Argument(["base"]),
+    click.Argument(["cand"]),
+    click.Option(
+        ["--margin"],
+        type=click.FloatRange(0, 1, min_open=True),
+        default=MARGIN,
+        show_default=True,
+        metavar="SHARE",
+        help="Changes of less than this share of a measure's scale are the same.",
+    ),
+    click.Option(["--measure"], default="", metavar="NAME", help="By this number alone (say pass_rate) [all]."),
+    click.Option(
+        ["--by-cases"],
+        is_flag=True,
+        help="Decide for cases like these, not for these: where two runs of one unchanged target differ.",
+    ),
+    as_json(),
+    *server_options(),
+    text=(
+        "Compare two runs, case by case: what changed, how sure that is, and which cases did it.\n\n"
+        "BASE and CAND are run folders, ids of runs here or in the ledger, files (report.json, cases.json), or names "
+        "of baselines. The exit code is 0 whatever the verdict: evalq gate decides by a policy."
+    ),
+)

@@ -1,0 +1,87 @@
+"""Baselines: approved runs under a name, each with all that a comparison needs, as files and in the ledger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.files import write_atomic
+from evalq.producer.outputs.cases import decoded
+
+if TYPE_CHECKING:
+    from evalq.producer.servers import Servers
+
+__all__ = ["FOLDER", "Baselines"]
+
+FOLDER = Path("evalq-baselines")
+"""Small enough to be committed: what is approved is then reviewed as any other change."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Baselines:
+    """The baselines of this directory, and of a server where one is named; the server's word counts."""
+
+    def __init__(self, servers: Servers, folder: Path = FOLDER) -> None:
+        self._servers = servers
+        self._folder = folder
+
+    def approve(self, name: str, run: RunCases) -> Path:
+        """Keep ``run`` as the baseline ``name`` of its evaluator and target; the file. Raises UsageError, OSError."""
+        _check(name)
+        place, data = place_of(run), msgspec.json.encode(run)
+        path = self._path(name, place)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, data + b"\n")
+        if self._servers.named:
+            self._servers.baselines.keep(name, place, data)
+        return path
+
+    def known(self, name: str) -> list[RunCases]:
+        """What is approved under ``name``, a run for each evaluator and target; empty where there is no such name."""
+        found: dict[str, RunCases] = {}
+        if _NAME.match(name):
+            for path in sorted((self._folder / name).glob("*.json")):
+                found[path.stem] = decoded(path.read_bytes(), str(path))
+            if self._servers.named:
+                for place, data in self._servers.baselines.read(name).items():
+                    found[place] = decoded(data, f"the baseline {name} in the ledger")
+        return [found[place] for place in sorted(found)]
+
+    def names(self) -> list[str]:
+        """All of them."""
+        names = {path.parent.name for path in self._folder.glob("*/*.json")}
+        if self._servers.named:
+            names |= set(self._servers.baselines.names())
+        return sorted(names)
+
+    def forget(self, name: str) -> Iterator[str]:
+        """Drop ``name`` here and on the server; what was dropped."""
+        _check(name)
+        for path in sorted((self._folder / name).glob("*.json")):
+            path.unlink()
+            yield str(path)
+        if (self._folder / name).is_dir() and not any((self._folder / name).iterdir()):
+            (self._folder / name).rmdir()
+        if self._servers.named and self._servers.baselines.forget(name):
+            yield f"{name} in the ledger"
+
+    def _path(self, name: str, place: str) -> Path:
+        return self._folder / name / f"{place}.json"
+
+
+def place_of(run: RunCases) -> str:
+    """Of what under a baseline's name ``run`` is the approved one: its evaluator, and its target where it has one."""
+    target = _UNSAFE.sub("-", run.target)
+    return f"{run.evaluator}@{target}" if target else run.evaluator
+
+
+def _check(name: str) -> None:
+    if not _NAME.match(name):
+        raise UsageError(f"{name!r} is no name for a baseline: letters, digits, dots, dashes and underscores")

@@ -1,0 +1,82 @@
+"""Which run a command means by BASE or CAND: a folder, a file, the name of a baseline, or a run's id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.errors import UsageError
+from evalq.producer.comparing.baselines import Baselines, place_of
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.finding import RUNS, folders
+from evalq.producer.outputs.cases import CASES, cases_of, decoded
+
+if TYPE_CHECKING:
+    from evalq.producer.servers import Servers
+
+__all__ = ["operand", "partner"]
+
+
+def operand(given: str, servers: Servers) -> list[RunCases]:
+    """The runs that ``given`` names: one, or what is approved under a name.
+
+    A path first, as everywhere: what is a path from here is meant as one. Raises UsageError where nothing is called so,
+    and what reading it raises.
+    """
+    path = Path(given)
+    if path.is_dir():
+        return [cases_of(RunFolder.existing(path))]
+    if path.is_file():
+        return [_of_file(path)]
+    approved = Baselines(servers).known(given)
+    if approved:
+        return approved
+    folder = next((folder for folder, info in folders() if info.run == given), None)
+    if folder is None and (RUNS / given).is_dir():
+        folder = RunFolder.existing(RUNS / given)
+    if folder is not None:
+        return [cases_of(folder)]
+    return [_of_ledger(given, servers)]
+
+
+def partner(run: RunCases, among: list[RunCases], name: str) -> RunCases:
+    """That one of ``among``, which ``name`` names, that ``run`` is to be compared with.
+
+    Of the same evaluator, and of the same target where there are several. Raises UsageError.
+    """
+    same = [each for each in among if each.evaluator == run.evaluator]
+    if len(same) > 1:
+        same = [each for each in same if place_of(each) == place_of(run)]
+    if not same:
+        there = ", ".join(sorted(map(place_of, among)))
+        raise UsageError(f"{name} holds {there}, and nothing to compare {place_of(run)} ({run.run}) with")
+    return same[0]
+
+
+def _of_file(path: Path) -> RunCases:
+    """Of a cases.json or a baseline's file, or of the run whose report.json it is."""
+    if path.name == "report.json":
+        folder = path.parent
+        if (folder / "run.json").is_file():
+            return cases_of(RunFolder.existing(folder))
+        if (folder / CASES).is_file():
+            return decoded((folder / CASES).read_bytes(), str(folder / CASES))
+        raise UsageError(f"{path}: a report alone does not say how each case went; name its run folder, or its {CASES}")
+    return decoded(path.read_bytes(), str(path))
+
+
+def _of_ledger(run: str, servers: Servers) -> RunCases:
+    if servers.named:
+        from evalq.workers.ledger.detached import Reports
+
+        data = Reports(servers.runs, servers.settings).cases(run)
+        if data is not None:
+            return decoded(data, f"what the ledger has of run {run}")
+        if servers.knows(run):
+            raise UsageError(
+                f"run {run} is in the ledger, and how its cases went is not (it is not finished, or too large "
+                "for it: cases_records); name its folder"
+            )
+    here = f"./{RUNS}" + (", or the ledger" if servers.named else "")
+    raise UsageError(f"{run!r} is no run folder, no file, no baseline and no run in {here}")

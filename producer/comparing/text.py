@@ -1,0 +1,148 @@
+"""Comparisons and decisions as Markdown: the verdict first, then why, then which cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from evalq.evalcore.compare.comparison import Comparison, Estimate
+from evalq.evalcore.compare.decision import Check, Decision
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.views.markdown import escape
+
+__all__ = ["comparison_text", "decision_text"]
+
+_SHOWN = 10
+_VERDICTS = {
+    "same": "the same, within the margin",
+    "worse": "worse",
+    "better": "better",
+    "inconclusive": "inconclusive: the answers cannot tell",
+}
+
+
+def comparison_text(base: RunCases, cand: RunCases, found: Sequence[Comparison]) -> str:
+    """All measures of two runs, each with its verdict."""
+    lines = [f"# {escape(cand.evaluator)}: {escape(cand.run)} against {escape(base.run)}", ""]
+    for comparison in found:
+        lines += [*_comparison(comparison), ""]
+    lines += [*_common(base, cand)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def decision_text(decision: Decision) -> str:
+    """The decision, and a row for each check."""
+    against = f" against {escape(decision.baseline)}" if decision.baseline else ""
+    lines = [f"# {decision.decided}: {escape(', '.join(decision.candidates))}{against}", ""]
+    lines += ["| | number | has to be | why | |", "| --- | --- | --- | --- | --- |"]
+    lines += [_row(check) for check in decision.checks]
+    for check in decision.checks:
+        if check.cases and check.decided != "GO":
+            lines += ["", f"{escape(check.metric)}, {escape(check.demand)}: {', '.join(map(escape, check.cases))}"]
+    if decision.notes:
+        lines += ["", *(f"- {escape(note)}" for note in decision.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(check: Check) -> str:
+    tier = "" if check.tier == "critical" else check.tier
+    return f"| {check.decided} | {escape(check.metric)} | {escape(check.demand)} | {escape(check.reason)} | {tier} |"
+
+
+def _comparison(found: Comparison) -> Iterator[str]:
+    measure, seen = found.measure, found.observed
+    yield f"## {escape(measure.name)}: {_VERDICTS[found.verdict]}"
+    yield ""
+    if seen is None:
+        yield "No case has an answer in both runs."
+        return
+    shown = _Shown(measure)
+    yield f"{shown.level(seen.base)} to {shown.level(seen.cand)} over {seen.cases:,} cases that both answered:"
+    yield ""
+    yield "| change | 95 % between | p worse | p better | margin | would have seen |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    ends = f"{shown.change(seen.low)} and {shown.change(seen.high)}"
+    yield (
+        f"| {shown.change(seen.delta)} | {ends} | {_p(seen.p_worse)} | {_p(seen.p_better)} | "
+        f"{shown.size(found.margin)} | {shown.size(seen.detectable)} |"
+    )
+    yield from _more(found, seen, shown)
+
+
+def _more(found: Comparison, seen: Estimate, shown: _Shown) -> Iterator[str]:
+    notes = []
+    if found.by_cases:
+        notes.append("The verdict is for cases like these: repeats of this target are not taken for independent.")
+    if seen.case_low is not None and seen.case_high is not None:
+        ends = f"{shown.change(seen.case_low)} and {shown.change(seen.case_high)}"
+        notes.append(f"For cases like these, instead of for these: between {ends}.")
+    if found.repeats is not None:
+        notes.append(f"{found.repeats:,.0f} times as many repeats would decide it, were the change as it looks.")
+    if found.missing:
+        at_worst = found.worst.delta if found.worst else seen.delta
+        notes.append(
+            f"{found.missing:,} answers are missing that the baseline has; held against the candidate, the change "
+            f"would be {shown.change(at_worst)}."
+        )
+    for count, listed, what in (
+        (found.alone_count, found.alone, "not answered by the candidate"),
+        (found.new_count, found.new, "not answered by the baseline"),
+    ):
+        if count:
+            notes.append(f"{count:,} cases {what}: {_names(listed, count)}.")
+    if found.named:
+        notes.append(f"Got worse, beyond chance: {_names(found.named, len(found.named))}.")
+    if found.collapsed:
+        notes.append(f"Newly collapsed: {_names(found.collapsed, len(found.collapsed))}.")
+    if notes:
+        yield from ("", *(f"- {note}" for note in notes))
+    for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
+        if count:
+            yield from ("", f"{count:,} cases {what}" + (f", the first {_SHOWN}:" if count > _SHOWN else ":"), "")
+            yield "| case | baseline | candidate |"
+            yield "| --- | --- | --- |"
+            for flip in flips[:_SHOWN]:
+                base, cand = shown.answers(flip.base, flip.base_count), shown.answers(flip.cand, flip.cand_count)
+                yield f"| {escape(flip.case)} | {base} | {cand} |"
+
+
+def _common(base: RunCases, cand: RunCases) -> Iterator[str]:
+    if base.specification != cand.specification:
+        yield "Their parameters differ (another golden set, or other rules): what changed may be that."
+    if base.version != cand.version:
+        yield f"They were evaluated by version {base.version} and version {cand.version} of {base.evaluator}."
+    if base.usage is not None and cand.usage is not None:
+        yield "| calls | baseline | candidate |"
+        yield "| --- | --- | --- |"
+        yield f"| cost an output | {base.usage.cost_each:.4g} | {cand.usage.cost_each:.4g} |"
+        for share, seconds in cand.usage.seconds.items():
+            yield f"| {share} of their seconds | {base.usage.seconds.get(share, 0.0):.3g} | {seconds:.3g} |"
+
+
+def _names(cases: Sequence[str], count: int) -> str:
+    more = f" and {count - _SHOWN:,} more" if count > _SHOWN else ""
+    return ", ".join(map(escape, cases[:_SHOWN])) + more
+
+
+def _p(value: float) -> str:
+    return "< 1e-12" if value <= 1e-12 else f"{value:.2g}"
+
+
+class _Shown:
+    """Numbers of a measure as people read them: shares as percentages, changes of shares as points."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._share = (measure.low, measure.high) == (0.0, 1.0)
+        self._passes = measure.kind == "pass"
+
+    def level(self, value: float) -> str:
+        return f"{100 * value:.1f} %" if self._share else f"{value:.3f}"
+
+    def change(self, value: float) -> str:
+        return f"{100 * value:+.1f} points" if self._share else f"{value:+.3f}"
+
+    def size(self, value: float) -> str:
+        return f"{100 * value:.1f} points" if self._share else f"{value:.3f}"
+
+    def answers(self, mean: float, count: int) -> str:
+        return f"{round(mean * count)} of {count} passed" if self._passes else f"{mean:.3f} ({count})"

@@ -1,0 +1,99 @@
+"""What the rules come to where the answer is known, other gates' failures among it."""
+
+from __future__ import annotations
+
+import pytest
+
+from evalq.evalcore.compare.comparison import Verdict, compare
+from evalq.evalcore.compare.decision import Decided
+from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.policy import Gate, Policy
+from tests.unit.compare.made import PASS, passes, run_of, scores
+
+FIFTEEN_EACH_WAY = ([(1, 1)] * 15 + [(0, 1)] * 15 + [(1, 1)] * 470, [(0, 1)] * 15 + [(1, 1)] * 485)
+
+
+@pytest.mark.parametrize(
+    ("base", "cand", "low", "high", "verdict", "decided"),
+    [
+        ([(54, 60)] * 12, [(54, 60)] * 12, -0.031, 0.031, "same", "GO"),
+        ([(54, 60)] * 12, [(36, 60)] * 12, -0.342, -0.257, "worse", "NO-GO"),
+        ([(10, 10)] * 50, [(1, 10)] * 50, -0.925, -0.868, "worse", "NO-GO"),
+        (*FIFTEEN_EACH_WAY, -0.022, 0.022, "same", "GO"),
+        ([(1, 1)] * 5, [(1, 1)] * 5, -0.607, 0.607, "inconclusive", "INCONCLUSIVE"),
+    ],
+    ids=["60 repeats", "60 repeats, worse", "10/10 to 1/10", "15 flips each way", "five identical pairs"],
+)
+def test_intervals_and_verdicts(
+    base: list[tuple[int, int]],
+    cand: list[tuple[int, int]],
+    low: float,
+    high: float,
+    verdict: Verdict,
+    decided: Decided,
+) -> None:
+    """A fall from 10/10 to 1/10 in every case is no pass, 500 pairs that cancel out decide, five identical do not."""
+    found = compare(passes(base), passes(cand), PASS, 0.05)
+    assert found.observed is not None
+    assert [found.observed.low, found.observed.high] == pytest.approx([low, high], abs=5e-4)
+    assert found.verdict == verdict
+    policy = Policy(gates=(Gate(metric="vs.pass_rate", max_drop=0.05),), minimum_pairs=1)
+    assert decide(policy, [run_of(passes(cand))], {"vs": run_of(passes(base))}).decided == decided
+
+
+def test_ninety_of_a_hundred_lost_is_no_go() -> None:
+    """What is missing is no detail, whatever the ten that came say."""
+    base = passes([(10, 10)] * 100)
+    cand = passes([(10, 10)] * 10)
+    decision = decide(Policy(gates=(Gate(metric="vs.pass_rate", max_drop=0.5),)), [run_of(cand)], {"vs": run_of(base)})
+    assert decision.decided == "NO-GO"
+    (lost,) = [check for check in decision.checks if "missing" in check.demand]
+    assert lost.value == 900
+    assert "90 case(s) without any" in lost.reason
+
+
+@pytest.mark.parametrize(
+    ("cases", "repeats", "margin"), [(77, 1, 0.05), (38, 1, 0.1), (8, 10, 0.05), (4, 10, 0.1), (73, 2, 0.05)]
+)
+def test_a_flawless_run_needs_so_many_answers(cases: int, repeats: int, margin: float) -> None:
+    """About 73 answers exclude a drop of 5 points, 35 one of 10; with one a case a few more, where t is wider."""
+    flawless = passes([(repeats, repeats)] * cases)
+    assert compare(flawless, flawless, PASS, margin).verdict == "same"
+    fewer = passes([(repeats, repeats)] * (cases * 9 // 10 if repeats < 10 else cases - 1))
+    if repeats != 2:
+        assert compare(fewer, fewer, PASS, margin).verdict == "inconclusive"
+
+
+def test_one_answer_a_side_is_mcnemar_s_exact_test() -> None:
+    """12 losses and 3 wins: the binomial tail."""
+    base = passes([(1, 1)] * 12 + [(0, 1)] * 3 + [(1, 1)] * 30)
+    cand = passes([(0, 1)] * 12 + [(1, 1)] * 3 + [(1, 1)] * 30)
+    found = compare(base, cand, PASS, 0.05).observed
+    assert found is not None
+    assert found.p_worse == pytest.approx(576 / 32768, abs=1e-11)  # 1 + 15 + 105 + 455 of 2^15
+
+
+def test_welch_s_numbers_for_scores() -> None:
+    """Two cases of three scores: variance, freedom and p-value by hand."""
+    base = scores([[0.2, 0.4, 0.6], [0.5, 0.5, 0.8]])
+    cand = scores([[0.1, 0.3, 0.2], [0.4, 0.6, 0.2]])
+    found = compare(base, cand, base.measures[0], 0.05).observed
+    assert found is not None
+    assert found.delta == pytest.approx(-0.2)
+    # V = (.04 + .03 + .01 + .04) / 3 / 4 = .01, nu = .04^2 / ((.04^2 + .03^2 + .01^2 + .04^2) / 9 / 2) = 6.857
+    assert found.p_worse == pytest.approx(0.0433, abs=2e-4)  # P(T <= -2), Student's t with 6.857 degrees
+
+
+def test_a_policy_s_several_gates_do_not_add_up_to_a_false_alarm() -> None:
+    """A surprise of .02 among three critical gates is none by Holm; an advisory gate never blocks."""
+    base = passes([(1, 1)] * 45)
+    cand = passes([(0, 1)] * 6 + [(1, 1)] * 39)  # p_worse = 1/64
+    gate = Gate(metric="vs.pass_rate", max_drop=0.01)
+    alone = decide(Policy(gates=(gate,)), [run_of(cand)], {"vs": run_of(base)})
+    assert alone.decided == "NO-GO"
+    three = decide(Policy(gates=(gate, gate, gate)), [run_of(cand)], {"vs": run_of(base)})
+    assert three.decided == "INCONCLUSIVE"
+    assert "Holm" in three.checks[0].reason
+    advisory = Policy(gates=(Gate(metric="vs.pass_rate", max_drop=0.01, tier="advisory"),))
+    shown = decide(advisory, [run_of(cand)], {"vs": run_of(base)})
+    assert (shown.decided, shown.checks[0].decided) == ("GO", "NO-GO")

@@ -1,0 +1,126 @@
+"""What is kept of a run for comparisons: counts and sums of each case, of this very report."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import evalq
+from evalq.evalcore.compare.run import Usage
+from evalq.evalcore.compare.summary import Summing
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.measures import Measure, Sighting
+from evalq.evalcore.errors import UsageError, WireError
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.cases import CASES, cases_of, decoded
+from evalq.producer.outputs.usage import usage_of
+from tests.unit.comparing.conftest import Made
+
+
+def test_a_case_has_the_sums_of_its_answers(made: Made) -> None:
+    """In the order of the cases' ids, whatever that of the records."""
+    folder = made("run", [("b", True), ("a", False), ("b", False), ("b", True), ("a", True)])
+    found = cases_of(RunFolder.existing(folder))
+    assert (found.evaluator, found.records["total"]) == ("verification", 5)
+    assert found.cases.ids == ["a", "b"]
+    passes = found.cases.columns["pass_rate"]
+    assert (passes.count, passes.total, passes.squares) == ([2, 3], [1, 2], [1, 2])
+    scores = found.cases.columns["mean_score"]
+    report = RunFolder.existing(folder).report()["results"]
+    assert sum(scores.total) / sum(scores.count) == pytest.approx(report["mean_score"])
+
+
+def test_it_is_read_once_and_again_for_another_report(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cases.json stands for the records while the report is the one that it was made of."""
+    folder = RunFolder.existing(made("run", [("a", True)]))
+    first = cases_of(folder)
+    records = folder.records.read_bytes()
+    folder.records.write_bytes(b"not read")
+    assert cases_of(folder) == first
+    (folder.path / "report.json").write_bytes((folder.path / "report.json").read_bytes() + b" ")
+    folder.records.write_bytes(records)
+    again = cases_of(folder)
+    assert again.report != first.report
+    assert again.cases == first.cases
+
+
+def test_a_damaged_one_is_made_anew(made: Made) -> None:
+    """As is one of another form."""
+    folder = RunFolder.existing(made("run", [("a", True)]))
+    first = cases_of(folder)
+    for damage in (b"", b"{}", msgspec.json.encode({**msgspec.to_builtins(first), "schema": "evalq.cases/0"})):
+        (folder.path / CASES).write_bytes(damage)
+        assert cases_of(folder) == first
+        with pytest.raises(WireError):
+            decoded(damage, "here")
+
+
+def test_a_run_without_records_says_so(made: Made) -> None:
+    """A report that others made does not tell how each case went."""
+    folder = RunFolder.existing(made("run", [("a", True)]))
+    folder.records.unlink()
+    with pytest.raises(UsageError, match="its records are not here"):
+        cases_of(folder)
+
+
+@pytest.mark.parametrize("name", registry.own())
+def test_the_mean_over_all_answers_is_the_report_s(name: str, here: Path) -> None:
+    """Whatever an evaluator calls a measure stands in its report under that name, and is the same number."""
+    evaluator: Any = registry.get(name)
+    (here / "data").mkdir()
+    request = evaluator.sample.write(here / "data", 300, 7)
+    run = evalq.evaluate(name, request.inputs, params=request.params, options=request.options, folder="run")
+    assert run.path is not None
+    found = cases_of(RunFolder.existing(run.path))
+    assert found.cases.unattributed == 0
+    for measure in evaluator.measures.measures:
+        column = found.cases.columns[measure.name]
+        if name == "cooperation":
+            wanted = [log[measure.name] for log in run.report["results"]["logs"].values()]
+            assert column.total == pytest.approx([wanted[at] for at in _order(run.report["results"]["logs"])])
+            continue
+        value: Any = run.report["results"]
+        for part in measure.name.split("."):
+            value = value[part]
+        assert sum(column.total) / sum(column.count) == pytest.approx(value, abs=1e-9)
+
+
+def _order(names: dict[str, Any]) -> list[int]:
+    listed = list(names)
+    return [listed.index(name) for name in sorted(listed)]
+
+
+def test_a_repeat_counts_once_and_order_does_not_matter() -> None:
+    """The first output of a repeat counts; without a repeat every record does."""
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    sightings = [Sighting(f"c{rng.randrange(5)}", (float(rng.random() < 0.5),), repeat) for repeat in range(60)]
+    sightings += [Sighting("c0"), Sighting("", (1.0,)), Sighting("c1", (None,), None, "x")]
+    one, other = Summing((Measure("pass_rate"),)), Summing((Measure("pass_rate"),))
+    for sighting in sightings:
+        one.add(sighting)
+    shuffled = rng.sample(sightings, len(sightings))
+    for sighting in [*shuffled, *[s for s in shuffled if s.repeat is not None]]:
+        other.add(sighting)
+    assert one.summary() == other.summary(), f"seed {seed}"
+    summary = one.summary(["c1"])
+    assert (summary.unattributed, sum(summary.missing), summary.collapsed) == (1, 1, ["c1"])
+    assert sum(summary.columns["pass_rate"].count) == 60
+    assert [sum(labels.values()) for labels in summary.labels] == [0, 1, 0, 0, 0]
+
+
+def test_what_calls_took_is_summed_over_all_outputs(tmp_path: Path) -> None:
+    """Attempts that failed are paid too; the time is that of the answer."""
+    path = tmp_path / "outputs.jsonl"
+    failed = {"kind": "timeout", "latency_seconds": 9.0, "cost": 0.5}
+    lines = [
+        {"case": "a", "output": {}, "attempts": [failed, {"latency_seconds": number / 10, "prompt_tokens": 3}]}
+        for number in range(1, 101)
+    ]
+    path.write_bytes(b"\n".join(map(msgspec.json.encode, [*lines, {"case": "b", "error": "no"}])))
+    found = usage_of(path)
+    assert found == Usage(101, 1, 200, 50.0, 300, 0, {"p50": 5.0, "p95": 9.5, "p99": 9.9})

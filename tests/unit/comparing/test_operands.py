@@ -1,0 +1,119 @@
+"""Which run is meant: a path first, then a baseline, then a run's id; and what is said where nothing is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalq.evalcore.errors import UsageError
+from evalq.producer.comparing.baselines import Baselines
+from evalq.producer.comparing.operands import operand, partner
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.cases import cases_of
+from evalq.producer.servers import Servers
+from evalq.workers.settings import Settings
+from tests.integration.harness import Server, running_server
+from tests.unit.comparing.conftest import Made
+
+
+@pytest.fixture
+def nobody() -> Servers:
+    """No server."""
+    return Servers(Settings())
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_server(tmp_path_factory.mktemp("server")) as one:
+        yield one
+
+
+def test_every_way_to_name_a_run_means_the_same(made: Made, here: Path, nobody: Servers) -> None:
+    """Its folder, its report, its cases, its id, a baseline."""
+    folder = made("evalq-runs/mine", [("a", True), ("b", False)])
+    run = cases_of(RunFolder.existing(folder))
+    Baselines(nobody).approve("main", run)
+    for name in (str(folder), f"{folder}/report.json", f"{folder}/cases.json", "mine", run.run, "main"):
+        assert operand(name, nobody) == [run], name
+
+
+def test_a_file_that_is_none_and_a_name_that_is_none_say_what_to_do(made: Made, here: Path, nobody: Servers) -> None:
+    """Each with what would do."""
+    (here / "lone").mkdir()
+    (here / "lone" / "report.json").write_text("{}")
+    with pytest.raises(UsageError, match="a report alone does not say how each case went"):
+        operand("lone/report.json", nobody)
+    with pytest.raises(UsageError, match=r"'nothing' is no run folder, .* in \./evalq-runs"):
+        operand("nothing", nobody)
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", "-x", ".hidden", "x" * 65, "a\n"])
+def test_a_baseline_s_name_is_no_path(name: str, made: Made, here: Path, nobody: Servers) -> None:
+    """Nothing is written for it."""
+    run = cases_of(RunFolder.existing(made("run", [("a", True)])))
+    before = sorted(here.rglob("*"))
+    with pytest.raises(UsageError, match="is no name for a baseline"):
+        Baselines(nobody).approve(name, run)
+    assert sorted(here.rglob("*")) == before
+    assert Baselines(nobody).known(name) == []
+
+
+def test_a_target_s_name_stays_in_its_folder(made: Made, here: Path, nobody: Servers) -> None:
+    """Whatever a targets file calls it."""
+    run = cases_of(RunFolder.existing(made("run", [("a", True)])))
+    run.target = "../../etc/passwd"
+    path = Baselines(nobody).approve("main", run)
+    assert path.resolve().parent == here / "evalq-baselines" / "main"
+    assert Baselines(nobody).known("main") == [run]
+
+
+def test_the_ledger_keeps_baselines_for_every_machine(
+    made: Made, here: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no file, and over one that is older; forgetting drops both."""
+    with Servers(Settings(broker=server.url)) as servers:
+        old = cases_of(RunFolder.existing(made("old", [("a", True)])))
+        new = cases_of(RunFolder.existing(made("new", [("a", True), ("b", True)])))
+        Baselines(Servers(Settings())).approve("main", old)
+        elsewhere = Baselines(servers, here / "elsewhere")
+        elsewhere.approve("main", new)
+        assert Baselines(servers).known("main") == [new]
+        assert Baselines(servers, here / "third").names() == ["main"]
+        assert list(Baselines(servers).forget("main")) == [
+            "evalq-baselines/main/verification.json",
+            "main in the ledger",
+        ]
+        assert Baselines(servers).names() == []
+        assert not (here / "evalq-baselines" / "main").exists()
+
+
+def test_a_run_s_partner_is_of_its_evaluator_and_target(made: Made, here: Path, nobody: Servers) -> None:
+    """By target only where several could be meant, so that a candidate target can be compared with the old one."""
+    run = cases_of(RunFolder.existing(made("run", [("a", True)])))
+    other = cases_of(RunFolder.existing(made("other", [("a", False)])))
+    other.target = "b"
+    assert partner(run, [other], "main") is other
+    third = cases_of(RunFolder.existing(made("third", [("c", False)])))
+    assert partner(run, [other, third], "main") is third
+    run.evaluator = "vs"
+    with pytest.raises(UsageError, match="main holds verification, verification@b, and nothing to compare vs"):
+        partner(run, [other, third], "main")
+
+
+def test_commands_list_and_forget(made: Made, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is approved, as lines and as JSON."""
+    from evalq.producer.cli import main
+
+    made("run", [("a", True), ("a", False)])
+    assert main(["baseline", "set", "main", "run"]) == 0
+    assert "main: verification is run" in capsys.readouterr().out
+    assert main(["baseline", "list", "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)["main"]
+    assert (listed["evaluator"], listed["cases"], listed["records"]["total"]) == ("verification", 1, 2)
+    assert main(["baseline", "forget", "main"]) == 0
+    assert main(["baseline", "forget", "main"]) == 2
+    assert main(["baseline", "list"]) == 0
+    assert "no baseline yet" in capsys.readouterr().err

@@ -1,0 +1,44 @@
+"""Approved runs in the ledger, by name: what gates of all machines compare with. They do not expire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+
+from evalq.evalcore.model.packing import pack, unpack
+from evalq.workers.ledger.keys import SHARED
+from evalq.workers.settings import Settings
+
+__all__ = ["BaselineStore"]
+
+
+class BaselineStore:
+    """Baselines of one ledger: {place: JSON} for each name, a place for each evaluator and target."""
+
+    def __init__(self, client: redis.Redis, settings: Settings) -> None:
+        self._client: Any = client
+        self._most = settings.cases_bytes
+
+    def keep(self, name: str, place: str, data: bytes) -> None:
+        """Put ``data`` in the place of what was approved there before."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.sadd(SHARED.baselines, name)
+        pipe.hset(SHARED.baseline + name, place, pack(data))
+        pipe.execute()
+
+    def read(self, name: str) -> dict[str, bytes]:
+        """All of a name's. Raises WireError for what is no baseline."""
+        found = self._client.hgetall(SHARED.baseline + name)
+        return {place.decode(): unpack(data, self._most) for place, data in found.items()}
+
+    def names(self) -> list[str]:
+        """All names."""
+        return sorted(name.decode() for name in self._client.smembers(SHARED.baselines))
+
+    def forget(self, name: str) -> bool:
+        """Drop a name; whether there was one."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.srem(SHARED.baselines, name)
+        pipe.delete(SHARED.baseline + name)
+        return bool(pipe.execute()[0])
