@@ -49,21 +49,27 @@ if TYPE_CHECKING:
     from evalq.evalcore.model.canonical import Json, canonical_json
     from evalq.evalcore.stats import ExactSum
     from evalq.evalcore.version import __version__
+    from evalq.evalcore.views.charts import Chart, Mark, Summary, Tile
     from evalq.evalcore.views.metrics import Metric
     from evalq.evalcore.views.panels import Panel, Plot, Threshold
+    from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
 
 __all__ = [
     "Batch",
     "Calls",
+    "Chart",
+    "Column",
     "Command",
     "CommandLine",
     "ConformanceError",
     "Evaluator",
+    "Evidence",
     "ExactSum",
     "Export",
     "Gathering",
     "InputResult",
     "Json",
+    "Mark",
     "Measure",
     "Measures",
     "Metric",
@@ -75,13 +81,17 @@ __all__ = [
     "Prompt",
     "Records",
     "Request",
+    "Row",
+    "Rows",
     "Run",
     "Sample",
     "Sighting",
     "State",
     "Stopping",
+    "Summary",
     "Tally",
     "Threshold",
+    "Tile",
     "Views",
     "Violation",
     "WholeInput",
@@ -97,15 +107,23 @@ __all__ = [
 
 _CONTRACT = "evalq.evalcore.contract.evaluator"
 _PLACES = {
+    "Chart": "evalq.evalcore.views.charts",
+    "Column": "evalq.evalcore.views.rows",
     "ConformanceError": "evalq.evalcore.conformance",
+    "Evidence": "evalq.evalcore.views.rows",
     "ExactSum": "evalq.evalcore.stats",
     "Json": "evalq.evalcore.model.canonical",
+    "Mark": "evalq.evalcore.views.charts",
     "Metric": "evalq.evalcore.views.metrics",
     "Panel": "evalq.evalcore.views.panels",
     "Plot": "evalq.evalcore.views.panels",
     "Prompt": "evalq.evalcore.model.calls",
+    "Row": "evalq.evalcore.views.rows",
+    "Rows": "evalq.evalcore.views.rows",
     "Run": "evalq._run",
+    "Summary": "evalq.evalcore.views.charts",
     "Threshold": "evalq.evalcore.views.panels",
+    "Tile": "evalq.evalcore.views.charts",
     "Violation": "evalq.evalcore.conformance",
     "__version__": "evalq.evalcore.version",
     "canonical_json": "evalq.evalcore.model.canonical",

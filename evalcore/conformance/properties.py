@@ -13,6 +13,7 @@ import msgspec
 
 from evalq.evalcore.conformance.garbage import garbled
 from evalq.evalcore.conformance.measured import measures
+from evalq.evalcore.conformance.paged import page
 from evalq.evalcore.conformance.purity import watched
 from evalq.evalcore.conformance.subject import Example, Subject, random_cuts
 from evalq.evalcore.contract.evaluator import Batch, Outcome, State, dead_outcome
@@ -263,7 +264,7 @@ def garbage(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
         if error is not None:
             yield f"{type(error).__name__}: {error} from {_culprit(subject, broken)!r}"
             continue
-        for held in (lines, measures, results, markdown, chunking):
+        for held in (lines, measures, page, results, markdown, chunking):
             yield from (f"{held.__name__}: {detail}" for detail in held(subject, broken, rng, 1))
 
 
@@ -302,6 +303,7 @@ PROPERTIES: dict[str, Property] = {
         declarations,
         lines,
         measures,
+        page,
         dead,
         purity,
         follows,

@@ -16,6 +16,8 @@ __all__ = ["Chart", "Mark", "State", "Summary", "Tile", "chart_faults", "derived
 State = Literal["good", "doubtful", "bad", "none"]
 
 _TILES = 8
+_HAIR = 1e-9
+"""By so much a mean of floats may miss the end of a scale."""
 _WORDS: Mapping[Unit, str] = {"seconds": " s", "bits": " bits"}
 
 
@@ -92,9 +94,9 @@ def _mark_faults(chart: Chart, mark: Mark) -> Iterator[str]:
         return
     if (mark.low is None) != (mark.high is None):
         yield "an interval has two ends"
-    if mark.low is not None and mark.high is not None and not mark.low <= mark.value <= mark.high:
+    if mark.low is not None and mark.high is not None and not mark.low - _HAIR <= mark.value <= mark.high + _HAIR:
         yield f"{mark.value} is not within its interval"
-    if chart.range and not chart.range[0] <= mark.value <= chart.range[1]:
+    if chart.range and not chart.range[0] - _HAIR <= mark.value <= chart.range[1] + _HAIR:
         yield f"{mark.value} is outside the range"
     if bool(mark.part) != (chart.kind == "stacked"):
         yield "parts go with stacked charts, and only with them"

@@ -38,7 +38,7 @@ def _demo(invocation: Invocation, out: Path, only: tuple[str, ...], records: int
     folders = _evaluate(samples, out, invocation.where.workers, invocation.output.reporter("records"))
     click.echo(f"\n{len(folders)} evaluations in {time.monotonic() - began:.1f} s. Look at them:\n")
     for folder in folders:
-        click.echo(f"  less {folder}/report.md")
+        click.echo(f"  {folder}/report.html")
     click.echo(f"  evalq report {folders[0]} -o rows.csv\n  evalq status {folders[0]}")
 
 

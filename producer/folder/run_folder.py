@@ -2,8 +2,8 @@
 
 While a run goes: `run.json` (what was asked, how it stands), `manifest.jsonl` (header, chunks, seal, a line each),
 `parts.journal` (answers in chunk order) and `records.jsonl.partial`. When it is done these become manifest.json,
-report.json, results.yaml, report.md and records.jsonl, each written under another name first and renamed. A run with
-dead records keeps its working files, so that a retry computes no more than their chunks.
+report.json, results.yaml, report.md, report.html and records.jsonl, each written under another name first and renamed.
+A run with dead records keeps its working files, so that a retry computes no more than their chunks.
 """
 
 from __future__ import annotations

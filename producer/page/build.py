@@ -66,10 +66,7 @@ def _sections(
     if charts:
         yield ChartSection("Charts", charts)
     if listing is None:
-        told = (
-            "The table of records is not in this file: evalq report -o report.html, given this run, writes it with one."
-        )
-        yield ProseSection("Records", (told,))
+        yield ProseSection("Records", (_UNLISTED,))
     elif listing.failed:
         yield FailedSection("Failed records", listing.failed, tuple(listing.first))
     faults = report["faults"]

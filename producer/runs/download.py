@@ -13,6 +13,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import render
+from evalq.producer.page import write_page
 
 if TYPE_CHECKING:
     from evalq.workers.ledger.runs import RunLedger
@@ -22,7 +23,7 @@ __all__ = ["fetch"]
 
 
 def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFolder | None:
-    """Write report.json, report.md and results.yaml of a run that others finished; None where the ledger has none.
+    """Write the report of a run that others finished in each of its forms; None where the ledger has none.
 
     A folder in which the run was begun is completed; otherwise one is made, with what the ledger knows.
     """
@@ -59,4 +60,5 @@ def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: byt
     document = evaluator.views.document(report, info.started)
     folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
     folder.write("report.md", render("markdown", evaluator, report, info.request.options).encode())
+    write_page(folder.path / "report.html", evaluator, report, None)
     folder.write("report.json", data)

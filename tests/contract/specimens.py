@@ -29,7 +29,10 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.views.charts import Chart, Mark
 from evalq.evalcore.views.panels import Panel, Plot
+from evalq.evalcore.views.rows import Row as PageRow
+from evalq.evalcore.views.rows import Rows
 
 
 class SumParams(Params):
@@ -305,6 +308,22 @@ class MeasuresBeyondItsScale(Summing):
     """Gives a score of two where one is the most."""
 
     measures = Measures((Measure("mean", "score"),), lambda line: Sighting(str(line["id"]), (2.0,)))
+
+
+class DrawsBeyondItsRange(Summing):
+    """Draws a share of two."""
+
+    views = Views(
+        charts=(Chart("Share", "Of all.", "bars", "share", lambda report: [Mark("all", 2.0)], "Part", (0.0, 1.0)),)
+    )
+
+
+class FailsWithoutAReason(Summing):
+    """Calls every record failed, and does not say why."""
+
+    views = Views(
+        rows=Rows((), dict[str, Any], lambda report: lambda line: PageRow(line["record"], "", "failed", "bad"))
+    )
 
 
 class TellsTwoStories(Summing):

@@ -27,6 +27,8 @@ PARTS = (
     "metrics",
     "measures",
     "panels",
+    "charts",
+    "rows",
     "markdown",
     "sample",
 )

@@ -95,6 +95,8 @@ def _number(text: str) -> float | str:
         (specimens.SaysTuples, {"results"}),
         (specimens.LacksStatus, {"lines"}),
         (specimens.MeasuresBeyondItsScale, {"measures"}),
+        (specimens.DrawsBeyondItsRange, {"page"}),
+        (specimens.FailsWithoutAReason, {"page"}),
         (specimens.TellsTwoStories, {"markdown"}),
         (specimens.ShowsWhatIsNotThere, {"declarations"}),
         (specimens.BuriesTheDead, {"dead"}),

@@ -66,7 +66,7 @@ def test_a_run_is_resumed_through_no_link(here: Path) -> None:
     names = ("report.json", "report.md", "results.yaml", "manifest.json", "run.json", "records.jsonl", "parts.kept")
     for name in names:
         (folder / f"{name}.partial").symlink_to(victim(here))
-    for name in ("report.json", "report.md", "records.jsonl"):
+    for name in ("report.html", "report.json", "report.md", "records.jsonl"):
         (folder / name).symlink_to(victim(here))
     done = evalq("resume", "run", "--inline", "--format", "none", cwd=here)
     assert victim(here).read_bytes() == SECRET

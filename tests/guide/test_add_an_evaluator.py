@@ -48,7 +48,9 @@ def furnished(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     imports, _, values = _blocks("python")[2].partition("\n\n")
     for module in (folder / "evalq_lengths.py", folder / "site" / "evalq_lengths.py"):  # `python -m` sees the first
         lines = module.read_text().replace("import msgspec\n", f"import msgspec\n\n{imports}\n", 1)
-        module.write_text(lines.replace("    State = Lengths\n", f"    State = Lengths\n{values}", 1))
+        lines = lines.replace("    State = Lengths\n", f"    State = Lengths\n{values}", 1)
+        lines = lines.replace("class LengthEvaluator", f"{_blocks('python')[3]}\n\nclass LengthEvaluator", 1)
+        module.write_text(lines.replace("Views(\n", "Views(summary=opening, charts=charts, rows=rows,\n", 1))
     return folder
 
 
@@ -84,5 +86,8 @@ def test_what_is_added_to_it_is_there(furnished: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["results"]["too_long"] == 1
     assert "--most INTEGER" in _shell(furnished, *EVALQ, "lengths", "--help").stdout
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert '<h1 class="none">1 of 2 answers are too long</h1>' in page
+    assert "at most 20" in page
     tested = _shell(furnished, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_lengths.py")
     assert tested.returncode == 0, tested.stdout

@@ -33,7 +33,7 @@ from tests.integration.harness import (
 )
 from tests.samples import sampled
 
-FINAL = {"manifest.json", "records.jsonl", "report.json", "report.md", "results.yaml", "run.json"}
+FINAL = {"manifest.json", "records.jsonl", "report.html", "report.json", "report.md", "results.yaml", "run.json"}
 
 
 def test_help_imports_nothing_heavy() -> None:

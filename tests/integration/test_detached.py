@@ -63,7 +63,9 @@ def test_workers_finish_a_detached_run_alone(
     shown = evalq("report", run, "--broker", server.url, "--format", "json", cwd=tmp_path)
     assert json.loads(shown.stdout) == json.loads(wanted)
     made = tmp_path / "evalq-runs" / run
-    assert {path.name for path in made.iterdir()} == {"run.json", "report.json", "report.md", "results.yaml"}
+    assert {path.name for path in made.iterdir()} == {
+        "run.json", "report.html", "report.json", "report.md", "results.yaml"
+    }  # fmt: skip
     assert (made / "report.json").read_bytes() == wanted
     assert (made / "report.md").read_bytes() == (calm(name) / "report.md").read_bytes()
     assert all(server.client.pttl(key) > 0 for key in server.client.keys(f"evalq:run:*{run}*"))

@@ -308,6 +308,7 @@ def test_a_later_command_elsewhere_gets_the_report_that_is_there(
     left = evalq(*here[:-2], "third", *here[-2:], "--detach", cwd=tmp_path, PYTHONPATH=HAZARDS)
     assert (left.returncode, left.stdout.strip()) == (0, info(tmp_path / "one")["run"]), left.stderr
     assert sorted(path.name for path in (tmp_path / "third").iterdir()) == [
+        "report.html",
         "report.json",
         "report.md",
         "results.yaml",

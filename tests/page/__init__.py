@@ -1,0 +1,1 @@
+"""report.html: what is in the file, and what a browser makes of it."""
