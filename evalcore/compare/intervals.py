@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 from evalq.evalcore.compare.pairs import Side
-from evalq.evalcore.distributions import beta_cdf, smallest, student_t
+from evalq.evalcore.distributions import beta_cdf, smallest
 
 if TYPE_CHECKING:
     from numpy import float64, int64
@@ -24,6 +26,7 @@ ALPHA = 0.025
 _POWER = 0.8416
 """The normal quantile of a power of 80 %."""
 _FARTHEST = 1e6
+_STEPS = 200
 
 
 class _Spread(NamedTuple):
@@ -35,7 +38,7 @@ class _Spread(NamedTuple):
 
     def t(self, alpha: float) -> float:
         """Student's t that is exceeded with probability ``alpha``; infinite where there is nothing to judge by."""
-        return student_t(self.freedom, alpha) if self.freedom > 0 and alpha > 0 else math.inf
+        return _quantile(self.freedom, alpha) if self.freedom > 0 and alpha > 0 else math.inf
 
 
 class Change(NamedTuple):
@@ -141,6 +144,21 @@ def level_of(side: Side, low: float, width: float) -> Level:
         return Level(float(means.mean()), low, width, _between(means, answers))
     within = _within([(side.variance / side.answers, side.answers)], len(means), answers)
     return Level(float(means.mean()), low, width, within)
+
+
+@lru_cache(maxsize=4096)
+def _quantile(freedom: float, alpha: float) -> float:
+    """The t that is exceeded with probability ``alpha`` < 1/2."""
+    # Newton's method from the normal quantile, which lies below: the tail is convex, so it never steps over.
+    t = NormalDist().inv_cdf(1 - alpha)
+    scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom * math.pi) / 2
+    for _ in range(_STEPS):
+        density = math.exp(scale - (freedom + 1) / 2 * math.log1p(t * t / freedom))
+        step = (t_tail(t, freedom) - alpha) / density
+        t += step
+        if abs(step) < 1e-12 * t:
+            break
+    return t
 
 
 def t_tail(t: float, freedom: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from evalq.evalcore.compare.pairs import Side
@@ -16,9 +17,10 @@ __all__ = ["ERROR", "permutation_p"]
 
 ERROR = 1e-12
 """Absolute error of a p-value, and the smallest that is given: sums of many cases come from a Fourier transform."""
-_FINE, _COARSE = 1 << 18, 1 << 16
-"""Points of the grid on which sums of unequal weights meet, over a window that holds all that matters: for many groups
-of repeats, and for up to sixteen."""
+_GRID = 1 << 16
+"""Points of the grid on which sums of unequal weights meet, over a window that holds all that matters."""
+_DEVIATIONS = 4
+"""So many standard deviations of the rounding to that grid count as equal to what was observed."""
 _TIE = 1e-6
 """By how much of a step equal values of the statistic may differ, for rounding."""
 _TAIL = 18.0
@@ -43,8 +45,8 @@ def permutation_p(base: Side, cand: Side) -> tuple[float, float]:
     replacement, so its passes are hypergeometric, independently over cases. The statistic is the sum of the
     differences of pass rates. With one answer a side this is McNemar's exact test.
 
-    Where cases differ in their repeats, the sums of those with equal repeats are exact, and are put together on a grid,
-    rounded so that both p-values can only grow.
+    Where cases differ in their repeats, the sums of those with equal repeats are exact, and are put together on a
+    grid, rounded without bias; values that rounding could have parted count as equal, so that p-values can only grow.
     """
     groups: dict[tuple[int, int], Counter[int]] = {}
     seen: Counter[tuple[int, int]] = Counter()
@@ -60,6 +62,7 @@ def permutation_p(base: Side, cand: Side) -> tuple[float, float]:
     return _together(sums, seen)
 
 
+@lru_cache(maxsize=4096)
 def _hypergeometric(r_b: int, r_c: int, m: int) -> _Sum:
     """Passes of the candidate among its ``r_c`` answers, where ``m`` of all passed."""
     import numpy as np
@@ -105,27 +108,27 @@ def _together(sums: dict[tuple[int, int], _Sum], seen: Counter[tuple[int, int]])
     """Over groups of other repeats: a pass moves the statistic by 1/R_b + 1/R_c there."""
     import numpy as np
 
-    grid = _FINE if len(sums) > 16 else _COARSE
     by = {repeats: 1 / repeats[0] + 1 / repeats[1] for repeats in sums}
     spread = sum(by[repeats] ** 2 * found.spread for repeats, found in sums.items())
     reach = sum(by[repeats] * (len(found.weights) - 1) for repeats, found in sums.items())
     width = min(reach, 2 * math.sqrt(_TAIL * spread))
-    step = width / (grid - 4 * len(sums)) if width else 1.0
+    step = width / (_GRID - 4 * len(sums)) if width else 1.0
     mean = sum(by[r] * float(np.arange(len(f.weights)) @ f.weights) for r, f in sums.items()) / step
-    begin = 0 if width == reach else math.floor(mean) - grid // 2
-    observed = sum(by[repeats] * (seen[repeats] - found.low) for repeats, found in sums.items()) / step
-    down, up = np.ones(grid // 2 + 1, dtype=complex), np.ones(grid // 2 + 1, dtype=complex)
+    begin = 0 if width == reach else math.floor(mean) - _GRID // 2
+    product = np.ones(_GRID // 2 + 1, dtype=complex)
     for repeats, found in sums.items():
         places = by[repeats] * np.arange(len(found.weights)) / step
-        for product, rounded in ((down, np.floor(places + _TIE)), (up, np.ceil(places - _TIE))):
-            folded = np.bincount(rounded.astype(np.int64) % grid, found.weights, grid)
-            product *= np.fft.rfft(folded)
-    tails = []
-    for product in (down, up):
-        weights = np.roll(np.maximum(np.fft.irfft(product, grid), 0.0), -(begin % grid))
-        tails.append(weights)
-    at_most, at_least = math.floor(observed + _TIE) - begin, math.ceil(observed - _TIE) - begin
-    return _bounded(float(tails[0][: max(0, at_most + 1)].sum())), _bounded(float(tails[1][max(0, at_least) :].sum()))
+        below = np.floor(places + _TIE)
+        above = np.maximum(places - below, 0.0)  # as much of the weight goes to the next point: the mean stays
+        at = below.astype(np.int64) % _GRID
+        folded = np.bincount(at, found.weights * (1 - above), _GRID)
+        folded += np.bincount((at + 1) % _GRID, found.weights * above, _GRID)
+        product *= np.fft.rfft(folded)
+    weights = np.roll(np.maximum(np.fft.irfft(product, _GRID), 0.0), -(begin % _GRID))
+    at_seen = sum(by[repeats] * (seen[repeats] - found.low) for repeats, found in sums.items()) / step - begin
+    slack = _DEVIATIONS * math.sqrt(len(sums)) / 2
+    below_seen = float(weights[: max(0, math.floor(at_seen + slack) + 1)].sum())
+    return _bounded(below_seen), _bounded(float(weights[max(0, math.ceil(at_seen - slack)) :].sum()))
 
 
 def _bounded(p: float) -> float:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.compare.comparison import compare
 from evalq.evalcore.compare.demands import held
-from evalq.evalcore.compare.intervals import level_of
+from evalq.evalcore.compare.intervals import _Spread, level_of
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.distributions import student_t
 from tests.unit.compare.made import PASS, SCORE, passes, scores
 
 _COUNTS = st.integers(1, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
@@ -134,6 +135,13 @@ def test_a_bound_is_kept_broken_or_open() -> None:
         assert check.decided == wanted, check
     (check,) = held(gate, passes([]), PASS, 0.025)
     assert (check.decided, check.reason) == ("INCONCLUSIVE", "no case has an answer")
+
+
+@pytest.mark.parametrize("freedom", [1.0, 1.7, 3.0, 12.5, 400.0, 1e6])
+@pytest.mark.parametrize("alpha", [0.4, 0.025, 1e-4, 1e-6])
+def test_the_quantile_is_that_of_student(freedom: float, alpha: float) -> None:
+    """Found by two ways."""
+    assert _Spread(1.0, freedom, 1.0).t(alpha) == pytest.approx(student_t(freedom, alpha), rel=1e-6)
 
 
 def test_scores_without_any_spread_are_judged_as_if_one_loss_and_one_win_had_been_seen() -> None:
