@@ -138,9 +138,9 @@ def _page(found: list[Found], bounds: list[Found], holm: list[Found], pairs: int
     yield "# How often a gate errs"
     yield ""
     known = 1.96 * math.sqrt(0.025 * 0.975 / pairs)
-    yield f"Made by `python -m tests.bench.gate_errors --pairs {pairs} --seed {seed}`: {pairs:,} pairs of runs a cell, so"
-    yield f"that a share of .025 is known to {known:.3f}. Every case has a pass rate of its own around the mean; the margin is"
-    yield ".05. What the rules are: [gate a pull request](../how-to/gate-a-pull-request.md)."
+    yield f"Made by `python -m tests.bench.gate_errors --pairs {pairs} --seed {seed}`: {pairs:,} pairs of runs a cell,"
+    yield f"so that a share of .025 is known to {known:.3f}. Every case has a pass rate of its own around the mean; the"
+    yield "margin is .05. What the rules are: [gate a pull request](../how-to/gate-a-pull-request.md)."
     yield ""
     yield "- **alarm**: `compare` says worse or better, and nothing changed. Allowed: .05."
     yield "- **NO-GO**: of a gate with `max_drop: 0.05`, and nothing changed. Allowed: .025."
