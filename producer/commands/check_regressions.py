@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import msgspec
 
@@ -9,11 +11,12 @@ from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.producer.comparing.comparing import MARGIN
 from evalq.producer.comparing.gating import candidates_of, gate_runs
+from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
 from evalq.producer.comparing.text import decision_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
-from evalq.producer.invocation.options import as_json, option, server_options
+from evalq.producer.invocation.options import as_json, decision_outputs, option, server_options
 
 __all__ = ["COMMAND"]
 
@@ -25,12 +28,17 @@ def _check_regressions(
     baseline: str,
     margin: float,
     allow_inconclusive: bool,
+    outputs: tuple[Path, ...],
     as_json: bool,
 ) -> int:
-    with invocation.servers() as servers:
+    for path in outputs:
+        check_decision_output(path)
+    with errors_written("check-regressions", outputs), invocation.servers() as servers:
         runs = candidates_of([results], servers)
         policy = _policy(runs, margin)
         decision = gate_runs(policy, runs, base or baseline, servers, first=base is None)
+    for path in outputs:
+        write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive)
     if as_json:
         click.echo(msgspec.json.encode(decision))
     else:
@@ -66,6 +74,7 @@ COMMAND = command(
         help="A drop of less than this share of a measure's scale is none.",
     ),
     may_be_inconclusive(),
+    decision_outputs(),
     as_json(),
     *server_options(),
     text=(

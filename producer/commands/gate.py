@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import msgspec
 
 from evalq.producer.comparing.gating import candidates_of, gate_runs, load_policy
+from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
 from evalq.producer.comparing.text import decision_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
-from evalq.producer.invocation.options import as_json, option, server_options
+from evalq.producer.invocation.options import as_json, decision_outputs, option, server_options
 
 __all__ = ["COMMAND"]
 
@@ -21,11 +24,16 @@ def _gate(
     policy: str,
     baseline: str,
     allow_inconclusive: bool,
+    outputs: tuple[Path, ...],
     as_json: bool,
 ) -> int:
-    wanted = load_policy(policy)
-    with invocation.servers() as servers:
-        decision = gate_runs(wanted, candidates_of(candidates, servers), baseline, servers)
+    for path in outputs:
+        check_decision_output(path)
+    with errors_written("gate", outputs), invocation.servers() as servers:
+        wanted, runs = load_policy(policy), candidates_of(candidates, servers)
+        decision = gate_runs(wanted, runs, baseline, servers)
+    for path in outputs:
+        write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive)
     if as_json:
         click.echo(msgspec.json.encode(decision))
     else:
@@ -41,6 +49,7 @@ COMMAND = command(
     ),
     option("--baseline", default="", metavar="BASE", help="What drops are measured against: a baseline's name, a run."),
     may_be_inconclusive(),
+    decision_outputs(),
     as_json(),
     *server_options(),
     text=(

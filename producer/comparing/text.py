@@ -8,7 +8,7 @@ from evalq.evalcore.compare.comparison import Comparison, Estimate
 from evalq.evalcore.compare.decision import Check, Decision
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.views.markdown import escape
+from evalq.evalcore.views.markdown import escape, visible
 
 __all__ = ["comparison_text", "decision_text"]
 
@@ -27,7 +27,7 @@ def comparison_text(base: RunCases, cand: RunCases, found: Sequence[Comparison])
     for comparison in found:
         lines += [*_comparison(comparison), ""]
     lines += [*_common(base, cand)]
-    return "\n".join(lines).rstrip() + "\n"
+    return visible("\n".join(lines).rstrip() + "\n")
 
 
 def decision_text(decision: Decision) -> str:
@@ -41,7 +41,7 @@ def decision_text(decision: Decision) -> str:
             lines += ["", f"{escape(check.metric)}, {escape(check.demand)}: {', '.join(map(escape, check.cases))}"]
     if decision.notes:
         lines += ["", *(f"- {escape(note)}" for note in decision.notes)]
-    return "\n".join(lines) + "\n"
+    return visible("\n".join(lines) + "\n")
 
 
 def _row(check: Check) -> str:

@@ -175,7 +175,7 @@ def run_suite(run: RunCases, *, allowed: str = "", reasons: Mapping[str, Sequenc
     With ``allowed``, which says why, neither blocks: both are skipped then. ``reasons`` of a case are why its answers
     failed. Scores neither pass nor fail, so a case of an evaluator that has them alone passes when it was answered.
     """
-    place = f"{run.evaluator}@{run.target}" if run.target else run.evaluator
+    place = f"{run.called}@{run.target}" if run.target else run.called
     names = (place,) if run.suite == "default" else (run.suite, place)
     cases = [case if case.state == "passed" else _told(case, allowed, reasons or {}) for case in _cases(run)]
     return Suite(" ".join(names), class_of("evalq", *names), cases, _facts(run))

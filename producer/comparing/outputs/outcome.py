@@ -100,7 +100,7 @@ def of_comparisons(compared: Sequence[Compared]) -> Outcome:
 
 
 def _measured(pair: Compared, found: Comparison) -> Point:
-    name = f"{pair.cand.evaluator}.{found.measure.name}: not worse than {pair.base.run}"
+    name = f"{pair.cand.called}.{found.measure.name}: not worse than {pair.base.run}"
     seen = found.observed
     reason = "no case has an answer in both runs"
     if seen is not None:
@@ -114,7 +114,7 @@ def _measured(pair: Compared, found: Comparison) -> Point:
 def of_error(what: str, error: EvalqError) -> Outcome:
     """That of a command which could not come to one."""
     said, kind = str(error), type(error).__name__
-    point = Point("decision" if what == "gate" else "comparison", "error", kind, said)
+    point = Point("comparison" if what == "compare" else "decision", "error", kind, said)
     lines = [f"# ERROR: evalq {what} could not decide", "", *(escape(line) for line in said.splitlines())]
     document = {"decided": "ERROR", "error": said, "kind": kind, "exit_code": error.exit_code}
     return Outcome(what, "ERROR", "error", (point,), (), "\n".join(lines) + "\n", document)

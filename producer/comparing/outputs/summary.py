@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.views.markdown import table, visible
+from evalq.evalcore.views.markdown import escape, table, visible
 from evalq.producer.comparing.outputs.outcome import Outcome
 from evalq.producer.outputs.junit import failing_cases
 
@@ -67,7 +67,7 @@ def _failed(run: RunCases, most: int) -> Iterator[str]:
     if not failed:
         return
     shown = [(case.name[:_CELL], case.message) for case in failed[:most]]
-    yield f"## {len(failed):,} of {len(run.cases.ids):,} cases of {run.evaluator} did not pass every time"
+    yield f"## {len(failed):,} of {len(run.cases.ids):,} cases of {escape(run.called)} did not pass every time"
     yield table(("case", "answers"), [*shown]).rstrip("\n")
     if len(failed) > most:
         yield f"{len(failed) - most:,} of them are left out; the run folder has all (cases.json, report.html)."
