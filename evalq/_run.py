@@ -17,10 +17,11 @@ from evalq.evalcore.model.life import RunState
 if TYPE_CHECKING:
     import pandas as pd
 
+    from evalq.evalcore.compare.run import RunCases
     from evalq.evalcore.fold.inline import Evaluation
     from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Asked", "Run", "computed", "open_run", "run_folder"]
+__all__ = ["Asked", "Run", "computed", "open_run", "run_cases", "run_folder"]
 
 _RUNS = Path("evalq-runs")
 
@@ -58,6 +59,12 @@ class _Computed:
     def lines(self) -> Iterable[bytes]:
         return self._evaluation.lines
 
+    def cases(self, asked: Asked) -> RunCases:
+        from evalq.producer.outputs.cases import computed_cases
+
+        lines, report = self._evaluation.lines, self._evaluation.report
+        return computed_cases(self._evaluator, report, lines, suite=asked.suite, tags=dict(asked.tags))
+
 
 class _Stored:
     """A run in its folder, which may change while it is looked at."""
@@ -93,6 +100,11 @@ class _Stored:
         except OSError as error:
             why = error.strerror or error
             raise StorageError(f"{path}: {why}; run the evaluation again to have its records") from error
+
+    def cases(self, asked: Asked) -> RunCases:
+        from evalq.producer.outputs.cases import cases_of
+
+        return cases_of(self._folder)
 
 
 class Run:
@@ -245,6 +257,11 @@ def run_folder(run: str | Path) -> RunFolder:
 
     path = Path(run)
     return RunFolder.existing(_RUNS / path if not path.is_dir() and (_RUNS / path).is_dir() else path)
+
+
+def run_cases(run: Run) -> RunCases:
+    """``run`` as one side of a comparison. Raises UsageError where it has no report, or is not to be compared."""
+    return run._source.cases(Asked(run.evaluator, run.suite, run.target, run.tags))
 
 
 def computed(evaluator: Evaluator[Any, Any], evaluation: Evaluation, options: Mapping[str, Any], asked: Asked) -> Run:

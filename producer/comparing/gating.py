@@ -17,7 +17,7 @@ from evalq.producer.comparing.operands import operand, partner
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["candidates_of", "gate_runs", "load_policy"]
+__all__ = ["candidates_of", "distinct", "gate_against", "gate_runs", "load_policy"]
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -27,7 +27,11 @@ def load_policy(path: str | Path) -> Policy:
 
 def candidates_of(names: Sequence[str], servers: Servers) -> list[RunCases]:
     """The runs to gate. Raises UsageError for two of one evaluator, of which a policy could not tell which it means."""
-    runs = [run for name in names for run in operand(name, servers)]
+    return distinct([run for name in names for run in operand(name, servers)])
+
+
+def distinct(runs: list[RunCases]) -> list[RunCases]:
+    """``runs``, of which no two are of one evaluator. Raises UsageError."""
     seen: dict[str, RunCases] = {}
     for run in runs:
         if run.evaluator in seen:
@@ -40,14 +44,16 @@ def candidates_of(names: Sequence[str], servers: Servers) -> list[RunCases]:
 
 def gate_runs(policy: Policy, candidates: Sequence[RunCases], baseline: str, servers: Servers) -> Decision:
     """Decide on ``candidates``, compared with what ``baseline`` names where it is not empty."""
-    partners = {}
-    if baseline:
-        approved = operand(baseline, servers)
-        compared = {gate.evaluator for gate in policy.gates if gate.compares}
-        held = {run.evaluator for run in approved}
-        partners = {
-            run.evaluator: partner(run, approved, baseline)
-            for run in candidates
-            if run.evaluator in held or run.evaluator in compared
-        }
+    return gate_against(policy, candidates, operand(baseline, servers) if baseline else [], baseline)
+
+
+def gate_against(policy: Policy, candidates: Sequence[RunCases], approved: list[RunCases], baseline: str) -> Decision:
+    """Decide on ``candidates``, compared with those of ``approved``, called ``baseline``, where there are any."""
+    compared = {gate.evaluator for gate in policy.gates if gate.compares}
+    held = {run.evaluator for run in approved}
+    partners = {
+        run.evaluator: partner(run, approved, baseline)
+        for run in candidates
+        if approved and (run.evaluator in held or run.evaluator in compared)
+    }
     return decide(policy, candidates, partners, baseline=baseline)

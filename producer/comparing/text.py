@@ -8,12 +8,12 @@ from evalq.evalcore.compare.comparison import Comparison, Estimate
 from evalq.evalcore.compare.decision import Check, Decision
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.views.markdown import escape
+from evalq.evalcore.views.markdown import escape, visible
 
-__all__ = ["comparison_text", "decision_text"]
+__all__ = ["VERDICTS", "Shown", "comparison_text", "decision_text"]
 
 _SHOWN = 10
-_VERDICTS = {
+VERDICTS = {
     "same": "the same, within the margin",
     "worse": "worse",
     "better": "better",
@@ -27,7 +27,7 @@ def comparison_text(base: RunCases, cand: RunCases, found: Sequence[Comparison])
     for comparison in found:
         lines += [*_comparison(comparison), ""]
     lines += [*_common(base, cand)]
-    return "\n".join(lines).rstrip() + "\n"
+    return visible("\n".join(lines).rstrip() + "\n")
 
 
 def decision_text(decision: Decision) -> str:
@@ -41,7 +41,7 @@ def decision_text(decision: Decision) -> str:
             lines += ["", f"{escape(check.metric)}, {escape(check.demand)}: {', '.join(map(escape, check.cases))}"]
     if decision.notes:
         lines += ["", *(f"- {escape(note)}" for note in decision.notes)]
-    return "\n".join(lines) + "\n"
+    return visible("\n".join(lines) + "\n")
 
 
 def _row(check: Check) -> str:
@@ -51,12 +51,12 @@ def _row(check: Check) -> str:
 
 def _comparison(found: Comparison) -> Iterator[str]:
     measure, seen = found.measure, found.observed
-    yield f"## {escape(measure.name)}: {_VERDICTS[found.verdict]}"
+    yield f"## {escape(measure.name)}: {VERDICTS[found.verdict]}"
     yield ""
     if seen is None:
         yield "No case has an answer in both runs."
         return
-    shown = _Shown(measure)
+    shown = Shown(measure)
     yield f"{shown.level(seen.base)} to {shown.level(seen.cand)} over {seen.cases:,} cases that both answered:"
     yield ""
     yield "| change | 95 % between | p worse | p better | margin | would have seen |"
@@ -69,7 +69,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
     yield from _more(found, seen, shown)
 
 
-def _more(found: Comparison, seen: Estimate, shown: _Shown) -> Iterator[str]:
+def _more(found: Comparison, seen: Estimate, shown: Shown) -> Iterator[str]:
     notes = []
     if found.by_cases:
         notes.append("The verdict is for cases like these: repeats of this target are not taken for independent.")
@@ -128,7 +128,7 @@ def _p(value: float) -> str:
     return "< 1e-12" if value <= 1e-12 else f"{value:.2g}"
 
 
-class _Shown:
+class Shown:
     """Numbers of a measure as people read them: shares as percentages, changes of shares as points."""
 
     def __init__(self, measure: Measure) -> None:
