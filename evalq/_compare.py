@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalq._compared import Comparison, Comparisons, Decision, Sides
-from evalq._run import Run, run_cases
+from evalq._run import Run, unwritten_cases
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.comparing import MARGIN
@@ -59,7 +59,8 @@ def compare(
         raise UsageError(f"margin={margin}: a share of a measure's scale, above 0 and at most 1")
     with _servers(broker, ledger) as servers:
         candidates, bases = _runs(cand, servers), _runs(base, servers)
-    pairs = [Sides(partner(run, bases, _called(base, bases)), run) for run in candidates]
+    name = str(base.path or base) if isinstance(base, Run) else str(base)
+    pairs = [Sides(partner(run, bases, name), run) for run in candidates]
     return Comparisons(
         Comparison(sides=sides, **_fields(each))
         for sides in pairs
@@ -80,16 +81,17 @@ def gate(
         decided = evalq.gate(run, "policy.yaml", baseline="main")
         evalq.gate(run, {"gates": [{"metric": "verification.pass_rate", "min": 0.9}]}).exit_code
 
-    ``cand`` is a run as `compare` takes it, or several, one of each evaluator that the policy is about. ``policy`` is a
-    YAML or JSON file, or what would stand in it. ``baseline`` is what drops are measured against. ``broker`` and
-    ``ledger`` are those of `compare`. No decision raises anything: look at ``decided``, or exit with ``exit_code``.
+    ``cand`` is a run as `compare` takes it, or several, each called otherwise: by the name that its suite gave it, or
+    by its evaluator. ``policy`` is a YAML or JSON file, or what would stand in it. ``baseline`` is what drops are
+    measured against. ``broker`` and ``ledger`` are those of `compare`. No decision raises anything: look at
+    ``decided``, or exit with ``exit_code``.
 
     Raises ConfigError for a policy that is none (with the key), UsageError for a number that the results do not have,
-    two runs of one evaluator and a baseline that is needed and not named, and what `compare` raises for a run.
+    two runs that are called the same and a baseline that is needed and not named, and what `compare` raises for a run.
     """
     from evalq.evalcore.compare.policy import Policy
     from evalq.evalcore.contract.params import validate
-    from evalq.producer.comparing.gating import distinct, gate_against, load_policy
+    from evalq.producer.comparing.gating import distinct, gate_runs, load_policy
 
     wanted = validate(Policy, policy, "policy") if isinstance(policy, Mapping) else load_policy(policy)
     given = [cand] if isinstance(cand, str | Path | Run) else list(cand)
@@ -97,9 +99,8 @@ def gate(
         raise UsageError("gate: no run is given")
     with _servers(broker, ledger) as servers:
         candidates = distinct([run for each in given for run in _runs(each, servers)])
-        approved = [] if baseline is None else _runs(baseline, servers)
-    called = "" if baseline is None else _called(baseline, approved)
-    found = gate_against(wanted, candidates, approved, called)
+        against = "" if baseline is None else _named(baseline)
+        found = gate_runs(wanted, candidates, against, servers)
     return Decision(**_fields(found))
 
 
@@ -107,14 +108,18 @@ def _fields(found: msgspec.Struct) -> dict[str, Any]:
     return {name: getattr(found, name) for name in found.__struct_fields__}
 
 
+def _named(given: Operand) -> RunCases | str:
+    """A run as commands name it; itself where only this process has it."""
+    if isinstance(given, Run):
+        return unwritten_cases(given) or str(given.path)
+    return str(given)
+
+
 def _runs(given: Operand, servers: Servers) -> list[RunCases]:
     from evalq.producer.comparing.operands import operand
 
-    return [run_cases(given)] if isinstance(given, Run) else operand(str(given), servers)
-
-
-def _called(given: Operand, runs: Sequence[RunCases]) -> str:
-    return runs[0].run if isinstance(given, Run) else str(given)
+    named = _named(given)
+    return operand(named, servers) if isinstance(named, str) else [named]
 
 
 @contextlib.contextmanager

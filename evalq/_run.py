@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evalq.evalcore.fold.inline import Evaluation
     from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Asked", "Run", "computed", "open_run", "run_cases", "run_folder"]
+__all__ = ["Asked", "Run", "computed", "open_run", "run_folder", "unwritten_cases"]
 
 _RUNS = Path("evalq-runs")
 
@@ -100,11 +100,6 @@ class _Stored:
         except OSError as error:
             why = error.strerror or error
             raise StorageError(f"{path}: {why}; run the evaluation again to have its records") from error
-
-    def cases(self, asked: Asked) -> RunCases:
-        from evalq.producer.outputs.cases import cases_of
-
-        return cases_of(self._folder)
 
 
 class Run:
@@ -259,8 +254,10 @@ def run_folder(run: str | Path) -> RunFolder:
     return RunFolder.existing(_RUNS / path if not path.is_dir() and (_RUNS / path).is_dir() else path)
 
 
-def run_cases(run: Run) -> RunCases:
-    """``run`` as one side of a comparison. Raises UsageError where it has no report, or is not to be compared."""
+def unwritten_cases(run: Run) -> RunCases | None:
+    """A run that wrote nothing, as one side of a comparison; None for one that has a folder. Raises UsageError."""
+    if not isinstance(run._source, _Computed):
+        return None
     return run._source.cases(Asked(run.evaluator, run.suite, run.target, run.tags))
 
 

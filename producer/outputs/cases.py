@@ -69,7 +69,7 @@ def computed_cases(
     name = hashlib.sha256(canonical_line(report)).hexdigest()
     measures = _measures(evaluator, evaluator.name)
     run = f"{evaluator.name}-{name[:10]}"
-    found = _found(evaluator, report, _summed(measures, lines, report), run=run, name=name)
+    found = _found(evaluator, report, _summed(measures, lines, report), run=run, report_digest=name)
     return msgspec.structs.replace(found, suite=suite, tags=tags)
 
 
@@ -81,7 +81,8 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
     with open_input(folder.records) as lines:
         cases = _summed(measures, lines, report)
     return msgspec.structs.replace(
-        _found(evaluator, report, cases, run=info.run, name=name),
+        _found(evaluator, report, cases, run=info.run, report_digest=name),
+        name=info.name,
         suite=info.suite,
         target=info.target,
         tags=info.tags,
@@ -96,14 +97,14 @@ def _measures(evaluator: Evaluator[Any, Any], place: str) -> Measures:
 
 
 def _found(
-    evaluator: Evaluator[Any, Any], report: dict[str, Json], cases: CaseSummary, *, run: str, name: str
+    evaluator: Evaluator[Any, Any], report: dict[str, Json], cases: CaseSummary, *, run: str, report_digest: str
 ) -> RunCases:
     return RunCases(
         run=run,
         evaluator=evaluator.name,
         version=evaluator.version,
         specification=digest(canonical_json(report["params"])),
-        report=name,
+        report=report_digest,
         records=dict(report["records"]),
         results=report["results"],
         cases=cases,

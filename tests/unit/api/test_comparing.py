@@ -33,7 +33,15 @@ def test_every_way_to_give_a_run_compares_the_same(made: Made, capsys: pytest.Ca
     assert main(["baseline", "set", "main", "base"]) == 0
     assert main(["compare", "base", "cand", "--json"]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])["measures"]
-    bases = [base, str(base), "base", base / "report.json", "main", evalq.open(base), _in_memory(SURE)]
+    bases: list[Path | str | evalq.Run] = [
+        base,
+        str(base),
+        "base",
+        base / "report.json",
+        "main",
+        evalq.open(base),
+        _in_memory(SURE),
+    ]
     for given in bases:
         found = evalq.compare(given, evalq.open(cand))
         assert [each.verdict for each in found] == [measure["verdict"] for measure in told] == ["worse", "worse"]
@@ -148,7 +156,7 @@ def test_a_wrong_policy_names_its_key(made: Made) -> None:
         evalq.gate([], POLICY)
     with pytest.raises(evalq.errors.UsageError, match="--baseline"):
         evalq.gate(run, POLICY)
-    with pytest.raises(evalq.errors.UsageError, match="are both runs of verification"):
+    with pytest.raises(evalq.errors.UsageError, match="are both called verification"):
         evalq.gate([run, run], POLICY, baseline=run)
 
 

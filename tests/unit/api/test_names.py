@@ -46,7 +46,7 @@ def test_what_checkers_see_is_what_is_there() -> None:
     block = inspect.getsource(evalq).partition("if TYPE_CHECKING:\n")[2].partition("\n__all__")[0]
     found = {}
     for module, names in re.findall(r"from (evalq[\w.]*) import (\([^)]*\)|[^\n(]+)", block):
-        for part in names.strip("()").split(","):
+        for part in names.partition("#")[0].strip("()").split(","):
             words = part.split()
             if words:
                 found[words[-1]] = (module, words[0])
