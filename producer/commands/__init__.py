@@ -12,7 +12,7 @@ __all__ = ["names", "summary"]
 
 _HERE = Path(__file__).parent
 _ORDER = (
-    *("run", "demo", "list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "prune"),
+    *("run", "demo", "list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "view", "prune"),
     *("compare", "gate", "baseline"),
     *("worker", "exporter", "targets", "doctor"),
 )

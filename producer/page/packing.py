@@ -18,7 +18,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.rows import Evidence, Row, Rows
 from evalq.producer.page.model import Failed, Listing
 
-__all__ = ["ALL_UP_TO", "pack"]
+__all__ = ["ALL_UP_TO", "explained", "pack"]
 
 ALL_UP_TO = 100_000
 """Of runs with more records the table has a sample of those that passed, and is made only where it is asked for."""
@@ -85,11 +85,10 @@ class _Packing:
         first = len(listing.first) < _FIRST
         if self._room <= 0 and not first:
             return -1
-        evidence = [_cut(piece) for piece in row.evidence()[:_PIECES]]
+        failed = explained(row)
         if first:
-            reason = _shortened(row.reason, _TEXT)
-            listing.first.append(Failed(row.record, row.id, row.status, row.state, reason, tuple(evidence)))
-        self._evidence.append([msgspec.structs.astuple(piece) for piece in evidence])
+            listing.first.append(failed)
+        self._evidence.append([msgspec.structs.astuple(piece) for piece in failed.evidence])
         if len(self._evidence) == _EXPLAINED:
             self._flush_evidence()
         listing.explained += 1
@@ -113,6 +112,12 @@ class _Packing:
     def _write(self, kind: str, block: Any) -> int:
         packed = base64.b64encode(gzip.compress(msgspec.json.encode(block), 6, mtime=0))
         return self._out.write(b'<script type="text/plain" class="%s">%s</script>\n' % (kind.encode(), packed))
+
+
+def explained(row: Row) -> Failed:
+    """A record that failed with its evidence, both as long as a page has room for."""
+    evidence = tuple(_cut(piece) for piece in row.evidence()[:_PIECES])
+    return Failed(row.record, row.id, row.status, row.state, _shortened(row.reason, _TEXT), evidence)
 
 
 def _cut(piece: Evidence) -> Evidence:
