@@ -24,7 +24,8 @@ def index_page(viewer: Viewer, query: Query) -> Answer:
     found = [known for known in runs if _wanted(known, query)]
     at = min(number_of(query, "at"), max(0, len(found) - 1))
     shown = [_told(viewer, known) for known in found[at : at + _RUNS]]
-    said = f"{len(found):,} of {len(runs):,} runs" if len(found) != len(runs) else f"{len(runs):,} runs"
+    said = f"{len(runs):,} run{'' if len(runs) == 1 else 's'}"
+    said = said if len(found) == len(runs) else f"{len(found):,} of {said}"
     header = element("header", element("h1", "Runs"), element("p", f"{said}, the latest first.", class_="lede"))
     trouble = viewer.ledger.trouble
     main = joined(

@@ -50,7 +50,7 @@ class Standing:
     @property
     def line(self) -> str:
         """The facts in few words."""
-        return ", ".join(f"{value} {name.lower()}" for name, value in self.facts[:2])
+        return ", ".join(f"{name.lower()} {value}" for name, value in self.facts[:2])
 
 
 @dataclass
@@ -130,7 +130,7 @@ class Standings:
         chunks = max(0, plan.lines - 1 - sealed)
         facts = [("Records", f"{records:,}")] if records else []
         if chunks:
-            facts.append(("Chunks", f"{answered:,} of {chunks:,}" + ("" if sealed else " cut so far")))
+            facts.append(("Chunks", f"{answered:,} of {chunks:,}" + ("" if sealed else " so far")))
         elif calls.lines:
             facts.append(("Answers recorded", f"{calls.lines - calls.marked.get(_BEGUN, 0):,}"))
         return (answered / chunks if sealed and chunks else None), tuple(facts)
@@ -172,7 +172,7 @@ def _of_chunks(look: Look) -> tuple[float | None, Facts]:
     progress = look.progress
     facts = [
         ("Records", f"{progress.records:,}"),
-        ("Chunks", f"{progress.committed:,} of {progress.chunks:,}" + ("" if progress.sealed else " cut so far")),
+        ("Chunks", f"{progress.committed:,} of {progress.chunks:,}" + ("" if progress.sealed else " so far")),
         ("In work", f"{look.leases:,}"),
     ]
     facts += [("Dead records", f"{progress.dead:,}")] if progress.dead else []

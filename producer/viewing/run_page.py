@@ -130,7 +130,7 @@ def _form(known: Known, wanted: Wanted, first: int = 0) -> Html:
         "form",
         element("label", "Search", search, class_="wide"),
         element("label", "Show", element("select", *options, name="show")),
-        element("label", "From line", element("input", name="at", inputmode="numeric", pattern="[0-9]*", value=first + 1)),
+        element("label", "From line", element("input", name="at", inputmode="numeric", value=first + 1)),
         element("button", "Show"),
         method="get", action=link("run", known.key, "records"), class_="asking", role="search",
     )  # fmt: skip
