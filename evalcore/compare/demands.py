@@ -130,7 +130,7 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
     """
     value = _found(gate.path, run)
     if gate.per_case is not None:
-        measures = ", ".join(f"{run.evaluator}.{each.name}" for each in run.cases.measures)
+        measures = ", ".join(f"{run.called}.{each.name}" for each in run.cases.measures)
         raise UsageError(f"{gate.metric}: per_case needs passes of single cases; those are in {measures}")
     if gate.equals is not None:
         yield _equal(gate, value)
@@ -170,7 +170,7 @@ def _found(path: str, run: RunCases) -> Json:
             return place[rest]  # a key with dots in it, as a file's name has
         if not isinstance(place, Mapping) or part not in place:
             known = ", ".join(sorted(place)[:20]) if isinstance(place, Mapping) else "nothing"
-            raise UsageError(f"{run.evaluator}.{path}: the results have no {part!r} there; there are: {known}")
+            raise UsageError(f"{run.called}.{path}: the results have no {part!r} there; there are: {known}")
         place = place[part]
     return place
 

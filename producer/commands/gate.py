@@ -9,6 +9,7 @@ from evalq.producer.comparing.gating import candidates_of, gate_runs, load_polic
 from evalq.producer.comparing.text import decision_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 from evalq.producer.invocation.options import as_json, option, server_options
 
 __all__ = ["COMMAND"]
@@ -39,7 +40,7 @@ COMMAND = command(
         ["--policy"], required=True, type=click.Path(exists=True, dir_okay=False), help="What has to hold: a YAML file."
     ),
     option("--baseline", default="", metavar="BASE", help="What drops are measured against: a baseline's name, a run."),
-    option("--allow-inconclusive", is_flag=True, help="Exit 0 where the data cannot decide, instead of 4."),
+    may_be_inconclusive(),
     as_json(),
     *server_options(),
     text=(

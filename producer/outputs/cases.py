@@ -71,6 +71,7 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
         run=info.run,
         evaluator=evaluator.name,
         version=evaluator.version,
+        name=info.name,
         suite=info.suite,
         target=info.target,
         tags=info.tags,
