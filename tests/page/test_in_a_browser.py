@@ -59,7 +59,7 @@ def test_a_report_is_flawless(runs: Path, browser: Chromium, name: str) -> None:
     tab.run("document.querySelector('#window thead button').click()")
     assert tab.run("document.querySelector('#window th').ariaSort || document.querySelector('th[aria-sort]') !== null")
     tab.run("document.querySelector('#window tbody button').click()")
-    assert tab.run("document.querySelector('dialog').open")
+    tab.wait("document.querySelector('dialog').open")
     assert not tab.faults()
     assert not tab.complaints
 
