@@ -1,6 +1,6 @@
 """How big report.html is, and how fast it opens: python -m tests.page.figures [--records N] [--only NAME]
 
-Of each evaluator the page of a run with 100,000 records, and of one with 1,000,000; ends with 1 where a bound is missed.
+Of each evaluator the page of a run with 100,000 records, and with 1,000,000; ends with 1 where a bound is missed.
 """
 
 from __future__ import annotations
