@@ -20,7 +20,7 @@ from evalq.producer.page import write_page
 from tests.page.browser import Tab, chromium
 from tests.page.test_file import evaluated
 
-MOST_BYTES, MOST_SECONDS, MOST_MEMORY = 10_000_000, 2.0, 150_000_000
+MOST_BYTES, MOST_SECONDS, MOST_GROWN = 10_000_000, 2.0, 64_000_000
 _MADE = 20_000
 _SCROLL = """(async () => {
   const view = document.getElementById('window'), took = [];
@@ -43,9 +43,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.write:
         return _write(*map(Path, given.write))
-    print(
-        "| records | evaluator | failed | packing, s | peak, MB | file, MB | first rows, s | all rows, s | scroll, ms |"
-    )
+    print("| records | evaluator | failed | packing, s | memory, MB | file, MB | first rows, s | all, s | scroll, ms |")
     print("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     missed = []
     for name in given.only:
@@ -75,14 +73,14 @@ def _measured(name: str, run: Path, folder: Path, records: int) -> list[str]:
         tab.look()
         found = _opened(tab, (enlarged / "report.html").as_uri())
     print(
-        f"| {records:,} | {name} | {made['failed']:.0%} | {made['seconds']:.1f} | {made['peak'] / 1e6:.0f} | "
+        f"| {records:,} | {name} | {made['failed']:.0%} | {made['seconds']:.1f} | {made['grown'] / 1e6:.0f} | "
         f"{size / 1e6:.1f} | {found['first']:.2f} | {found['all']:.2f} | {found['scroll']:.0f} |",
         flush=True,
     )
     checks: dict[str, Any] = {
         f"it asks for {found['requests']}": len(found["requests"]) == 1,
         f"it says {found['complaints']}": not found["complaints"],
-        f"writing it takes {made['peak'] / 1e6:.0f} MB": made["peak"] <= MOST_MEMORY,
+        f"writing it takes {made['grown'] / 1e6:.0f} MB": made["grown"] <= MOST_GROWN,
     }
     if records <= 100_000:
         checks[f"it has {size:,} bytes"] = size <= MOST_BYTES
@@ -111,7 +109,7 @@ def _write(folder: Path, path: Path) -> int:
     """The page, in a process of its own whose memory is this and nothing else."""
     report = json.loads((folder / "report.json").read_bytes())
     evaluator = registry.get(report["evaluator"])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _resident()
     began = time.monotonic()
     write_page(path, evaluator, report, folder / "records.jsonl")
     seconds = time.monotonic() - began
@@ -119,9 +117,14 @@ def _write(folder: Path, path: Path) -> int:
     text = path.read_bytes()
     known = json.loads(text.partition(b'id="known">')[2].partition(b"</script>")[0])
     total = report["records"]["total"]
-    print(json.dumps({"seconds": seconds, "peak": peak * 1024, "grown": (peak - before) * 1024,
+    print(json.dumps({"seconds": seconds, "grown": peak * 1024 - before,
                       "failed": known["failed"] / total}))  # fmt: skip
     return 0
+
+
+def _resident() -> int:
+    """Bytes that this process has in memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def _opened(tab: Tab, address: str) -> dict[str, Any]:
