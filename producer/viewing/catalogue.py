@@ -95,19 +95,20 @@ class Catalogue:
         return self._found.get(key)
 
     def _look(self) -> dict[str, Known]:
-        folders = [known for path in self._folders() if (known := self._known(path)) is not None]
-        self._read = {path: read for path, read in self._read.items() if read[0] != (0, 0, 0)}
+        paths = self._folders()
+        folders = [known for path in paths if (known := self._known(path)) is not None]
+        self._read = {path: read for path in paths if (read := self._read.get(path)) is not None}
         here = {known.run for known in folders}
-        away = [Known(run, run) for run in self._ledger.runs() if run not in here]
+        away = [Known(run, run, started=self._ledger.created(run)) for run in self._ledger.runs() if run not in here]
         ordered = sorted([*folders, *away], key=lambda each: (each.started, each.run), reverse=True)
         return {known.key: known for known in _with_keys(ordered)}
 
-    def _folders(self) -> Iterable[Path]:
+    def _folders(self) -> list[Path]:
         found = [path.parent for parent in self._parents for path in parent.glob("*/run.json")]
         distinct: dict[Path, Path] = {}
         for path in [*self._named, *(path for path in found if not is_private(path.name))]:
             distinct.setdefault(path.resolve(), path)
-        return distinct.values()
+        return list(distinct.values())
 
     def _known(self, path: Path) -> Known | None:
         """What the run.json in ``path`` says, read again when it was written again; None where it is gone."""

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from evalq.evalcore.errors import EvalqError, Incomplete
@@ -34,6 +35,7 @@ class Ledger:
         self._servers = servers
         self._asking = threading.Lock()
         self._again = 0.0
+        self._created: dict[str, str] = {}
         self.trouble = ""
         """Why the server did not answer when it was asked last; empty while it does."""
         if servers.named:
@@ -76,6 +78,15 @@ class Ledger:
     def runs(self) -> list[str]:
         """Ids of all runs that have not expired."""
         return self.ask(lambda servers: sorted({*servers.runs.runs(), *servers.sweeps.runs()}), [])
+
+    def created(self, run: str) -> str:
+        """When a run was begun, as run.json says it; empty where that is not known. It is asked for once."""
+        if run not in self._created:
+            seconds = self.ask(lambda servers: servers.runs.created(run), 0.0)
+            if not seconds:
+                return ""
+            self._created[run] = datetime.fromtimestamp(seconds, UTC).isoformat()
+        return self._created[run]
 
     def facts(self, run: str) -> tuple[str, str, str, str] | None:
         """(evaluator, suite, target, state) of a run, as far as they are known; None for one that is not there."""

@@ -166,7 +166,7 @@ def _row(known: Known, evaluator: Evaluator[Any, Any], found: Found, named: bool
         element("td", element("span", row.status, class_=f"status {row.state}")),
         *cells,
         element("td", row.reason or "–", class_="reason", dir="auto"),
-        element("td", row.record, dir="auto") if named else None,
+        element("td", row.record, class_="place", dir="auto") if named else None,
     )
 
 

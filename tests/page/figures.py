@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import re
 import subprocess
 import sys
 import tempfile
@@ -109,22 +109,24 @@ def _write(folder: Path, path: Path) -> int:
     """The page, in a process of its own whose memory is this and nothing else."""
     report = json.loads((folder / "report.json").read_bytes())
     evaluator = registry.get(report["evaluator"])
-    before = _resident()
+    before = _memory("VmRSS")
     began = time.monotonic()
     write_page(path, evaluator, report, folder / "records.jsonl")
     seconds = time.monotonic() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = _memory("VmHWM")  # of this program: what getrusage tells includes the process that started it
     text = path.read_bytes()
     known = json.loads(text.partition(b'id="known">')[2].partition(b"</script>")[0])
     total = report["records"]["total"]
-    print(json.dumps({"seconds": seconds, "grown": peak * 1024 - before,
+    print(json.dumps({"seconds": seconds, "grown": peak - before,
                       "failed": known["failed"] / total}))  # fmt: skip
     return 0
 
 
-def _resident() -> int:
-    """Bytes that this process has in memory now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+def _memory(kind: str) -> int:
+    """Bytes that this process has in memory (VmRSS), or has had at most (VmHWM)."""
+    found = re.search(rf"{kind}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
 
 
 def _opened(tab: Tab, address: str) -> dict[str, Any]:
