@@ -23,6 +23,7 @@ __all__ = ["record_page", "records_page", "run_page"]
 
 _FIRST, _SECONDS = 20, 0.3
 _SHOWN = 25
+_ELSEWHERE = "The records of this run are not here, only its report: they are where its command computed it."
 
 
 def run_page(viewer: Viewer, known: Known) -> Answer:
@@ -33,8 +34,10 @@ def run_page(viewer: Viewer, known: Known) -> Answer:
         return _unreported(known, standing)
     evaluator = registry.get(report["evaluator"])
     records = _records(viewer, known, evaluator, report)
-    listing, blocks = None, []
-    if records is not None:
+    listing, blocks = Listing(), []
+    if records is None:
+        blocks.append(Block("records", "Records", element("p", _ELSEWHERE)))
+    else:
         failed = records.look(0, Wanted(failed=True), _FIRST, explain=True, seconds=_SECONDS)
         listing = _failed(failed, evaluator)
         blocks.append(Block("records", "Records", _first_records(known, evaluator, records, failed)))

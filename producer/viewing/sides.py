@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import NamedTuple
 
 from evalq.evalcore.compare.comparison import Comparison
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.errors import EvalqError, UsageError
+from evalq.evalcore.errors import UsageError, WireError
 from evalq.producer.comparing.baselines import Baselines, place_of
 from evalq.producer.comparing.comparing import compare_runs
 from evalq.producer.outputs.cases import cases_of, decoded
+from evalq.producer.servers import Servers
 from evalq.producer.viewing.catalogue import Known
 from evalq.producer.viewing.viewer import Kept, Viewer
+from evalq.workers.settings import Settings
 
 __all__ = ["BASELINE", "Side", "Sides"]
 
@@ -66,11 +69,7 @@ class Sides:
 
     def baselines(self) -> dict[str, list[RunCases]]:
         """What is approved, by name; one that cannot be read is left out."""
-        here = Baselines(self._viewer.ledger.servers)
-        try:
-            return {name: here.known(name) for name in here.names()}
-        except (EvalqError, OSError):
-            return {}
+        return self._viewer.ledger.ask(_approved, _approved(Servers(Settings())))
 
     def compare(self, base: RunCases, cand: RunCases, margin: float) -> list[Comparison]:
         """By every measure that both have. Raises UsageError for runs of two evaluators."""
@@ -88,3 +87,12 @@ class Sides:
         found = same[0]
         known = next((each for each in self._viewer.catalogue.runs() if each.run == found.run), None)
         return Side(f"{name} ({place_of(found)}, run {found.run})", found, known)
+
+
+def _approved(servers: Servers) -> dict[str, list[RunCases]]:
+    """Of the current folder, and of the servers where one is named."""
+    baselines, found = Baselines(servers), {}
+    for name in baselines.names():
+        with contextlib.suppress(WireError, OSError):
+            found[name] = baselines.known(name)
+    return found

@@ -223,7 +223,7 @@ def _verdict(sides: Sides, past: _Past, cases: dict[str, RunCases], name: str, b
     """By the first measure, leading to all of them."""
     if past.run not in cases or past.known is None:
         return element("td", "–")
-    if cases[past.run].report == base.report:
+    if past.run == base.run and cases[past.run].report == base.report:
         return element("td", "it is this run")
     try:
         found = sides.compare(base, cases[past.run], MARGIN)[0]
