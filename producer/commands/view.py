@@ -10,7 +10,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
-from evalq.producer.invocation.options import option, server_options
+from evalq.producer.invocation.options import server_options
 
 __all__ = ["COMMAND"]
 
@@ -48,7 +48,8 @@ def _view(invocation: Invocation, runs: tuple[str, ...], port: int, open_browser
 COMMAND = command(
     _view,
     click.Argument(["runs"], nargs=-1, metavar="[RUN...]"),
-    option("--port", type=click.IntRange(0, 65535), default=0, help="Port of 127.0.0.1 [a free one]."),
+    # Not from the environment: there EVALQ_PORT is the exporter's.
+    click.Option(["--port"], type=click.IntRange(0, 65535), default=0, help="Port of 127.0.0.1 [a free one]."),
     click.Option(["--open", "open_browser"], is_flag=True, help="Open it in a browser."),
     click.Option(["--json", "as_json"], is_flag=True, help="Print the address as a JSON line."),
     *server_options(),

@@ -136,9 +136,16 @@ def _read(path: Path) -> Known:
 
 
 def _with_keys(runs: Sequence[Known]) -> Iterable[Known]:
-    """Each with its id as key, where two have the same one with a part of their folder's digest."""
-    several = {run for run, count in Counter(known.run for known in runs).items() if count > 1}
+    """Each with its id as key; where two have the same one, or it could not stand in an address, with a mark behind."""
+    counts = Counter(_said(known.run) for known in runs)
     for known in runs:
+        key = _said(known.run)
         place = str(known.folder.path.resolve()) if known.folder else ""
         mark = "~" + hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:8]
-        yield replace(known, key=known.run + (mark if known.run in several else ""))
+        marked = counts[key] > 1 or not key.strip(".")  # a browser takes dots for the folder above
+        yield replace(known, key=key + (mark if marked else ""))
+
+
+def _said(run: str) -> str:
+    """An id, or the name of a folder, which may be no text at all."""
+    return run.encode(errors="replace").decode()

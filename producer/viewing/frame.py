@@ -56,8 +56,8 @@ def bare(status: int, headline: str, sentence: str, head: Html | None = None, mo
 
 def link(*parts: str, **query: object) -> str:
     """The address of a page; whatever is in ``parts`` stays one part of the path."""
-    asked = urlencode({name.rstrip("_"): str(value) for name, value in query.items() if value not in (None, "")})
-    return "/" + "/".join(quote(part, safe="~") for part in parts) + (f"?{asked}" if asked else "")
+    asked = urlencode({name: str(value) for name, value in query.items() if value not in (None, "")}, errors="replace")
+    return "/" + "/".join(quote(part, safe="~", errors="replace") for part in parts) + (f"?{asked}" if asked else "")
 
 
 @cache
@@ -77,7 +77,7 @@ def _whole(title: str, body: Html, head: Html | None) -> bytes:
         '<meta name="color-scheme" content="light dark">\n'
         f"{head or ''}<title>{text(title)} · evalq</title><style>{_style()}</style></head>\n"
         f"<body>{body}</body></html>\n"
-    ).encode()
+    ).encode(errors="replace")  # names of files may be no text
 
 
 @cache

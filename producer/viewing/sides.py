@@ -11,7 +11,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.producer.comparing.baselines import Baselines, place_of
 from evalq.producer.comparing.comparing import compare_runs
-from evalq.producer.outputs.cases import cases_of, decoded
+from evalq.producer.outputs.cases import CASES, cases_of, decoded
 from evalq.producer.servers import Servers
 from evalq.producer.viewing.catalogue import Known
 from evalq.producer.viewing.viewer import Kept, Viewer
@@ -21,6 +21,7 @@ __all__ = ["BASELINE", "Side", "Sides"]
 
 BASELINE = "baseline:"
 """Before the names of baselines where runs are named too."""
+_FEW_BYTES = 1 << 26
 
 
 class Side(NamedTuple):
@@ -51,6 +52,16 @@ class Sides:
         if known is None:
             raise UsageError(f"no run here is called {name!r}")
         return Side(known.run, self.cases(known), known)
+
+    def at_hand(self, known: Known) -> bool:
+        """Whether how the cases of a run went is soon known: there are few records, or somebody has compared it."""
+        if known.folder is None:
+            return True
+        try:
+            few = known.folder.records.stat().st_size <= _FEW_BYTES
+        except OSError:
+            return True  # and that is soon known as well
+        return few or (known.folder.path / CASES).is_file()
 
     def cases(self, known: Known) -> RunCases:
         """How the cases of a run went. Raises EvalqError."""

@@ -87,13 +87,13 @@ def suite_page(viewer: Viewer, sides: Sides, query: Query) -> Answer:
     runs = _past(viewer, suite)
     at = number_of(query, "at")
     shown = runs[at : at + _RUNS]
-    cases, left = _cases(sides, shown)
+    cases, left, many = _cases(sides, shown)
     approved = _approved(sides, suite)
     header = element(
         "header",
         element("p", " · ".join(filter(None, suite)), class_="subject", dir="auto"),
         element("h1", f"{suite.suite}: {len(runs):,} runs"),
-        element("p", _told(approved, left), class_="lede", dir="auto"),
+        element("p", _told(approved, left, many), class_="lede", dir="auto"),
     )
     further = element("a", "Older runs →", href=link("suite", **suite._asdict(), at=at + _RUNS))
     main = joined(
@@ -109,12 +109,16 @@ def suite_page(viewer: Viewer, sides: Sides, query: Query) -> Answer:
     return document(f"{suite.suite} · {suite.evaluator}", header, main, here="/suites")
 
 
-def _told(approved: dict[str, RunCases], left: int) -> str:
+def _told(approved: dict[str, RunCases], left: int, many: int) -> str:
     said = [f"Baselines: {', '.join(f'{name} (run {run.run})' for name, run in approved.items())}."] if approved else []
     if not approved:
         said.append("No baseline is approved for it; evalq baseline set NAME RUN does that.")
     if left:
         said.append(f"How the cases of {left:,} runs went is still to be read: load this page again.")
+    if many:
+        said.append(
+            f"{many:,} runs have too many records to be read for this page; evalq compare does it once for all."
+        )
     return " ".join(said)
 
 
@@ -132,18 +136,21 @@ def _past(viewer: Viewer, suite: _Suite) -> list[_Past]:
     return sorted(found, key=lambda each: (each.ended, each.run), reverse=True)
 
 
-def _cases(sides: Sides, runs: Sequence[_Past]) -> tuple[dict[str, RunCases], int]:
-    """How the cases of runs went, as far as that is read in a while, and of how many it is left."""
-    until, found, left = time.monotonic() + _SECONDS, {}, 0
+def _cases(sides: Sides, runs: Sequence[_Past]) -> tuple[dict[str, RunCases], int, int]:
+    """How the cases of runs went, as far as that is read in a while; of how many it is left, and not read at all."""
+    until, found, left, many = time.monotonic() + _SECONDS, {}, 0, 0
     for past in runs:
         if past.known is None:
+            continue
+        if not sides.at_hand(past.known):
+            many += 1
             continue
         if time.monotonic() > until:
             left += 1
             continue
         with contextlib.suppress(EvalqError, OSError):
             found[past.run] = sides.cases(past.known)
-    return found, left
+    return found, left, many
 
 
 def _approved(sides: Sides, suite: _Suite) -> dict[str, RunCases]:

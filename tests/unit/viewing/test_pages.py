@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from urllib.parse import quote
@@ -198,6 +199,23 @@ def test_a_damaged_folder_is_listed_with_its_trouble(made: Made) -> None:
         assert "is damaged" in found.text
         for name in ("bad", "other"):
             assert browser.get(f"/run/{name}").status == 200
+
+
+def test_names_that_are_no_text_or_no_part_of_an_address_have_their_pages(made: Made) -> None:
+    """A folder whose name is no UTF-8, and runs that are called like the folder above, like none, or with a slash."""
+    made("one", CASES[:2])
+    odd = os.fsdecode(b"evalq-runs/\xff\xfe")
+    Path(odd).mkdir()
+    Path(odd, "run.json").write_bytes(b"{")
+    for name in ("..", ".", "", "a/b", "a?b#c%2f", "\\x"):
+        with RunFolder.begin(Path("evalq-runs") / f"x{len(list(Path('evalq-runs').iterdir()))}") as folder:
+            folder.note(**facts(name, "paused"))
+    with viewing() as browser:
+        links = [link for link in browser.enter().get("/").links if link.startswith("/run/")]
+        assert len(set(links)) == 8
+        for link in links:
+            assert browser.get(link).status == 200, link
+            assert not {".", ".."} & set(link.split("/"))
 
 
 def test_damaged_records_are_shown_as_such(made: Made) -> None:

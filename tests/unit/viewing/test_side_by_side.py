@@ -103,3 +103,18 @@ def test_a_suite_s_history_has_the_verdict_against_each_baseline(made: Made) -> 
         (verdict,) = [link for link in found.links if link.startswith("/compare") and run_of(worse) in link]
         assert "Pass rate: worse" in browser.get(verdict).text
         assert found.body.count("<figure") == 2, "each measure over the runs"
+
+
+def test_a_history_does_not_read_runs_of_very_many_records(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says of how many, and shows them once somebody has compared them."""
+    monkeypatch.setattr("evalq.producer.viewing.sides._FEW_BYTES", 1_000)
+    first, second = made("first", cases(3, 50)), made("second", cases(5, 50))
+    with viewing() as browser:
+        page = "/suite?evaluator=verification&suite=default"
+        found = browser.enter().get(page)
+        assert "2 runs have too many records to be read" in found.text
+        assert "<figure" not in found.body
+        assert CliRunner().invoke(cli, ["compare", str(first), str(second)]).exit_code == 0
+        found = browser.get(page)
+        assert "too many" not in found.text
+        assert "<figure" in found.body
