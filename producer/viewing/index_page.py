@@ -81,8 +81,8 @@ def _pick(name: str, values: list[str], query: Query) -> Html | None:
 
 
 def _table(viewer: Viewer, shown: list[Known]) -> Html:
-    titles = ("Base", "Other", "Run", "Evaluator", "Suite", "State", "Result", "Begun")
-    heads = [element("th", title, scope="col", class_="pick" if title in titles[:2] else None) for title in titles]
+    titles = ("Run", "Result", "State", "Evaluator, suite", "Begun", "Base", "Other")
+    heads = [element("th", title, scope="col", class_="pick" if title in titles[-2:] else None) for title in titles]
     rows = [_row(viewer, known) for known in shown]
     caption = element("caption", "Runs", class_="unseen")
     table = element("table", caption, element("thead", element("tr", *heads)), element("tbody", *rows), class_="plain")
@@ -104,13 +104,12 @@ def _row(viewer: Viewer, known: Known) -> Html:
         result = element("span", summary.headline, class_=f"status {summary.state}")
     return element(
         "tr",
-        *(element("td", _radio(name, what, known), class_="pick") for name, what in _PICKS),
         run_cell(known),
-        element("td", known.evaluator or "–", dir="auto"),
-        element("td", known.suite or "–", dir="auto"),
-        state_cell(known, standing),
         element("td", result or known.trouble or "–", class_="result", dir="auto"),
+        state_cell(known, standing),
+        element("td", known.evaluator or "–", element("small", known.suite, dir="auto"), dir="auto"),
         element("td", when(known.started), class_="when"),
+        *(element("td", _radio(name, what, known), class_="pick") for name, what in _PICKS),
     )
 
 

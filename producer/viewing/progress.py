@@ -83,7 +83,7 @@ class Standings:
             standing = Standing(
                 info.state,
                 going,
-                meaning=MEANING[info.state],
+                meaning=MEANING[info.state].partition(";")[0] if going else MEANING[info.state],
                 then="" if going else alone or known.folder.next_step(info.state),
             )
         except (EvalqError, OSError) as error:

@@ -206,7 +206,7 @@ def _runs(
     entries = [past.entry for past in shown if past.entry is not None]
     numbers = [metric for metric in metrics if not metric.labels][:_NUMBERS] if entries else []
     titles = [metric.name.removeprefix("evalq_").partition("_")[2].replace("_", " ") for metric in numbers]
-    heads = ("Run", "Ended", "Records", *titles, *(f"Against {name}" for name in approved))
+    heads = ("Run", *(f"Against {name}" for name in approved), "Ended", "Records", *titles)
     rows = []
     for past in shown:
         values = {name: value for name, labels, value in past.entry.samples if not labels} if past.entry else {}
@@ -217,10 +217,10 @@ def _runs(
             element(
                 "tr",
                 run_cell(past.known) if past.known else element("th", past.run, scope="row", dir="auto"),
+                *(_verdict(sides, past, cases, name, base) for name, base in approved.items()),
                 element("td", when(past.ended), class_="when"),
                 element("td", f"{records:,}" if records is not None else "–", class_="n"),
                 *(element("td", number(values.get(each.name), each.unit), class_="n") for each in numbers),
-                *(_verdict(sides, past, cases, name, base) for name, base in approved.items()),
             )
         )
     return _table("Runs of this suite", heads, rows, numeric=("Records", *titles))
