@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evalq.evalcore.errors import EvalqError, UsageError
+from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.staging import is_private
 from evalq.producer.invocation.finding import RUNS, find
@@ -147,5 +148,5 @@ def _with_keys(runs: Sequence[Known]) -> Iterable[Known]:
 
 
 def _said(run: str) -> str:
-    """An id, or the name of a folder, which may be no text at all."""
-    return run.encode(errors="replace").decode()
+    """An id, or the name of a folder, which may be no text at all, as it can stand on a page."""
+    return visible(run.encode(errors="replace").decode())

@@ -17,11 +17,11 @@ from evalq.producer.page.drawing import chart
 from evalq.producer.page.markup import Html, element, joined
 from evalq.producer.page.model import Drawn
 from evalq.producer.page.render import tile_list
-from evalq.producer.viewing.frame import Answer, document, link
+from evalq.producer.viewing.frame import Answer, document, link, table
 from evalq.producer.viewing.sides import BASELINE, Side, Sides
 from evalq.producer.viewing.viewer import Query, Viewer, asked, summary_of
 
-__all__ = ["LOOKS", "compare_page", "measure_name"]
+__all__ = ["LOOKS", "compare_page", "spoken"]
 
 LOOKS: dict[Verdict, State] = {"same": "good", "better": "good", "worse": "bad", "inconclusive": "doubtful"}
 _LISTED, _OFFERED = 20, 200
@@ -40,11 +40,11 @@ def compare_page(viewer: Viewer, sides: Sides, query: Query) -> Answer:
         return _asking(viewer, sides, query, str(error))
     first, *rest = found
     names = joined(_named(other), " against ", _named(one))
-    more = ". ".join(f"{measure_name(each)}: {VERDICTS[each.verdict]}" for each in rest)
+    more = ". ".join(f"{spoken(each.measure.name)}: {VERDICTS[each.verdict]}" for each in rest)
     header = element(
         "header",
         element("p", names, class_="subject", dir="auto"),
-        element("h1", f"{measure_name(first)}: {VERDICTS[first.verdict]}", class_=LOOKS[first.verdict]),
+        element("h1", f"{spoken(first.measure.name)}: {VERDICTS[first.verdict]}", class_=LOOKS[first.verdict]),
         element("p", f"{more}.", class_="lede") if more else None,
     )
     main = joined(
@@ -57,9 +57,9 @@ def compare_page(viewer: Viewer, sides: Sides, query: Query) -> Answer:
     return document(f"{other.name} against {one.name}", header, main)
 
 
-def measure_name(found: Comparison) -> str:
+def spoken(measure: str) -> str:
     """A measure as people call it."""
-    return found.measure.name.replace("_", " ").capitalize()
+    return measure.replace("_", " ").capitalize()
 
 
 def _margin(query: Query) -> float:
@@ -119,7 +119,9 @@ def _changes(found: Sequence[Comparison]) -> Html | None:
         if (seen := each.observed) is not None:
             width = each.measure.width
             parts = (seen.delta / width, seen.low / width, seen.high / width)
-            marks.append(Mark(measure_name(each), *parts, state=LOOKS[each.verdict], note=VERDICTS[each.verdict]))
+            marks.append(
+                Mark(spoken(each.measure.name), *parts, state=LOOKS[each.verdict], note=VERDICTS[each.verdict])
+            )
     if not marks:
         return None
     ends = [end for mark in marks for end in (mark.low, mark.high) if end is not None]
@@ -135,7 +137,7 @@ def _changes(found: Sequence[Comparison]) -> Html | None:
 
 def _measure(found: Comparison) -> Html:
     seen, shown = found.observed, Shown(found.measure)
-    heading = element("h3", measure_name(found))
+    heading = element("h3", spoken(found.measure.name))
     verdict = element("p", VERDICTS[found.verdict].capitalize(), class_=f"verdict {LOOKS[found.verdict]}")
     if seen is None:
         return element("div", heading, verdict, element("p", "No case has an answer in both runs."), class_="measure")
@@ -168,14 +170,9 @@ def _flips(found: Comparison, shown: Shown) -> Iterator[Html]:
         if not count:
             continue
         said = f"{count:,} cases {what}" + (f", the first {_LISTED}" if count > _LISTED else "")
-        heads = [element("th", name, scope="col") for name in ("Case", "Base", "Compared with it")]
         rows = [_flip(flip, shown) for flip in flips[:_LISTED]]
-        caption = element("caption", said, class_="unseen")
-        body = joined(caption, element("thead", element("tr", *heads)), element("tbody", *rows))
-        table = element("table", body, class_="plain")
-        label = f"{measure_name(found)}: {said}"
-        scroll = element("div", table, class_="scroll", tabindex="0", role="group", aria_label=label)
-        yield element("details", element("summary", said), scroll, open=count <= _LISTED)
+        cases = table(f"{spoken(found.measure.name)}: {said}", ("Case", "Base", "Compared with it"), rows)
+        yield element("details", element("summary", said), cases, open=count <= _LISTED)
 
 
 def _flip(flip: Flip, shown: Shown) -> Html:

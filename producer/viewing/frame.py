@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from evalq.producer.page.markup import Html, element, joined, text
 
-__all__ = ["Answer", "bare", "document", "link", "policy", "refusal"]
+__all__ = ["Answer", "bare", "document", "link", "policy", "refusal", "table"]
 
 _NAV = (("/", "Runs"), ("/suites", "Suites"))
 
@@ -58,6 +59,18 @@ def link(*parts: str, **query: object) -> str:
     """The address of a page; whatever is in ``parts`` stays one part of the path."""
     asked = urlencode({name: str(value) for name, value in query.items() if value not in (None, "")}, errors="replace")
     return "/" + "/".join(quote(part, safe="~", errors="replace") for part in parts) + (f"?{asked}" if asked else "")
+
+
+def table(
+    caption: str, heads: Sequence[str], rows: Iterable[Html], *, numeric: Sequence[str] = (), look: str = ""
+) -> Html:
+    """A table in a frame of its own, in which it is scrolled where it is wider than the page."""
+    cells = [element("th", head, scope="col", class_="n" if head in numeric else None) for head in heads]
+    head = element("thead", element("tr", *cells))
+    inner = element(
+        "table", element("caption", caption, class_="unseen"), head, element("tbody", *rows), class_="plain"
+    )
+    return element("div", inner, class_=f"scroll {look}".rstrip(), tabindex="0", role="group", aria_label=caption)
 
 
 @cache

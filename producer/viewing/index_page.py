@@ -8,7 +8,7 @@ from dataclasses import replace
 from evalq.evalcore.views.charts import State
 from evalq.producer.page.markup import Html, element, joined
 from evalq.producer.viewing.catalogue import Known
-from evalq.producer.viewing.frame import Answer, document, link
+from evalq.producer.viewing.frame import Answer, document, link, table
 from evalq.producer.viewing.progress import Standing
 from evalq.producer.viewing.viewer import Query, Viewer, asked, number_of
 
@@ -82,17 +82,9 @@ def _pick(name: str, values: list[str], query: Query) -> Html | None:
 
 def _table(viewer: Viewer, shown: list[Known]) -> Html:
     titles = ("Run", "Result", "State", "Evaluator, suite", "Begun", "Base", "Other")
-    heads = [element("th", title, scope="col", class_="pick" if title in titles[-2:] else None) for title in titles]
-    rows = [_row(viewer, known) for known in shown]
-    caption = element("caption", "Runs", class_="unseen")
-    table = element("table", caption, element("thead", element("tr", *heads)), element("tbody", *rows), class_="plain")
+    found = table("Runs", titles, [_row(viewer, known) for known in shown], look="runs")
     button = element("p", element("button", "Compare the two that are picked", class_="button"))
-    return element(
-        "form",
-        element("div", table, class_="scroll runs", tabindex="0", role="group", aria_label="Runs"),
-        button if len(shown) > 1 else None,
-        method="get", action="/compare",
-    )  # fmt: skip
+    return element("form", found, button if len(shown) > 1 else None, method="get", action="/compare")
 
 
 def _row(viewer: Viewer, known: Known) -> Html:

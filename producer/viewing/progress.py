@@ -91,7 +91,7 @@ class Standings:
         if info.state == "done":
             return standing
         share, facts = self._in_ledger(info.run)
-        if info.state == "detached" and facts and not self._open(info.run):
+        if info.state == "detached" and not self._open(info.run):
             standing = replace(standing, going=False, then=known.folder.next_step(info.state))
         if not facts:
             share, facts = self._in_folder(known.folder.path)

@@ -13,7 +13,7 @@ from evalq.producer.page.markup import Html, element, joined
 from evalq.producer.page.model import Listing
 from evalq.producer.page.render import Block, banner, compared, contents, title_of
 from evalq.producer.viewing.catalogue import Known
-from evalq.producer.viewing.frame import Answer, document, link, refusal
+from evalq.producer.viewing.frame import Answer, document, link, refusal, table
 from evalq.producer.viewing.index_page import look_of, when
 from evalq.producer.viewing.progress import Standing
 from evalq.producer.viewing.records import ROWS, Found, Looked, Records, Wanted
@@ -146,13 +146,9 @@ def _found(known: Known, evaluator: Evaluator[Any, Any], found: list[Found]) -> 
     named = any(each.row.id for each in found)
     titles = ["Id" if named else "Record", "Status", *(column.title for column in columns), "Reason"]
     titles += ["Record"] if named else []
-    numeric = {column.title for column in columns if column.kind != "text"}
-    heads = [element("th", title, scope="col", class_="n" if title in numeric else None) for title in titles]
+    numeric = [column.title for column in columns if column.kind != "text"]
     rows = [_row(known, evaluator, each, named) for each in found]
-    caption = element("caption", "Records", class_="unseen")
-    body = joined(caption, element("thead", element("tr", *heads)), element("tbody", *rows))
-    table = element("table", body, class_="plain rows")
-    return element("div", table, class_="scroll", tabindex="0", role="group", aria_label="Records")
+    return table("Records", titles, rows, numeric=numeric, look="rows")
 
 
 def _row(known: Known, evaluator: Evaluator[Any, Any], found: Found, named: bool) -> Html:

@@ -10,6 +10,7 @@ from evalq.evalcore.errors import EvalqError
 from evalq.producer.viewing.catalogue import Known
 from evalq.producer.viewing.compare_page import compare_page
 from evalq.producer.viewing.frame import Answer, refusal
+from evalq.producer.viewing.history import Histories
 from evalq.producer.viewing.index_page import index_page
 from evalq.producer.viewing.run_page import record_page, records_page, run_page
 from evalq.producer.viewing.sides import Sides
@@ -27,6 +28,7 @@ class Site:
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
         self._sides = Sides(viewer)
+        self._histories = Histories(viewer, self._sides)
 
     def answer(self, path: str, query: str) -> Answer:
         """The page at ``path``. What cannot be shown is said on a page, too."""
@@ -48,7 +50,7 @@ class Site:
             case ["suites"]:
                 return suites_page(viewer)
             case ["suite"]:
-                return suite_page(viewer, self._sides, query)
+                return suite_page(self._histories, query)
             case ["compare"]:
                 return compare_page(viewer, self._sides, query)
             case ["live"]:
