@@ -27,7 +27,18 @@ from evalq.producer.page.model import (
     TileSection,
 )
 
-__all__ = ["Block", "after_blocks", "banner", "before_blocks", "compared", "contents", "tile_list", "title_of"]
+__all__ = [
+    "Block",
+    "after_blocks",
+    "banner",
+    "before_blocks",
+    "compared",
+    "contents",
+    "record_table",
+    "table_script",
+    "tile_list",
+    "title_of",
+]
 
 _SKIP = element("a", "Skip to the content", href="#content", class_="skip")
 
@@ -44,15 +55,20 @@ def before_blocks(page: Page) -> bytes:
     """The page up to where the blocks of its records go."""
     listing = page.listing
     shown = listing is not None and listing.kept > 0
-    records = [Block("records", "Records", _records(listing))] if listing is not None and shown else []
+    records = [Block("records", "Records", record_table(listing))] if listing is not None and shown else []
     body = joined(_SKIP, banner(page, records), Html('<main id="content">'), contents(page, records), Html("</main>"))
     return f"{_head(title_of(page))}<body>\n{body}\n".encode()
 
 
 def after_blocks(page: Page) -> bytes:
     """The rest of it: the script, once all that it reads is there."""
-    script = element("script", Html(_asset("page.js"))) if page.listing and page.listing.kept else ""
+    script = element("script", Html(table_script())) if page.listing and page.listing.kept else ""
     return f"{script}</body></html>\n".encode()
+
+
+def table_script() -> str:
+    """The one script: it fills the table."""
+    return _asset("page.js")
 
 
 def title_of(page: Page) -> str:
@@ -185,7 +201,7 @@ def compared(evidence: tuple[Evidence, ...]) -> Html | None:
     return element("div", table, class_="scroll", tabindex="0", role="group", aria_label="Expected and came")
 
 
-def _records(listing: Listing) -> Html:
+def record_table(listing: Listing) -> Html:
     """Where the script puts the table, and what it has to know of it."""
     columns = [{"title": column.title, "kind": column.kind} for column in listing.columns]
     statuses = [[status, state, count] for (status, state), count in sorted(listing.statuses.items())]

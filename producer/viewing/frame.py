@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from evalq.producer.page.markup import Html, element, joined, text
+from evalq.producer.page.render import table_script
 
 __all__ = ["Answer", "bare", "document", "link", "policy", "refusal", "table"]
 
@@ -25,8 +26,10 @@ class Answer(NamedTuple):
     kind: str = "text/html; charset=utf-8"
 
 
-def document(title: str, header: Html, main: Html, *, here: str = "", head: Html | None = None) -> Answer:
-    """A whole page; ``here`` is which of the links at the top it stands under."""
+def document(
+    title: str, header: Html, main: Html, *, here: str = "", head: Html | None = None, script: str = ""
+) -> Answer:
+    """A whole page; ``here`` is which of the links at the top it stands under, ``script`` another than all have."""
     links = [
         element("li", element("a", name, href=to, aria_current="page" if to == here else None)) for to, name in _NAV
     ]
@@ -35,7 +38,7 @@ def document(title: str, header: Html, main: Html, *, here: str = "", head: Html
         element("nav", element("strong", "evalq"), element("ul", *links), aria_label="Pages", class_="pages"),
         header,
         element("main", main, id="content"),
-        element("script", Html(_script())),
+        element("script", Html(script or _script())),
     )
     return Answer(200, _whole(title, body, head))
 
@@ -75,10 +78,10 @@ def table(
 
 @cache
 def policy() -> str:
-    """Of all pages: one style and one script, by their hashes; nothing from anywhere, nothing of it in a frame."""
-    style, script = (_hash(source) for source in (_style(), _script()))
+    """Of all pages: one style and its scripts, by their hashes; nothing from anywhere, nothing of it in a frame."""
+    style, script, table = (_hash(source) for source in (_style(), _script(), table_script()))
     return (
-        f"default-src 'none'; style-src {style}; script-src {script}; connect-src 'self'; form-action 'self'; "
+        f"default-src 'none'; style-src {style}; script-src {script} {table}; connect-src 'self'; form-action 'self'; "
         "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
 

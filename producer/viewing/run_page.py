@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from typing import Any
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json
-from evalq.producer.page import build_page
+from evalq.producer.page import ALL_UP_TO, build_page
 from evalq.producer.page.markup import Html, element, joined
 from evalq.producer.page.model import Listing
-from evalq.producer.page.render import Block, banner, compared, contents, title_of
+from evalq.producer.page.packing import pack
+from evalq.producer.page.render import Block, banner, compared, contents, record_table, table_script, title_of
 from evalq.producer.viewing.catalogue import Known
 from evalq.producer.viewing.frame import Answer, document, link, refusal, table
 from evalq.producer.viewing.index_page import look_of, when
@@ -19,7 +22,7 @@ from evalq.producer.viewing.progress import Standing
 from evalq.producer.viewing.records import ROWS, Found, Looked, Records, Wanted
 from evalq.producer.viewing.viewer import Query, Viewer, asked, number_of
 
-__all__ = ["record_page", "records_page", "run_page"]
+__all__ = ["record_page", "records_page", "run_page", "table_page"]
 
 _FIRST, _SECONDS = 20, 0.3
 _SHOWN = 25
@@ -40,7 +43,9 @@ def run_page(viewer: Viewer, known: Known) -> Answer:
     else:
         failed = records.look(0, Wanted(failed=True), _FIRST, explain=True, seconds=_SECONDS)
         listing = _failed(failed, evaluator)
-        blocks.append(Block("records", "Records", _first_records(known, evaluator, records, failed)))
+        blocks.append(
+            Block("records", "Records", _first_records(known, evaluator, records, failed, report["records"]["total"]))
+        )
     blocks.append(Block("place", "Where it is", _place(known, standing)))
     page = build_page(evaluator, report, listing)
     main = joined(None if standing.state == "done" else _standing(known, standing), contents(page, blocks))
@@ -57,12 +62,33 @@ def records_page(viewer: Viewer, known: Known, query: Query) -> Answer:
     wanted = Wanted(asked(query, "show") == "failed", asked(query, "q"))
     first = max(0, number_of(query, "at") - 1)
     looked = records.look(first, wanted)
-    back = element("a", known.run, href=link("run", known.key), dir="auto")
-    header = element("header", element("p", back, class_="subject"), element("h1", "Records"))
+    header = element("header", element("p", _way_back(known), class_="subject"), element("h1", "Records"))
     main = joined(
         _form(known, wanted, first), _found(known, evaluator, looked.found), _turning(known, wanted, first, looked)
     )
     return document(f"Records · {known.run}", header, main)
+
+
+def table_page(viewer: Viewer, known: Known) -> Answer:
+    """All records of a run in the table of its report.html, to be sorted and filtered; read whole, for this page."""
+    report, path = viewer.report(known), viewer.path_of(known)
+    if report is None or path is None:
+        return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
+    if report["records"]["total"] > ALL_UP_TO:
+        return refusal(
+            404, "Too many for one table", "evalq report RUN -o report.html makes one with a sample of them."
+        )
+    evaluator = registry.get(report["evaluator"])
+    blocks = io.BytesIO()
+    with open_input(path) as stream:
+        listing = pack(stream, evaluator.views.rows, report, blocks)
+    header = element("header", element("p", _way_back(known), class_="subject"), element("h1", "Records"))
+    main = joined(record_table(listing), Html(blocks.getvalue().decode()))
+    return document(f"Records · {known.run}", header, main, script=table_script())
+
+
+def _way_back(known: Known) -> Html:
+    return element("a", known.run, href=link("run", known.key), dir="auto")
 
 
 def record_page(viewer: Viewer, known: Known, query: Query) -> Answer:
@@ -75,11 +101,10 @@ def record_page(viewer: Viewer, known: Known, query: Query) -> Answer:
     if found is None:
         return refusal(404, "No such record", "The records of this run are not here, or fewer than that.")
     record, line = found
-    back = element("a", known.run, href=link("run", known.key), dir="auto")
     rows = element("a", "its records", href=link("run", known.key, "records", at=number - number % ROWS + 1))
     header = element(
         "header",
-        element("p", back, ", ", rows, class_="subject"),
+        element("p", _way_back(known), ", ", rows, class_="subject"),
         element("h1", record.id or record.record or f"Line {number + 1}", class_=record.state, dir="auto"),
         element("p", record.status, ": " if record.reason else "", record.reason, class_="lede", dir="auto"),
     )
@@ -110,12 +135,14 @@ def _failed(looked: Looked, evaluator: Evaluator[Any, Any]) -> Listing:
     return Listing(evaluator.views.rows.columns, failed=len(first), explained=len(first), first=first)
 
 
-def _first_records(known: Known, evaluator: Evaluator[Any, Any], records: Records, failed: Looked) -> Html:
-    """The first rows, and ways to the others."""
+def _first_records(known: Known, evaluator: Evaluator[Any, Any], records: Records, failed: Looked, total: int) -> Html:
+    """The first rows of ``total``, and ways to the others."""
     looked = records.look(0, Wanted(), _SHOWN)
     links = [element("a", "All records", href=link("run", known.key, "records"))] if looked.more else []
     if failed.more:
         links.append(element("a", "All that failed", href=link("run", known.key, "records", show="failed")))
+    if 1 < total <= ALL_UP_TO:
+        links.append(element("a", "All in one table, to be sorted", href=link("run", known.key, "table")))
     return joined(
         _form(known, Wanted()),
         _found(known, evaluator, looked.found),

@@ -77,6 +77,8 @@ def test_the_viewer_s_pages_are_flawless(runs: Path, browser: Chromium, monkeypa
         own = (f"/run/{key}", f"/run/{key}/records", f"/run/{key}/record?at=1", f"/compare?base={key}&cand={key}")
         for page in ("/", *own, "/suites", "/suite?evaluator=verification&suite=default"):
             flawless(tab, top + page)
+        flawless(tab, f"{top}/run/{key}/table")
+        tab.wait("document.querySelectorAll('#window tbody button').length > 10")
         tab.look(scripts=False)
         tab.open(f"{top}/run/{key}")
         assert "comply" in tab.run("document.body.innerText")
