@@ -12,7 +12,8 @@ from evalq.producer.viewing.compare_page import compare_page
 from evalq.producer.viewing.frame import Answer, refusal
 from evalq.producer.viewing.history import Histories
 from evalq.producer.viewing.index_page import index_page
-from evalq.producer.viewing.run_page import record_page, records_page, run_page, table_page
+from evalq.producer.viewing.records_page import record_page, records_page, table_page
+from evalq.producer.viewing.run_page import run_page
 from evalq.producer.viewing.sides import Sides
 from evalq.producer.viewing.suite_page import suite_page, suites_page
 from evalq.producer.viewing.viewer import Query, Viewer
