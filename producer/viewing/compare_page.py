@@ -172,7 +172,7 @@ def _flips(found: Comparison, shown: Shown) -> Iterator[Html]:
         said = f"{count:,} cases {what}" + (f", the first {_LISTED}" if count > _LISTED else "")
         rows = [_flip(flip, shown) for flip in flips[:_LISTED]]
         cases = table(f"{spoken(found.measure.name)}: {said}", ("Case", "Base", "Compared with it"), rows)
-        yield element("details", element("summary", said), cases, open=count <= _LISTED)
+        yield element("details", element("summary", said), cases, open=what == "lost" or count <= _LISTED)
 
 
 def _flip(flip: Flip, shown: Shown) -> Html:
