@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import shutil
@@ -88,6 +90,36 @@ def test_records_are_turned_over_searched_and_filtered(made: Made) -> None:
         assert browser.get(f"{run}/record?at=251").status == 404
         assert "Lines 1 to 100" in browser.get(f"{run}/records?at=-5").text
         assert browser.get(f"{run}/records?at={'9' * 40}").status == 200
+
+
+def test_all_records_are_one_table_where_they_are_not_too_many(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of report.html, with the script that the policy lets run; of more, how to have one with a sample."""
+    key = RunFolder(made("one", CASES)).info().run
+    report = (Path("evalq-runs") / "one" / "report.html").read_text()
+    with viewing() as browser:
+        found = browser.enter().get(f"/run/{key}/table")
+        blocks = [part.partition("</script>")[0] for part in report.split('<script type="text/plain"')[1:]]
+        assert blocks
+        assert all(block in found.body for block in blocks)
+        named = base64.b64encode(hashlib.sha256(found.page.inside["script"][-1].encode()).digest()).decode()
+        assert f"'sha256-{named}'" in found.headers["Content-Security-Policy"]
+        assert f"/run/{key}/table" in browser.get(f"/run/{key}").links
+        monkeypatch.setattr("evalq.producer.viewing.records_page.ALL_UP_TO", 59)
+        monkeypatch.setattr("evalq.producer.viewing.run_page.ALL_UP_TO", 59)
+        found = browser.get(f"/run/{key}/table")
+        assert (found.status, "evalq report RUN -o report.html" in found.text) == (404, True)
+        assert f"/run/{key}/table" not in browser.get(f"/run/{key}").links
+
+
+def test_a_run_that_follows_a_log_shows_its_last_report_and_that_it_goes_on(made: Made) -> None:
+    """Its report is of all that was read so far."""
+    folder = RunFolder(made("one", CASES))
+    told = json.loads((folder.path / "run.json").read_text()) | {"state": "following", "follows": "log"}
+    (folder.path / "run.json").write_text(json.dumps(told))
+    with viewing() as browser, folder.driving():
+        found = browser.enter().get(f"/run/{told['run']}")
+        assert "40 of 60 transcripts comply" in found.text
+        assert "This run is following: its log is read as it grows." in found.text
 
 
 def test_whatever_a_run_holds_stays_text(here: Path) -> None:
