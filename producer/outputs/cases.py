@@ -25,9 +25,10 @@ __all__ = ["CASES", "cases_of", "computed_cases", "decoded"]
 CASES = "cases.json"
 
 
-def cases_of(folder: RunFolder) -> RunCases:
+def cases_of(folder: RunFolder, *, keep: bool = True) -> RunCases:
     """Those of the run in ``folder``: from its cases.json while that is of its report, else read anew and kept there.
 
+    Without ``keep`` nothing is written.
     Raises UsageError for a run without report or records, or of an evaluator whose runs are not compared.
     """
     report = folder.report()
@@ -36,8 +37,9 @@ def cases_of(folder: RunFolder) -> RunCases:
     if kept is not None and kept.report == name:
         return kept
     found = _read(folder, registry.get(report["evaluator"]), report, name)
-    with contextlib.suppress(OSError):  # a folder that can only be read is compared all the same
-        folder.write(CASES, msgspec.json.encode(found))
+    if keep:
+        with contextlib.suppress(OSError):  # a folder that can only be read is compared all the same
+            folder.write(CASES, msgspec.json.encode(found))
     return found
 
 
