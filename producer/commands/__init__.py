@@ -12,7 +12,7 @@ __all__ = ["module", "names", "summary"]
 
 _HERE = Path(__file__).parent
 _ORDER = (
-    *("run", "demo", "list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "prune"),
+    *("run", "demo", "list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "view", "prune"),
     *("compare", "gate", "check-regressions", "baseline"),
     *("worker", "exporter", "targets", "doctor"),
 )

@@ -17,7 +17,7 @@ from evalq.producer.comparing.operands import alike, operand, partner
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["candidates_of", "gate_runs", "load_policy"]
+__all__ = ["candidates_of", "distinct", "gate_runs", "load_policy"]
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -27,7 +27,11 @@ def load_policy(path: str | Path) -> Policy:
 
 def candidates_of(names: Sequence[str], servers: Servers) -> list[RunCases]:
     """The runs to gate. Raises UsageError for two that are called the same: which of them would a policy mean?"""
-    runs = [run for name in names for run in operand(name, servers)]
+    return distinct([run for name in names for run in operand(name, servers)])
+
+
+def distinct(runs: list[RunCases]) -> list[RunCases]:
+    """``runs``, of which no two are called the same. Raises UsageError."""
     seen: dict[str, RunCases] = {}
     for run in runs:
         if run.called in seen:
@@ -40,27 +44,27 @@ def candidates_of(names: Sequence[str], servers: Servers) -> list[RunCases]:
 
 
 def gate_runs(
-    policy: Policy, candidates: Sequence[RunCases], baseline: str, servers: Servers, *, first: bool = False
+    policy: Policy, candidates: Sequence[RunCases], baseline: str | RunCases, servers: Servers, *, first: bool = False
 ) -> Decision:
-    """Decide on ``candidates``, compared with what ``baseline`` names where it is not empty.
+    """Decide on ``candidates``, compared with ``baseline``, or with what it names where it is not empty.
 
     ``first``: they may be the first of their kind; what is to be compared is inconclusive where nothing is approved.
     Raises UsageError for that otherwise.
     """
     partners: dict[str, RunCases] = {}
-    lacking = ""
+    lacking, name = "", baseline.run if isinstance(baseline, RunCases) else baseline
     if baseline:
         compared = {gate.run for gate in policy.gates if gate.compares}
         try:
-            approved = operand(baseline, servers)
+            approved = [baseline] if isinstance(baseline, RunCases) else operand(baseline, servers)
             known = [run for run in candidates if any(alike(run, each) for each in approved)]
-            partners |= {run.called: partner(run, approved, baseline) for run in known}
+            partners |= {run.called: partner(run, approved, name) for run in known}
             for run in candidates:
                 if run not in known and compared & {run.called, run.evaluator}:
-                    partner(run, approved, baseline)  # there is none: it says so
+                    partner(run, approved, name)  # there is none: it says so
         except UsageError as error:
             if not first:
                 raise
             runs = " ".join(run.run for run in candidates)
-            lacking = f"{error}. Approve what is as it should be: evalq baseline set {baseline} {runs}"
-    return decide(policy, candidates, partners, baseline=baseline, lacking=lacking)
+            lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
+    return decide(policy, candidates, partners, baseline=name, lacking=lacking)
