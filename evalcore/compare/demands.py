@@ -9,17 +9,16 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import Estimate
 from evalq.evalcore.compare.decision import Check, Decided
-from evalq.evalcore.compare.intervals import ALPHA, Level, level_of
+from evalq.evalcore.compare.intervals import Level, level_of
 from evalq.evalcore.compare.pairs import pairs_of
-from evalq.evalcore.compare.policy import Gate, PerCase
+from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.distributions import at_least, at_most
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["compared", "held", "held_by_cases", "plain"]
+__all__ = ["compared", "held", "margin_of", "plain"]
 
 
 def held(gate: Gate, run: CaseSummary, measure: Measure, alpha: float) -> Iterator[Check]:
@@ -68,7 +67,7 @@ def compared(
         if observed is None or worst is None:
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer in both runs")
             continue
-        margins = [given * abs(e.base) if name == "max_relative_drop" else given for e in (observed, worst)]
+        margins = [margin_of(gate, name, each.base) for each in (observed, worst)]
         check = Check(
             gate.metric,
             demand,
@@ -84,6 +83,12 @@ def compared(
         yield _agreed(check, _dropped(worst, margins[1], alpha))
 
 
+def margin_of(gate: Gate, name: str, base: float) -> float:
+    """How far a number may fall behind ``base`` by the bound called ``name``, in the measure's unit."""
+    given = float(getattr(gate, name))
+    return given * abs(base) if name == "max_relative_drop" else given
+
+
 def _dropped(found: Estimate, margin: float, alpha: float) -> Decided:
     if found.low > -margin:
         return "GO"
@@ -96,31 +101,6 @@ def _agreed(check: Check, at_worst: Decided) -> Check:
         return check
     reason = f"{check.reason}; it would be {at_worst} if what is missing counted against it"
     return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
-
-
-def held_by_cases(gate: Gate, wanted: PerCase, run: CaseSummary, measure: Measure, alpha: float) -> Check:
-    """Every case keeps a share of passes: each by its exact interval (Clopper and Pearson 1934).
-
-    GO needs the lower end of every case at the share; for NO-GO the cases' surprises count by Holm's procedure.
-    """
-    demand = f"every case passes {wanted.min_passes} of {wanted.of}"
-    if measure.kind != "pass":
-        raise UsageError(f"{gate.metric}: per_case is about passes, and this is a score")
-    side, ids = pairs_of(run, run, measure).cand, pairs_of(run, run, measure).ids
-    cases = list(zip(ids, side.total.tolist(), side.answers.tolist(), strict=True))
-    surprises = sorted((at_most(round(m), n, wanted.share), case) for case, m, n in cases)
-    failing: list[str] = []
-    for rank, (p, case) in enumerate(surprises):
-        if p > alpha / (len(surprises) - rank):
-            break
-        failing.append(case)
-    open_ = [case for case, m, n in cases if at_least(round(m), n, wanted.share) > ALPHA and case not in set(failing)]
-    decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not cases else "GO"
-    reason = f"{len(failing)} of {len(cases)} case(s) fail it, {len(open_)} have too few answers to tell"
-    p_worse = min(1.0, surprises[0][0] * len(surprises)) if surprises else 1.0
-    return Check(
-        gate.metric, demand, gate.tier, decided, reason, len(failing), None, None, p_worse, tuple(failing or open_)[:20]
-    )
 
 
 def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check]:

@@ -8,8 +8,9 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import Estimate, estimate
 from evalq.evalcore.compare.decision import ALPHA, Check, Decided, Decision, overall
-from evalq.evalcore.compare.demands import compared, held, held_by_cases, plain
+from evalq.evalcore.compare.demands import compared, held, plain
 from evalq.evalcore.compare.pairs import pairs_of
+from evalq.evalcore.compare.per_case import held_by_cases
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
