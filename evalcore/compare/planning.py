@@ -12,11 +12,11 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import change_in, p_values
 from evalq.evalcore.compare.decision import ALPHA, Decided
-from evalq.evalcore.compare.demands import margin_of
+from evalq.evalcore.compare.demands import by_case, margin_of
 from evalq.evalcore.compare.intervals import level_of
 from evalq.evalcore.compare.pairs import Pairs, Side
-from evalq.evalcore.compare.per_case import sorted_out
-from evalq.evalcore.compare.policy import Gate, Tier
+from evalq.evalcore.compare.policy import Gate, PerCase, Tier
+from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _demands(gate: Gate, measure: Measure, alpha: float) -> Iterator[tuple[str, 
     if gate.per_case is not None and measure.kind == "pass":
         yield (
             f"every case passes {gate.per_case.min_passes} of {gate.per_case.of}",
-            partial(_each, gate.per_case.share, alpha),
+            partial(_each, gate.per_case, measure, alpha),
         )
 
 
@@ -121,9 +121,13 @@ def _drop(gate: Gate, name: str, measure: Measure, alpha: float, pairs: Pairs) -
     return "NO-GO" if p_values(pairs, measure, change)[0] <= alpha else "INCONCLUSIVE"
 
 
-def _each(share: float, alpha: float, pairs: Pairs) -> Decided:
-    rows = zip(pairs.cand.total.tolist(), pairs.cand.answers.tolist(), strict=True)
-    return sorted_out([(round(m), n) for m, n in rows], share, alpha).decided
+def _each(wanted: PerCase, measure: Measure, alpha: float, pairs: Pairs) -> Decided:
+    side = pairs.cand
+    column = Column(side.answers.tolist(), side.total.tolist(), side.squares.tolist())
+    names = [str(number) for number in range(len(side.answers))]
+    found, _ = by_case(wanted, CaseSummary([measure], names, [0] * len(names), {measure.name: column}), measure, alpha)
+    decided = set(found.values())
+    return "NO-GO" if "NO-GO" in decided else "INCONCLUSIVE" if "INCONCLUSIVE" in decided else "GO"
 
 
 class _Simulation:

@@ -21,7 +21,7 @@ def _compare(
     with invocation.servers() as servers:
         candidates, bases = operand(cand, servers), operand(base, servers)
     for run in candidates:
-        before = partner(run, bases, base)
+        before = bases[0] if len(bases) == 1 else partner(run, bases, base)
         found = compare_runs(before, run, margin, measure, by_cases=by_cases)
         if as_json:
             click.echo(msgspec.json.encode({"base": before.run, "cand": run.run, "measures": found}))

@@ -12,6 +12,7 @@ from evalq.producer.comparing.planning import Asked, outlook, outlook_text
 from evalq.producer.comparing.text import decision_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 from evalq.producer.invocation.options import as_json, option, server_options
 
 __all__ = ["COMMAND"]
@@ -57,7 +58,7 @@ COMMAND = command(
         ["--policy"], required=True, type=click.Path(exists=True, dir_okay=False), help="What has to hold: a YAML file."
     ),
     option("--baseline", default="", metavar="BASE", help="What drops are measured against: a baseline's name, a run."),
-    option("--allow-inconclusive", is_flag=True, help="Exit 0 where the data cannot decide, instead of 4."),
+    may_be_inconclusive(),
     option("--dry-run", is_flag=True, help="Tell what the gate will be able to see, before anything is paid."),
     option("--repeat", type=click.IntRange(0, 1_000_000), default=0, metavar="N",
             help="With --dry-run: answers a case that are planned [as the run, or the baseline]."),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.compare.decision import ALPHA
+from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.pairs import Side, pairs_of
 from evalq.evalcore.compare.planning import DROPS, Plan, Power, powers
 from evalq.evalcore.compare.policy import Gate, Policy
@@ -54,23 +55,27 @@ def outlook(
 
     Raises UsageError where neither says how many cases there are.
     """
-    bases = {run.evaluator: run for run in operand(baseline, servers)} if baseline else {}
-    given = {run.evaluator: run for run in candidates}
+    bases = operand(baseline, servers) if baseline else []
     found: list[Power] = []
     notes: list[str] = []
     for gate in policy.gates:
-        base = bases.get(gate.evaluator)
+        base = _meant(gate, bases)
         measure = _measure(gate, base)
         if measure is None:
             notes.append(f"{gate.metric} is taken as it stands: nothing is known of its chance variation")
             continue
-        plan = _plan(gate, measure, base, given.get(gate.evaluator), asked)
+        plan = _plan(gate, measure, base, _meant(gate, candidates), asked)
         try:
             found += powers(gate, measure, plan, alpha, asked.seed)
         except ValueError as error:
             notes.append(f"{gate.metric}: {error}")
-    notes += _warnings(policy, bases.values(), asked)
+    notes += _warnings(policy, bases, asked)
     return Outlook(baseline, found, notes, alpha)
+
+
+def _meant(gate: Gate, runs: Sequence[RunCases]) -> RunCases | None:
+    found = run_meant(gate.run, [(run.called, run.evaluator) for run in runs])
+    return None if found is None else runs[found]
 
 
 def _measure(gate: Gate, base: RunCases | None) -> Measure | None:
@@ -78,7 +83,7 @@ def _measure(gate: Gate, base: RunCases | None) -> Measure | None:
     if base is not None:
         measures: Iterable[Measure] = base.cases.measures
     else:
-        declared = registry.get(gate.evaluator).measures
+        declared = registry.get(gate.run).measures
         measures = declared.measures if declared is not None else ()
     return next((each for each in measures if each.name == gate.path), None)
 

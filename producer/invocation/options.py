@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from evalq.evalcore.contract.evaluator import Evaluator, Option
 
 __all__ = [
+    "allow_inconclusive",
     "as_json",
     "calling_options",
     "follow_options",
@@ -95,6 +96,11 @@ def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
 def as_json() -> click.Option:
     """Data in place of lines for people."""
     return click.Option(["--json", "as_json"], is_flag=True, help="As JSON.")
+
+
+def allow_inconclusive() -> click.Option:
+    """Of commands that gate."""
+    return option("--allow-inconclusive", is_flag=True, help="Exit 0 where the data cannot decide, instead of 4.")
 
 
 def run_argument() -> click.Argument:
