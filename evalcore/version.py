@@ -19,7 +19,7 @@ __version__ = version("evalq")
 COMPUTING = ("google-re2", "msgspec", "numpy", "rapidfuzz")
 """The packages whose own version an answer can depend on: matching, reading and writing numbers, distances.
 
-The others that evalcore imports only check what a producer was given (pydantic, pyyaml) or give back bytes that are
+The others that evalcore imports only check what a producer was given (pydantic and its core, pyyaml) or give back bytes that are
 compared by digest (zstandard).
 """
 _PACKAGES = ("evalcore", "workers")

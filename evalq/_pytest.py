@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SuiteFile"]
 
 _SESSION = pytest.StashKey[str]()
+_ENDING_SECONDS = 10.0
 _DONE = (0, 1, 4)
 """Exit codes of `evalq run` where every run is done: a decision is not its business here."""
 
@@ -49,8 +50,9 @@ class SuiteFile(pytest.File):
             runs = [cases_of(RunFolder.existing(folder)) for folder in folders]
         except EvalqError as error:
             raise self.CollectError(visible(f"evalq: {error}")) from error
+        names = _Names()
         for run, folder in zip(runs, folders, strict=True):
-            yield RunGroup.from_parent(self, name=run.called, run=run, suite=suite, folder=folder)
+            yield RunGroup.from_parent(self, name=names.of(run.called), run=run, suite=suite, folder=folder)
         if suite.policy is not None:
             yield PolicyTest.from_parent(self, name="policy", runs=runs, suite=suite)
 
@@ -142,18 +144,20 @@ class PolicyTest(_Test):
         super().__init__(**more)
         self._runs, self._suite = runs, suite
 
-    def runtest(self) -> None:
-        """GO passes; the whole decision is told otherwise."""
+    def setup(self) -> None:
+        """Decide; what keeps it from deciding is an error."""
         from evalq.producer.comparing.gating import gate_runs
         from evalq.producer.comparing.text import decision_text
         from evalq.producer.servers import Servers
         from evalq.workers.settings import load_settings
 
         assert self._suite.policy is not None, "a suite without a policy has no such test"
-        with Servers(load_settings(None)) as servers:
-            decision = gate_runs(self._suite.policy, self._runs, self._suite.baseline, servers, first=True)
+        try:
+            with Servers(load_settings(None)) as servers:
+                decision = gate_runs(self._suite.policy, self._runs, self._suite.baseline, servers, first=True)
+        except EvalqError as error:
+            raise Failed(f"evalq: {error}") from error
         self.verdict = (decision.decided, decision_text(decision))
-        super().runtest()
 
 
 class _Names:
@@ -203,11 +207,30 @@ def _made(file: SuiteFile, suite: Suite) -> list[Path]:
         done = place / "done"
         if not done.is_file():
             words = [*command, str(place), "--format", "none", "--no-progress", *words]
-            ran = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603 - this program
-            if ran.returncode not in _DONE:
-                raise file.CollectError(visible(f"evalq run ended with {ran.returncode}:\n{ran.stderr[-4000:]}"))
+            code, told = _ran(words)
+            if code not in _DONE:
+                raise file.CollectError(visible(f"evalq run ended with {code}:\n{told[-4000:]}"))
             done.touch()
     return sorted(path.parent for path in place.glob("*/run.json"))
+
+
+def _ran(words: list[str]) -> tuple[int, str]:
+    """The exit code of a command, and what it said on standard error.
+
+    Ctrl-C reaches it, too: it is given the time to keep what it has paid for.
+    """
+    command = subprocess.Popen(  # noqa: S603 - this program
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+    )
+    try:
+        _, told = command.communicate()
+    except KeyboardInterrupt:
+        try:
+            command.wait(_ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            command.kill()
+        raise
+    return command.returncode, told
 
 
 def _session(config: pytest.Config) -> str:

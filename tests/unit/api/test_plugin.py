@@ -104,6 +104,25 @@ def test_hostile_names_stay_names(pytester: pytest.Pytester) -> None:
     assert {"a:b", "a:b#2", "two lines", "records#2"} <= set(names)
 
 
+def test_runs_without_names_of_their_own_are_told_apart(pytester: pytest.Pytester) -> None:
+    """No two tests of a session have one node id."""
+    suite = _suite(pytester, SURE)
+    run = {"evaluator": "verification", "inputs": ["answers.jsonl"]}
+    suite.write_text(json.dumps({"runs": [run, run | {"threshold": 0.1}]}))
+    ran = _run(pytester, "--evalq", str(suite), "-v")
+    ran.assert_outcomes(passed=8)
+    ids = [line.partition(" PASSED")[0] for line in ran.outlines if " PASSED" in line]
+    assert len(set(ids)) == 8
+
+
+def test_a_policy_that_nothing_can_decide_is_an_error(pytester: pytest.Pytester) -> None:
+    """A number that the results do not have, where `evalq run` ends with an error, too."""
+    policy = {"gates": [{"metric": "verification.nothing", "min": 1}]}
+    ran = _run(pytester, "--evalq", str(_suite(pytester, SURE, policy)))
+    assert ran.ret == pytest.ExitCode.INTERRUPTED
+    ran.stdout.fnmatch_lines(["*verification.nothing: the results have no 'nothing'*"])
+
+
 def test_nothing_is_computed_for_a_list(pytester: pytest.Pytester) -> None:
     """Nor for files that are no suites of this project, which other plug-ins may want."""
     suite = _suite(pytester, SURE)
