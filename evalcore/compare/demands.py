@@ -19,7 +19,7 @@ from evalq.evalcore.distributions import at_least, at_most
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["by_case", "compared", "held", "held_by_cases", "plain"]
+__all__ = ["by_case", "compared", "held", "held_by_cases", "margin_of", "plain"]
 
 
 def held(gate: Gate, run: CaseSummary, measure: Measure, alpha: float) -> Iterator[Check]:
@@ -68,7 +68,7 @@ def compared(
         if observed is None or worst is None:
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer in both runs")
             continue
-        margins = [given * abs(e.base) if name == "max_relative_drop" else given for e in (observed, worst)]
+        margins = [margin_of(gate, name, each.base) for each in (observed, worst)]
         check = Check(
             gate.metric,
             demand,
@@ -82,6 +82,12 @@ def compared(
             observed.p_worse,
         )
         yield _agreed(check, _dropped(worst, margins[1], alpha))
+
+
+def margin_of(gate: Gate, name: str, base: float) -> float:
+    """How far a number may fall behind ``base`` by the bound called ``name``, in the measure's unit."""
+    given = float(getattr(gate, name))
+    return given * abs(base) if name == "max_relative_drop" else given
 
 
 def _dropped(found: Estimate, margin: float, alpha: float) -> Decided:
