@@ -18,7 +18,7 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.finish import conclude_shown, tell
 from evalq.producer.attending.start import begin_or_join
-from evalq.producer.comparing.suites import check_gate, gate_suite
+from evalq.producer.comparing.suites import check_gate, gate_suite, write_undecided
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
@@ -65,7 +65,10 @@ def _run(invocation: Invocation, config: str, baseline: str, allow_inconclusive:
                 failed: dict[str, Json] = {"evaluator": run.evaluator.name, "error": str(error)}
                 reports.append(_named(run, failed | {"exit_code": error.exit_code}))
                 worst = max(worst, error.exit_code, key=_SEVERITY.index)
-    decision = gate_suite(suite, done, baseline, invocation, reporter) if suite.policy and not worst and done else None
+                write_undecided(suite, error)
+    decision = None
+    if suite.policy and not worst and done:
+        decision = gate_suite(suite, done, baseline, invocation, reporter, allow_inconclusive=allow_inconclusive)
     if output.fmt == "json" and not invocation.start.detach and not output.json_lines:
         decided = {} if decision is None else {"decision": msgspec.to_builtins(decision)}
         click.echo(canonical_json({"suite": suite.name, "runs": reports, **decided}))
