@@ -22,7 +22,14 @@ from evalq.producer.comparing.suites import check_gate, gate_suite, write_undeci
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
-from evalq.producer.invocation.options import calling_options, option, output_options, place_options, run_options
+from evalq.producer.invocation.options import (
+    calling_options,
+    decision_outputs,
+    option,
+    output_options,
+    place_options,
+    run_options,
+)
 from evalq.producer.outputs import check_output, render, write_output
 from evalq.producer.suites.suite_file import PlannedRun, load_suite
 
@@ -39,10 +46,13 @@ _SEVERITY = (0, 5, 2, 3)
 """Exit codes, the worst last: a suite ends with the worst of its runs'."""
 
 
-def _run(invocation: Invocation, config: str, baseline: str, allow_inconclusive: bool) -> int:
+def _run(
+    invocation: Invocation, config: str, baseline: str, outputs: tuple[Path, ...], allow_inconclusive: bool
+) -> int:
     from evalq.producer.runs.backend import shared_place
 
     suite = load_suite(config)
+    suite.outputs.extend(outputs)
     for run in suite.runs:
         for path in run.outputs:
             check_output(path)
@@ -140,5 +150,6 @@ COMMAND = command(
     click.Argument(["config"], type=click.Path(exists=True, dir_okay=False)),
     *[option for option in _options if option.name not in _NOT_HERE],
     option("--baseline", default="", metavar="BASE", help="What the policy's drops are measured against."),
+    decision_outputs(),
     may_be_inconclusive(),
 )

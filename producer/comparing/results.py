@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.run_folder import RunFolder
@@ -33,9 +34,33 @@ def runs_of_results(path: Path) -> list[RunCases] | None:
         return None
     reports = [(name, canonical_line(report)) for name, report in _reports(data)]
     if not reports:
-        return None
+        return _shown(path, data)
     found = list(_folders(path, {line for _, line in reports}))
     return [cases_of(_folder(path, name, line, found)) for name, line in reports]
+
+
+def _shown(path: Path, data: Any) -> list[RunCases] | None:
+    """The run of which ``data`` is the document that its evaluator shows in place of the report; None for none."""
+    if not isinstance(data, dict) or "records" not in data or "schema" in data:
+        return None
+    for place in _places(path):
+        folder = RunFolder.existing(place.parent)
+        report = folder.report()
+        if report["records"] == data["records"]:
+            shown = registry.get(report["evaluator"]).views.document(report, folder.info().started)
+            if canonical_line(shown) == canonical_line(data):
+                return [cases_of(folder)]
+    return None
+
+
+def _places(path: Path) -> Iterator[Path]:
+    """Reports of run folders, those nearest to ``path`` first, each once."""
+    seen: set[Path] = set()
+    for place in (place for root in (path.parent, RUNS) for depth in _DEPTHS for place in sorted(root.glob(depth))):
+        folder = place.parent.resolve()
+        if folder not in seen and (folder / "run.json").is_file():
+            seen.add(folder)
+            yield place
 
 
 def _reports(data: Any) -> list[tuple[str, dict[str, Json]]]:
@@ -57,14 +82,8 @@ def _reports(data: Any) -> list[tuple[str, dict[str, Json]]]:
 def _folders(path: Path, reports: set[bytes]) -> Iterator[tuple[bytes, RunFolder]]:
     """Run folders with one of ``reports``, the nearest to ``path`` first."""
     sizes = {len(report) for report in reports}
-    seen: set[Path] = set()
-    for place in (place for root in (path.parent, RUNS) for depth in _DEPTHS for place in sorted(root.glob(depth))):
-        folder = place.parent.resolve()
-        if folder in seen or not (folder / "run.json").is_file() or place.stat().st_size not in sizes:
-            continue
-        seen.add(folder)
-        report = place.read_bytes()
-        if report in reports:
+    for place in _places(path):
+        if place.stat().st_size in sizes and (report := place.read_bytes()) in reports:
             yield report, RunFolder.existing(place.parent)
 
 

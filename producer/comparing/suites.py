@@ -27,8 +27,8 @@ def check_gate(suite: Suite, baseline: str, *, detach: bool) -> None:
     """Raise UsageError, before anything is computed, for a gate that could not decide at the end."""
     policy = suite.policy
     if policy is None:
-        if baseline:
-            raise UsageError("--baseline goes with a suite that has a policy")
+        if baseline or suite.outputs:
+            raise UsageError("--baseline and -o go with a suite that has a policy")
         return
     if detach:
         raise UsageError(

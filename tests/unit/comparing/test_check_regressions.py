@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
 from tests.unit.comparing.conftest import BAD, GOOD, Command, Made
 
 WELL = [(f"t{n}", True) for n in range(80)]
@@ -86,3 +87,16 @@ def test_a_suite_of_which_a_run_failed_is_not_checked(here: Path, command: Comma
     done = command("check-regressions", "part.json")
     assert done.code == 2
     assert "the run of vs in these results failed: no golden" in done.stderr
+
+
+def test_what_an_evaluator_shows_in_place_of_its_report_will_do(here: Path, command: Command) -> None:
+    """The results of a golden set's tests, in their specification's form."""
+    with Path("outputs.jsonl").open("wb") as stream:
+        write_outputs(stream, sample_cases(), repeats=20, seed=1)
+    Path("golden.yaml").write_text(GOLDEN.read_text())
+    done = command("vs", "golden.yaml", "--outputs", "outputs.jsonl", "--inline", "-q", "--format", "json")
+    assert "test_run" in json.loads(done.stdout)
+    Path("results.json").write_text(done.stdout)
+    assert command("baseline", "set", "main", "results.json").code == 0
+    checked = command("check-regressions", "results.json", "--margin", "0.2")
+    assert checked.code == 0, checked

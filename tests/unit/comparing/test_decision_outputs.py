@@ -78,8 +78,9 @@ def test_hostile_text_stays_text_in_every_format(tmp_path: Path) -> None:
     for name, data in files.items():
         text = data.decode()
         assert "\x1b" not in text, name
-        assert "\u202e" not in text, name
-        if name != "gate.json":
+        if name != "gate.json":  # data, for programs
+            assert "\u202e" not in text, name
+        if name not in ("gate.json", "annotations.txt"):  # GitHub shows these as text, a page does not
             assert "<script>" not in text, name
     lines = files["annotations.txt"].decode().splitlines()
     assert all(line.startswith(("::error ", "::warning ", "::notice ")) for line in lines), lines
