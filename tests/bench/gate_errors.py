@@ -142,7 +142,8 @@ def _page(found: list[Found], bounds: list[Found], holm: list[Found], pairs: int
     yield f"so that a share of .025 is known to {known:.3f}. Every case has a pass rate of its own around the mean; the"
     yield "margin is .05. What the rules are: [gate a pull request](../how-to/gate-a-pull-request.md)."
     yield ""
-    yield f"The worst of {len(found) // len(SHAPES)} cells lies above what all of them share by two to three such errors,"
+    cells = len(found) // len(SHAPES)
+    yield f"The worst of {cells} cells lies above what all of them share by two to three such errors,"
     yield "by chance alone. Three gates at once were tried with a quarter of the pairs, which doubles theirs."
     yield ""
     yield "- **alarm**: `compare` says worse or better, and nothing changed. Allowed: .05."
