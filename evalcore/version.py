@@ -19,8 +19,8 @@ __version__ = version("evalq")
 COMPUTING = ("google-re2", "msgspec", "numpy", "rapidfuzz")
 """The packages whose own version an answer can depend on: matching, reading and writing numbers, distances.
 
-The others that evalcore imports only check what a producer was given (pydantic, pyyaml) or give back bytes that are
-compared by digest (zstandard).
+The others that evalcore imports only check what a producer was given (pydantic and its core, pyyaml) or give back bytes
+that are compared by digest (zstandard).
 """
 _PACKAGES = ("evalcore", "workers")
 _KINDS = (".py", ".lua", ".yaml", ".json", ".md")

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from evalq import errors
+    from evalq._compare import compare, gate
+    from evalq._compared import Comparison, Comparisons, Decision
     from evalq._evaluate import evaluate, resume, sweep
     from evalq._run import Run, open_run
+    from evalq._run import open_run as open  # noqa: A004 - called as evalq.open, as gzip.open is
+    from evalq.evalcore.compare.comparison import Estimate
+    from evalq.evalcore.compare.decision import Check
     from evalq.evalcore.conformance import ConformanceError, Violation
     from evalq.evalcore.conformance import check as check_evaluator
     from evalq.evalcore.contract.evaluator import (
@@ -58,10 +63,15 @@ __all__ = [
     "Batch",
     "Calls",
     "Chart",
+    "Check",
     "Column",
     "Command",
     "CommandLine",
+    "Comparison",
+    "Comparisons",
     "ConformanceError",
+    "Decision",
+    "Estimate",
     "Evaluator",
     "Evidence",
     "ExactSum",
@@ -98,8 +108,11 @@ __all__ = [
     "__version__",
     "canonical_json",
     "check_evaluator",
+    "compare",
     "errors",
     "evaluate",
+    "gate",
+    "open",
     "open_run",
     "resume",
     "sweep",
@@ -108,8 +121,13 @@ __all__ = [
 _CONTRACT = "evalq.evalcore.contract.evaluator"
 _PLACES = {
     "Chart": "evalq.evalcore.views.charts",
+    "Check": "evalq.evalcore.compare.decision",
     "Column": "evalq.evalcore.views.rows",
+    "Comparison": "evalq._compared",
+    "Comparisons": "evalq._compared",
     "ConformanceError": "evalq.evalcore.conformance",
+    "Decision": "evalq._compared",
+    "Estimate": "evalq.evalcore.compare.comparison",
     "Evidence": "evalq.evalcore.views.rows",
     "ExactSum": "evalq.evalcore.stats",
     "Json": "evalq.evalcore.model.canonical",
@@ -127,12 +145,18 @@ _PLACES = {
     "Violation": "evalq.evalcore.conformance",
     "__version__": "evalq.evalcore.version",
     "canonical_json": "evalq.evalcore.model.canonical",
+    "check_evaluator": "evalq.evalcore.conformance",
+    "compare": "evalq._compare",
     "evaluate": "evalq._evaluate",
+    "gate": "evalq._compare",
+    "open": "evalq._run",
     "open_run": "evalq._run",
     "resume": "evalq._evaluate",
     "sweep": "evalq._evaluate",
 }
 """{name: the module it is defined in}; those of the contract itself are not listed."""
+_THERE = {"check_evaluator": "check", "open": "open_run"}
+"""{name: what it is called in that module}, of those that are called otherwise there."""
 
 if not TYPE_CHECKING:  # for a checker the module has its public names and no others
 
@@ -144,10 +168,7 @@ if not TYPE_CHECKING:  # for a checker the module has its public names and no ot
             raise AttributeError(f"module 'evalq' has no attribute {name!r}")
         if name == "errors":
             return import_module("evalq.errors")
-        if name == "check_evaluator":
-            value = import_module("evalq.evalcore.conformance").check
-        else:
-            value = getattr(import_module(_PLACES.get(name, _CONTRACT)), name)
+        value = getattr(import_module(_PLACES.get(name, _CONTRACT)), _THERE.get(name, name))
         globals()[name] = value
         return value
 

@@ -17,10 +17,11 @@ from evalq.evalcore.model.life import RunState
 if TYPE_CHECKING:
     import pandas as pd
 
+    from evalq.evalcore.compare.run import RunCases
     from evalq.evalcore.fold.inline import Evaluation
     from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Asked", "Run", "computed", "open_run", "run_folder"]
+__all__ = ["Asked", "Run", "computed", "open_run", "run_folder", "unwritten_cases"]
 
 _RUNS = Path("evalq-runs")
 
@@ -57,6 +58,12 @@ class _Computed:
 
     def lines(self) -> Iterable[bytes]:
         return self._evaluation.lines
+
+    def cases(self, asked: Asked) -> RunCases:
+        from evalq.producer.outputs.cases import computed_cases
+
+        lines, report = self._evaluation.lines, self._evaluation.report
+        return computed_cases(self._evaluator, report, lines, suite=asked.suite, tags=dict(asked.tags))
 
 
 class _Stored:
@@ -245,6 +252,13 @@ def run_folder(run: str | Path) -> RunFolder:
 
     path = Path(run)
     return RunFolder.existing(_RUNS / path if not path.is_dir() and (_RUNS / path).is_dir() else path)
+
+
+def unwritten_cases(run: Run) -> RunCases | None:
+    """A run that wrote nothing, as one side of a comparison; None for one that has a folder. Raises UsageError."""
+    if not isinstance(run._source, _Computed):
+        return None
+    return run._source.cases(Asked(run.evaluator, run.suite, run.target, run.tags))
 
 
 def computed(evaluator: Evaluator[Any, Any], evaluation: Evaluation, options: Mapping[str, Any], asked: Asked) -> Run:

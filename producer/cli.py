@@ -34,7 +34,7 @@ class _Lazy(click.Group):
         from evalq.evalcore.contract import registry
 
         if cmd_name in commands.names():
-            command: click.Command = import_module(f"evalq.producer.commands.{cmd_name}").COMMAND
+            command: click.Command = import_module(f"evalq.producer.commands.{commands.module(cmd_name)}").COMMAND
             return command
         if cmd_name in registry.names():
             from evalq.producer.commands._evaluation import start_command

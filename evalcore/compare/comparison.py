@@ -15,7 +15,7 @@ from evalq.evalcore.compare.permutation import ERROR, permutation_p
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
 
-__all__ = ["Comparison", "Estimate", "Verdict", "compare", "estimate", "verdict_of"]
+__all__ = ["Comparison", "Estimate", "Verdict", "change_in", "compare", "estimate", "p_values", "verdict_of"]
 
 Verdict = Literal["same", "worse", "better", "inconclusive"]
 
@@ -119,11 +119,11 @@ def compare(
     )
 
 
-def estimate(pairs: Pairs, measure: Measure) -> Estimate:
-    """The change over the cases of ``pairs``, of which there is at least one."""
-    change, turned = _change(pairs, measure)
-    low, high = change.interval()
-    p_worse, p_better = _p_values(pairs, measure, change)
+def estimate(pairs: Pairs, measure: Measure, alpha: float = ALPHA) -> Estimate:
+    """The change over the cases of ``pairs``, of which there is at least one; ``alpha`` is the error of either end."""
+    change, turned = change_in(pairs, measure)
+    low, high = change.interval(alpha)
+    p_worse, p_better = p_values(pairs, measure, change)
     case_low, case_high = _by_cases(pairs, turned)
     return Estimate(
         cases=len(pairs.ids),
@@ -161,14 +161,15 @@ def _worst(base: CaseSummary, cand: CaseSummary, measure: Measure, observed: Pai
     return estimate(pairs, measure) if pairs.ids else None
 
 
-def _change(pairs: Pairs, measure: Measure) -> tuple[Change, int]:
-    """The change as an improvement is positive, and the sign by which it was turned."""
+def change_in(pairs: Pairs, measure: Measure) -> tuple[Change, int]:
+    """The change, so that an improvement is positive, and the sign by which it was turned."""
     sign = 1 if measure.better == "higher" else -1
     change = change_of(pairs.base, pairs.cand, measure.width)
     return Change(sign * change.delta, change.width, change.spread), sign
 
 
-def _p_values(pairs: Pairs, measure: Measure, change: Change) -> tuple[float, float]:
+def p_values(pairs: Pairs, measure: Measure, change: Change) -> tuple[float, float]:
+    """(p_worse, p_better) of what `change_in` found: exact for passes, Student's for scores."""
     if measure.kind == "pass":
         base, cand = (pairs.base, pairs.cand) if measure.better == "higher" else _failures(pairs)
         return permutation_p(base, cand)
@@ -198,7 +199,7 @@ def _by_cases(pairs: Pairs, sign: int) -> tuple[float | None, float | None]:
 
 def _repeats(pairs: Pairs, measure: Measure, margin: float) -> float | None:
     """By how much to multiply the repeats, in steps of two, until the interval would decide; None beyond 16,384."""
-    change, _ = _change(pairs, measure)
+    change, _ = change_in(pairs, measure)
     factor = 1
     while factor < _MOST_TIMES:
         factor *= 2

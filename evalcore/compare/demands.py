@@ -19,7 +19,7 @@ from evalq.evalcore.distributions import at_least, at_most
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["compared", "held", "held_by_cases", "plain"]
+__all__ = ["by_case", "compared", "held", "held_by_cases", "margin_of", "plain"]
 
 
 def held(gate: Gate, run: CaseSummary, measure: Measure, alpha: float) -> Iterator[Check]:
@@ -68,7 +68,7 @@ def compared(
         if observed is None or worst is None:
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer in both runs")
             continue
-        margins = [given * abs(e.base) if name == "max_relative_drop" else given for e in (observed, worst)]
+        margins = [margin_of(gate, name, each.base) for each in (observed, worst)]
         check = Check(
             gate.metric,
             demand,
@@ -82,6 +82,12 @@ def compared(
             observed.p_worse,
         )
         yield _agreed(check, _dropped(worst, margins[1], alpha))
+
+
+def margin_of(gate: Gate, name: str, base: float) -> float:
+    """How far a number may fall behind ``base`` by the bound called ``name``, in the measure's unit."""
+    given = float(getattr(gate, name))
+    return given * abs(base) if name == "max_relative_drop" else given
 
 
 def _dropped(found: Estimate, margin: float, alpha: float) -> Decided:
@@ -106,21 +112,42 @@ def held_by_cases(gate: Gate, wanted: PerCase, run: CaseSummary, measure: Measur
     demand = f"every case passes {wanted.min_passes} of {wanted.of}"
     if measure.kind != "pass":
         raise UsageError(f"{gate.metric}: per_case is about passes, and this is a score")
-    side, ids = pairs_of(run, run, measure).cand, pairs_of(run, run, measure).ids
-    cases = list(zip(ids, side.total.tolist(), side.answers.tolist(), strict=True))
+    found, surprise = by_case(wanted, run, measure, alpha)
+    failing = [case for case, each in found.items() if each == "NO-GO"]
+    open_ = [case for case, each in found.items() if each == "INCONCLUSIVE"]
+    decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not found else "GO"
+    reason = f"{len(failing)} of {len(found)} case(s) fail it, {len(open_)} have too few answers to tell"
+    return Check(
+        gate.metric,
+        demand,
+        gate.tier,
+        decided,
+        reason,
+        len(failing),
+        None,
+        None,
+        surprise,
+        tuple(failing or open_)[:20],
+    )
+
+
+def by_case(
+    wanted: PerCase, run: CaseSummary, measure: Measure, alpha: float = ALPHA
+) -> tuple[dict[str, Decided], float]:
+    """Each answered case by itself, those that fail first, the most surprising of them before the others; and how
+    surprising the first is, among all of them.
+    """
+    pairs = pairs_of(run, run, measure)
+    cases = list(zip(pairs.ids, pairs.cand.total.tolist(), pairs.cand.answers.tolist(), strict=True))
     surprises = sorted((at_most(round(m), n, wanted.share), case) for case, m, n in cases)
-    failing: list[str] = []
+    found: dict[str, Decided] = {}
     for rank, (p, case) in enumerate(surprises):
         if p > alpha / (len(surprises) - rank):
             break
-        failing.append(case)
-    open_ = [case for case, m, n in cases if at_least(round(m), n, wanted.share) > ALPHA and case not in set(failing)]
-    decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not cases else "GO"
-    reason = f"{len(failing)} of {len(cases)} case(s) fail it, {len(open_)} have too few answers to tell"
-    p_worse = min(1.0, surprises[0][0] * len(surprises)) if surprises else 1.0
-    return Check(
-        gate.metric, demand, gate.tier, decided, reason, len(failing), None, None, p_worse, tuple(failing or open_)[:20]
-    )
+        found[case] = "NO-GO"
+    for case, m, n in cases:
+        found.setdefault(case, "INCONCLUSIVE" if at_least(round(m), n, wanted.share) > ALPHA else "GO")
+    return found, min(1.0, surprises[0][0] * len(surprises)) if surprises else 1.0
 
 
 def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
@@ -130,7 +157,7 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
     """
     value = _found(gate.path, run)
     if gate.per_case is not None:
-        measures = ", ".join(f"{run.evaluator}.{each.name}" for each in run.cases.measures)
+        measures = ", ".join(f"{run.called}.{each.name}" for each in run.cases.measures)
         raise UsageError(f"{gate.metric}: per_case needs passes of single cases; those are in {measures}")
     if gate.equals is not None:
         yield _equal(gate, value)
@@ -170,7 +197,7 @@ def _found(path: str, run: RunCases) -> Json:
             return place[rest]  # a key with dots in it, as a file's name has
         if not isinstance(place, Mapping) or part not in place:
             known = ", ".join(sorted(place)[:20]) if isinstance(place, Mapping) else "nothing"
-            raise UsageError(f"{run.evaluator}.{path}: the results have no {part!r} there; there are: {known}")
+            raise UsageError(f"{run.called}.{path}: the results have no {part!r} there; there are: {known}")
         place = place[part]
     return place
 

@@ -15,40 +15,61 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 
-__all__ = ["decide"]
+__all__ = ["decide", "run_meant"]
 
 Partners = Mapping[str, RunCases]
-"""{evaluator: the approved run that its candidate is compared with}."""
+"""{what a candidate is called: the approved run that it is compared with}."""
 
 
 def decide(
-    policy: Policy, candidates: Sequence[RunCases], partners: Partners, *, baseline: str = "", alpha: float = ALPHA
+    policy: Policy,
+    candidates: Sequence[RunCases],
+    partners: Partners,
+    *,
+    baseline: str = "",
+    alpha: float = ALPHA,
+    lacking: str = "",
 ) -> Decision:
-    """Hold ``candidates``, one run an evaluator, to ``policy``; ``alpha`` is the error a NO-GO may have.
+    """Hold ``candidates``, each called otherwise, to ``policy``; ``alpha`` is the error a NO-GO may have.
 
-    Raises UsageError for a metric that no candidate has, and for one that needs a baseline where there is none.
+    A demand that needs a baseline is inconclusive, for the reason in ``lacking``, where a candidate has no partner.
+    Raises UsageError for a metric that no candidate has, and for a missing partner where ``lacking`` is empty.
     """
-    runs = {run.evaluator: run for run in candidates}
     checks: list[Check] = []
     for run in candidates:
-        if run.evaluator in partners:
-            checks += _of_run(policy, run, partners[run.evaluator])
-        checks += _collapse(policy, run, partners.get(run.evaluator))
+        if run.called in partners:
+            checks += _of_run(policy, run, partners[run.called])
+        checks += _collapse(policy, run, partners.get(run.called), lacking)
     for gate in policy.gates:
-        run = _run_of(gate, runs)
-        partner = partners.get(run.evaluator)
+        run = _run_of(gate, candidates)
+        partner = partners.get(run.called)
         if gate.compares and partner is None:
-            raise UsageError(f"{gate.metric} may drop behind a baseline, and none is named: --baseline NAME")
+            if not lacking:
+                raise UsageError(f"{gate.metric} may drop behind a baseline, and none is named: --baseline NAME")
+            checks.append(Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking))
         checks += _of_gate(gate, policy, run, partner, alpha)
     decided, counted = overall(checks, alpha)
     return Decision(decided, counted, tuple(_notes(candidates)), tuple(run.run for run in candidates), baseline)
 
 
-def _run_of(gate: Gate, runs: Mapping[str, RunCases]) -> RunCases:
-    run = runs.get(gate.evaluator)
-    if run is None:
-        raise UsageError(f"{gate.metric}: no run of {gate.evaluator} is gated; there are: {', '.join(sorted(runs))}")
-    return run
+def _run_of(gate: Gate, runs: Sequence[RunCases]) -> RunCases:
+    found = run_meant(gate.run, [(run.called, run.evaluator) for run in runs])
+    if found is None:
+        there = ", ".join(sorted(run.called for run in runs))
+        raise UsageError(f"{gate.metric}: no single run {gate.run} is gated; there are: {there}")
+    return runs[found]
+
+
+def run_meant(name: str, runs: Sequence[tuple[str, str]]) -> int | None:
+    """Which of ``runs``, each (what it is called, its evaluator), a policy means by ``name``; None for none or several.
+
+    What it is called counts first; an evaluator's name will do where it has one run only.
+    """
+    for which in (0, 1):
+        found = [number for number, names in enumerate(runs) if names[which] == name]
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
 
 
 def _of_run(policy: Policy, run: RunCases, partner: RunCases) -> Iterator[Check]:
@@ -57,19 +78,17 @@ def _of_run(policy: Policy, run: RunCases, partner: RunCases) -> Iterator[Check]
         what = "another golden set or other parameters" if run.version == partner.version else "another version"
         if policy.specification == "same":
             reason = f"the baseline has {what}: approve a new one, or allow it (specification: intersection)"
-            yield Check(run.evaluator, "the specification of the baseline", "critical", "INCONCLUSIVE", reason)
+            yield Check(run.called, "the specification of the baseline", "critical", "INCONCLUSIVE", reason)
     measure = run.cases.measures[0]
     lost = pairs_of(partner.cases, run.cases, measure)
     if lost.missing > policy.missing:
         cases = f", {len(lost.alone)} case(s) without any" if lost.alone else ""
         reason = f"{lost.missing} answer(s) are missing that the baseline has{cases}; {policy.missing} may be"
         demand = f"at most {policy.missing} answers missing"
-        yield Check(
-            run.evaluator, demand, "critical", "NO-GO", reason, value=lost.missing, cases=tuple(lost.alone[:20])
-        )
+        yield Check(run.called, demand, "critical", "NO-GO", reason, value=lost.missing, cases=tuple(lost.alone[:20]))
 
 
-def _collapse(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
+def _collapse(policy: Policy, run: RunCases, partner: RunCases | None, lacking: str) -> Iterator[Check]:
     """Collapsed cases, where the policy forbids them and the evaluator finds any at all."""
     if policy.collapse == "allowed" or not run.cases.labels:
         return
@@ -77,12 +96,16 @@ def _collapse(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterat
     if policy.collapse == "none-new":
         from evalq.evalcore.compare.collapse import newly_collapsed
 
-        if partner is None:
+        if partner is None and not lacking:
             raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
+        if partner is None:
+            metric = f"{run.called}.collapse"
+            yield Check(metric, "no newly collapsed case", "critical", "INCONCLUSIVE", lacking)
+            return
         found, demand = newly_collapsed(partner.cases, run.cases), "no newly collapsed case"
     decided: Decided = "NO-GO" if found else "GO"
     reason = f"{len(found)} of {len(run.cases.ids)} case(s)" + (f": {', '.join(found[:5])}" if found else "")
-    yield Check(f"{run.evaluator}.collapse", demand, "critical", decided, reason, len(found), cases=tuple(found[:20]))
+    yield Check(f"{run.called}.collapse", demand, "critical", decided, reason, len(found), cases=tuple(found[:20]))
 
 
 def _of_gate(gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, alpha: float) -> Iterator[Check]:
@@ -116,7 +139,7 @@ def _enough(check: Check, observed: Estimate | None, policy: Policy) -> Check:
 def _notes(candidates: Sequence[RunCases]) -> Iterator[str]:
     for run in candidates:
         if run.cases.unattributed:
-            yield f"{run.evaluator}: {run.cases.unattributed} record(s) name no case and count nowhere"
+            yield f"{run.called}: {run.cases.unattributed} record(s) name no case and count nowhere"
         lacking = sum(run.cases.missing)
         if lacking:
-            yield f"{run.evaluator}: {lacking} answer(s) are missing (errors, dead or unanswered); they are no scores"
+            yield f"{run.called}: {lacking} answer(s) are missing (errors, dead or unanswered); they are no scores"

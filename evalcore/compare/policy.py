@@ -47,13 +47,14 @@ class PerCase(Params):
 
 
 class Gate(Params):
-    """One number and what it has to keep. ``metric`` is an evaluator's name, a dot, and the number's path in results.
+    """One number and what it has to keep. ``metric`` is an evaluator's name or that of a suite's run, a dot, and the
+    number's path in the results.
 
     ``min`` and ``max`` bound it, ``max_drop`` and ``max_relative_drop`` how far it may fall behind the baseline (for a
     number of which less is better: rise above it), ``equals`` names what it has to be.
     """
 
-    metric: str = Field(pattern=r"^[a-z][a-z0-9-]*\..+$")
+    metric: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\..+$")
     min: _Number | None = None
     max: _Number | None = None
     max_drop: Annotated[_Number, Field(ge=0)] | None = None
@@ -69,13 +70,13 @@ class Gate(Params):
         return self
 
     @property
-    def evaluator(self) -> str:
-        """Whose number it is."""
+    def run(self) -> str:
+        """Whose number it is: a name in the suite, or an evaluator's."""
         return self.metric.partition(".")[0]
 
     @property
     def path(self) -> str:
-        """Of the number, in that evaluator's results."""
+        """Of the number, in that run's results."""
         return self.metric.partition(".")[2]
 
     @property

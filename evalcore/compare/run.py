@@ -35,14 +35,16 @@ class Usage(msgspec.Struct, frozen=True):
 class RunCases(msgspec.Struct, kw_only=True):
     """A finished run, as far as a comparison needs it.
 
-    ``specification`` is the digest of its parameters, a golden set among them; ``report`` that of its report.json, and
-    so of all that it found. ``usage`` is what its live calls took, where it made any.
+    ``name`` is what its suite calls it, by which runs of one evaluator are told apart. ``specification`` is the digest
+    of its parameters, a golden set among them; ``report`` that of its report.json, and so of all that it found.
+    ``usage`` is what its live calls took, where it made any.
     """
 
     schema: str = SCHEMA
     run: str
     evaluator: str
     version: str
+    name: str = ""
     suite: str = "default"
     target: str = ""
     tags: dict[str, str] = {}
@@ -52,3 +54,8 @@ class RunCases(msgspec.Struct, kw_only=True):
     results: dict[str, Json] = {}
     cases: CaseSummary
     usage: Usage | None = None
+
+    @property
+    def called(self) -> str:
+        """What a policy calls it: its name in the suite, or its evaluator's."""
+        return self.name or self.evaluator

@@ -1,4 +1,4 @@
-"""The commands that are no evaluation: each is the COMMAND of a module that is called like it.
+"""The commands that are no evaluation: each is the COMMAND of a module that is called like it, with "_" for "-".
 
 The first line of a module's docstring is what `evalq --help` says of its command. Names that begin with an underscore
 are no commands.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["names", "summary"]
+__all__ = ["module", "names", "summary"]
 
 _HERE = Path(__file__).parent
 _ORDER = (
-    *("run", "demo", "list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "prune"),
-    *("compare", "gate", "baseline"),
+    *("run", "demo", "list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "view", "prune"),
+    *("compare", "gate", "check-regressions", "baseline"),
     *("worker", "exporter", "targets", "doctor"),
 )
 """In which `evalq --help` lists them: as a user meets them. Any others follow."""
@@ -21,11 +21,16 @@ _ORDER = (
 
 def names() -> list[str]:
     """The commands, without importing one."""
-    found = {path.stem for path in _HERE.glob("*.py") if not path.stem.startswith("_")}
+    found = {path.stem.replace("_", "-") for path in _HERE.glob("*.py") if not path.stem.startswith("_")}
     return [*(name for name in _ORDER if name in found), *sorted(found - set(_ORDER))]
+
+
+def module(name: str) -> str:
+    """Of a command, by the name of its own."""
+    return name.replace("-", "_")
 
 
 def summary(name: str) -> str:
     """The first line of a command's help."""
-    with (_HERE / f"{name}.py").open(encoding="utf-8") as stream:
+    with (_HERE / f"{module(name)}.py").open(encoding="utf-8") as stream:
         return stream.readline().strip().strip('"')

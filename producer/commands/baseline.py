@@ -18,7 +18,7 @@ __all__ = ["COMMAND"]
 
 
 def _set(invocation: Invocation, name: str, runs: tuple[str, ...]) -> None:
-    """Approve RUN as the baseline NAME of its evaluator and target; several runs where a suite has them.
+    """Approve RUN as the baseline NAME of what it is called and of its target; several runs where a suite has them.
 
     It is kept in ./evalq-baselines, to be committed and reviewed, and with --broker in the ledger. A baseline is what
     changes are measured against, so pin it: approve a run on purpose, with at least four times the repeats of the

@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import msgspec
 
 from evalq.producer.comparing.comparing import MARGIN, compare_runs
 from evalq.producer.comparing.operands import operand, partner
+from evalq.producer.comparing.outputs import Compared, check_decision_output, errors_written, write_comparison
 from evalq.producer.comparing.text import comparison_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
-from evalq.producer.invocation.options import as_json, server_options
+from evalq.producer.invocation.options import as_json, decision_outputs, server_options
 
 __all__ = ["COMMAND"]
 
 
 def _compare(
-    invocation: Invocation, base: str, cand: str, margin: float, measure: str, by_cases: bool, as_json: bool
+    invocation: Invocation,
+    base: str,
+    cand: str,
+    margin: float,
+    measure: str,
+    by_cases: bool,
+    outputs: tuple[Path, ...],
+    as_json: bool,
 ) -> None:
-    with invocation.servers() as servers:
+    for path in outputs:
+        check_decision_output(path)
+    compared: list[Compared] = []
+    with errors_written("compare", outputs), invocation.servers() as servers:
         candidates, bases = operand(cand, servers), operand(base, servers)
-    for run in candidates:
-        before = partner(run, bases, base)
-        found = compare_runs(before, run, margin, measure, by_cases=by_cases)
+        for run in candidates:
+            before = bases[0] if len(bases) == 1 else partner(run, bases, base)
+            found = compare_runs(before, run, margin, measure, by_cases=by_cases)
+            compared.append(Compared(before, run, found))
+    for path in outputs:
+        write_comparison(path, compared)
+    for before, run, measures in compared:
         if as_json:
-            click.echo(msgspec.json.encode({"base": before.run, "cand": run.run, "measures": found}))
+            click.echo(msgspec.json.encode({"base": before.run, "cand": run.run, "measures": measures}))
         else:
-            click.echo(comparison_text(before, run, found), nl=False)
+            click.echo(comparison_text(before, run, measures), nl=False)
 
 
 COMMAND = command(
@@ -47,6 +64,7 @@ COMMAND = command(
         is_flag=True,
         help="Decide for cases like these, not for these: where two runs of one unchanged target differ.",
     ),
+    decision_outputs(),
     as_json(),
     *server_options(),
     text=(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import msgspec
 
+from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.gating import candidates_of, gate_runs, load_policy
+from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
+from evalq.producer.comparing.planning import Asked, outlook, outlook_text
 from evalq.producer.comparing.text import decision_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
-from evalq.producer.invocation.options import as_json, option, server_options
+from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
+from evalq.producer.invocation.options import as_json, decision_outputs, option, server_options
 
 __all__ = ["COMMAND"]
 
@@ -20,11 +27,23 @@ def _gate(
     policy: str,
     baseline: str,
     allow_inconclusive: bool,
+    outputs: tuple[Path, ...],
     as_json: bool,
+    cases: int,
+    rate: float,
 ) -> int:
-    wanted = load_policy(policy)
-    with invocation.servers() as servers:
-        decision = gate_runs(wanted, candidates_of(candidates, servers), baseline, servers)
+    for path in outputs:
+        check_decision_output(path)
+    if invocation.start.dry_run:
+        asked = Asked(invocation.live.repeat, cases, rate)
+        return _plan(invocation, load_policy(policy), candidates, baseline, asked, as_json)
+    if not candidates:
+        raise UsageError("name the run to gate (a folder, an id or a file), or plan one with --dry-run")
+    with errors_written("gate", outputs), invocation.servers() as servers:
+        wanted, runs = load_policy(policy), candidates_of(candidates, servers)
+        decision = gate_runs(wanted, runs, baseline, servers)
+    for path in outputs:
+        write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive)
     if as_json:
         click.echo(msgspec.json.encode(decision))
     else:
@@ -32,14 +51,31 @@ def _gate(
     return 0 if decision.decided == "INCONCLUSIVE" and allow_inconclusive else decision.exit_code
 
 
+def _plan(
+    invocation: Invocation, policy: Policy, candidates: tuple[str, ...], baseline: str, asked: Asked, as_json: bool
+) -> int:
+    with invocation.servers() as servers:
+        found = outlook(policy, candidates_of(candidates, servers), baseline, asked, servers)
+    click.echo(msgspec.json.encode(found) if as_json else outlook_text(found), nl=as_json)
+    return 0
+
+
 COMMAND = command(
     _gate,
-    click.Argument(["candidates"], nargs=-1, required=True, metavar="CAND..."),
+    click.Argument(["candidates"], nargs=-1, metavar="[CAND...]"),
     click.Option(
         ["--policy"], required=True, type=click.Path(exists=True, dir_okay=False), help="What has to hold: a YAML file."
     ),
     option("--baseline", default="", metavar="BASE", help="What drops are measured against: a baseline's name, a run."),
-    option("--allow-inconclusive", is_flag=True, help="Exit 0 where the data cannot decide, instead of 4."),
+    may_be_inconclusive(),
+    decision_outputs(),
+    option("--dry-run", is_flag=True, help="Tell what the gate will be able to see, before anything is paid."),
+    option("--repeat", type=click.IntRange(0, 1_000_000), default=0, metavar="N",
+            help="With --dry-run: answers a case that are planned [as the run, or the baseline]."),
+    click.Option(["--cases"], type=click.IntRange(0, 1_000_000), default=0, metavar="N",
+            help="With --dry-run, without a baseline: how many cases are planned."),
+    click.Option(["--rate"], type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.8, show_default=True,
+            help="With --dry-run, without a baseline: the mean pass rate to expect."),
     as_json(),
     *server_options(),
     text=(
@@ -48,4 +84,4 @@ COMMAND = command(
         "decided by intervals: GO where a violation is excluded, NO-GO where one is seen, INCONCLUSIVE where the "
         "answers cannot tell. Errors are no scores: what is missing is held against the candidate before it may go."
     ),
-)
+)  # fmt: skip

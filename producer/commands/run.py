@@ -1,6 +1,7 @@
 """Several evaluations from one file, one run each.
 
-CONFIG is the suite file; the exit code is the worst of its runs'.
+CONFIG is the suite file. The exit code is the worst of its runs'; where they are all done and the file has a policy, it
+is what the gate decides: 0 for GO, 1 for NO-GO, 4 for INCONCLUSIVE.
 """
 
 from __future__ import annotations
@@ -17,9 +18,18 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.finish import conclude_shown, tell
 from evalq.producer.attending.start import begin_or_join
+from evalq.producer.comparing.suites import check_gate, gate_suite, write_undecided
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
-from evalq.producer.invocation.options import calling_options, output_options, place_options, run_options
+from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
+from evalq.producer.invocation.options import (
+    calling_options,
+    decision_outputs,
+    option,
+    output_options,
+    place_options,
+    run_options,
+)
 from evalq.producer.outputs import check_output, render, write_output
 from evalq.producer.suites.suite_file import PlannedRun, load_suite
 
@@ -36,22 +46,27 @@ _SEVERITY = (0, 5, 2, 3)
 """Exit codes, the worst last: a suite ends with the worst of its runs'."""
 
 
-def _run(invocation: Invocation, config: str) -> int:
+def _run(
+    invocation: Invocation, config: str, baseline: str, outputs: tuple[Path, ...], allow_inconclusive: bool
+) -> int:
     from evalq.producer.runs.backend import shared_place
 
-    name, runs = load_suite(config)
-    for run in runs:
+    suite = load_suite(config)
+    suite.outputs.extend(outputs)
+    for run in suite.runs:
         for path in run.outputs:
             check_output(path)
+    check_gate(suite, baseline, detach=invocation.start.detach)
     place, output = invocation.backend(), invocation.output
     reporter = output.reporter("records")
     reports: list[Json] = []
+    done: list[RunFolder] = []
     worst = 0
     roots = [Path.cwd(), Path(config).resolve().parent]
-    with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in runs)) as common:
-        for run in runs:
+    with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
+        for run in suite.runs:
             try:
-                reports.append(_named(run, _one(run, name, common, reporter, invocation)))
+                reports.append(_named(run, _one(run, suite.name, common, reporter, invocation, done)))
             except Interrupted:
                 raise
             except EvalqError as error:
@@ -60,9 +75,16 @@ def _run(invocation: Invocation, config: str) -> int:
                 failed: dict[str, Json] = {"evaluator": run.evaluator.name, "error": str(error)}
                 reports.append(_named(run, failed | {"exit_code": error.exit_code}))
                 worst = max(worst, error.exit_code, key=_SEVERITY.index)
+                write_undecided(suite, error)
+    decision = None
+    if suite.policy and not worst and done:
+        decision = gate_suite(suite, done, baseline, invocation, reporter, allow_inconclusive=allow_inconclusive)
     if output.fmt == "json" and not invocation.start.detach and not output.json_lines:
-        click.echo(canonical_json({"suite": name, "runs": reports}))
-    return worst
+        decided = {} if decision is None else {"decision": msgspec.to_builtins(decision)}
+        click.echo(canonical_json({"suite": suite.name, "runs": reports, **decided}))
+    if decision is None:
+        return worst
+    return 0 if decision.decided == "INCONCLUSIVE" and allow_inconclusive else decision.exit_code
 
 
 def _named(run: PlannedRun, report: Json) -> Json:
@@ -70,11 +92,22 @@ def _named(run: PlannedRun, report: Json) -> Json:
     return {**report, "name": run.name} if run.name and isinstance(report, dict) else report
 
 
-def _one(run: PlannedRun, suite: str, place: Backend, reporter: Reporter, invocation: Invocation) -> Json:
-    """Start one run and, unless detached, see it through; returns its report."""
+def _one(
+    run: PlannedRun,
+    suite: str,
+    place: Backend,
+    reporter: Reporter,
+    invocation: Invocation,
+    done: list[RunFolder],
+) -> Json:
+    """Start one run and, unless detached, see it through; returns its report, its folder goes into ``done``."""
     begin = _begin(run, suite, invocation, place.settings.unpack_bytes)
     folder = begin_or_join(begin, place, reporter, detach=invocation.start.detach)
-    return None if folder is None else _shown(run, folder, reporter, invocation)
+    if folder is None:
+        return None
+    report = _shown(run, folder, reporter, invocation)
+    done.append(folder)
+    return report
 
 
 def _begin(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: int) -> Callable[[], Job | Sweep]:
@@ -116,4 +149,7 @@ COMMAND = command(
     _run,
     click.Argument(["config"], type=click.Path(exists=True, dir_okay=False)),
     *[option for option in _options if option.name not in _NOT_HERE],
+    option("--baseline", default="", metavar="BASE", help="What the policy's drops are measured against."),
+    decision_outputs(),
+    may_be_inconclusive(),
 )

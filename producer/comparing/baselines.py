@@ -77,9 +77,9 @@ class Baselines:
 
 
 def place_of(run: RunCases) -> str:
-    """Of what under a baseline's name ``run`` is the approved one: its evaluator, and its target where it has one."""
+    """Of what under a baseline's name ``run`` is the approved one: what it is called, and its target if it has one."""
     target = _UNSAFE.sub("-", run.target)
-    return f"{run.evaluator}@{target}" if target else run.evaluator
+    return f"{run.called}@{target}" if target else run.called
 
 
 def _check(name: str) -> None:

@@ -12,12 +12,12 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import UsageError
-from evalq.producer.comparing.operands import operand, partner
+from evalq.producer.comparing.operands import alike, operand, partner
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["candidates_of", "gate_runs", "load_policy"]
+__all__ = ["candidates_of", "distinct", "gate_runs", "load_policy"]
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -26,28 +26,45 @@ def load_policy(path: str | Path) -> Policy:
 
 
 def candidates_of(names: Sequence[str], servers: Servers) -> list[RunCases]:
-    """The runs to gate. Raises UsageError for two of one evaluator, of which a policy could not tell which it means."""
-    runs = [run for name in names for run in operand(name, servers)]
+    """The runs to gate. Raises UsageError for two that are called the same: which of them would a policy mean?"""
+    return distinct([run for name in names for run in operand(name, servers)])
+
+
+def distinct(runs: list[RunCases]) -> list[RunCases]:
+    """``runs``, of which no two are called the same. Raises UsageError."""
     seen: dict[str, RunCases] = {}
     for run in runs:
-        if run.evaluator in seen:
+        if run.called in seen:
             raise UsageError(
-                f"{seen[run.evaluator].run} and {run.run} are both runs of {run.evaluator}: gate them one at a time"
+                f"{seen[run.called].run} and {run.run} are both called {run.called}: gate them one at a time, or give "
+                "them names in a suite file"
             )
-        seen[run.evaluator] = run
+        seen[run.called] = run
     return runs
 
 
-def gate_runs(policy: Policy, candidates: Sequence[RunCases], baseline: str, servers: Servers) -> Decision:
-    """Decide on ``candidates``, compared with what ``baseline`` names where it is not empty."""
-    partners = {}
+def gate_runs(
+    policy: Policy, candidates: Sequence[RunCases], baseline: str | RunCases, servers: Servers, *, first: bool = False
+) -> Decision:
+    """Decide on ``candidates``, compared with ``baseline``, or with what it names where it is not empty.
+
+    ``first``: they may be the first of their kind; what is to be compared is inconclusive where nothing is approved.
+    Raises UsageError for that otherwise.
+    """
+    partners: dict[str, RunCases] = {}
+    lacking, name = "", baseline.run if isinstance(baseline, RunCases) else baseline
     if baseline:
-        approved = operand(baseline, servers)
-        compared = {gate.evaluator for gate in policy.gates if gate.compares}
-        held = {run.evaluator for run in approved}
-        partners = {
-            run.evaluator: partner(run, approved, baseline)
-            for run in candidates
-            if run.evaluator in held or run.evaluator in compared
-        }
-    return decide(policy, candidates, partners, baseline=baseline)
+        compared = {gate.run for gate in policy.gates if gate.compares}
+        try:
+            approved = [baseline] if isinstance(baseline, RunCases) else operand(baseline, servers)
+            known = [run for run in candidates if any(alike(run, each) for each in approved)]
+            partners |= {run.called: partner(run, approved, name) for run in known}
+            for run in candidates:
+                if run not in known and compared & {run.called, run.evaluator}:
+                    partner(run, approved, name)  # there is none: it says so
+        except UsageError as error:
+            if not first:
+                raise
+            runs = " ".join(run.run for run in candidates)
+            lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
+    return decide(policy, candidates, partners, baseline=name, lacking=lacking)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.baselines import Baselines, place_of
+from evalq.producer.comparing.results import runs_of_results
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import RUNS, folders
 from evalq.producer.outputs.cases import CASES, cases_of, decoded
@@ -15,7 +16,7 @@ from evalq.producer.outputs.cases import CASES, cases_of, decoded
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["operand", "partner"]
+__all__ = ["alike", "operand", "partner"]
 
 
 def operand(given: str, servers: Servers) -> list[RunCases]:
@@ -26,9 +27,9 @@ def operand(given: str, servers: Servers) -> list[RunCases]:
     """
     path = Path(given)
     if path.is_dir():
-        return [cases_of(RunFolder.existing(path))]
+        return [_of_folder(RunFolder.existing(path), servers)]
     if path.is_file():
-        return [_of_file(path)]
+        return (None if path.name == "report.json" else runs_of_results(path)) or [_of_file(path)]
     approved = Baselines(servers).known(given)
     if approved:
         return approved
@@ -36,22 +37,35 @@ def operand(given: str, servers: Servers) -> list[RunCases]:
     if folder is None and (RUNS / given).is_dir():
         folder = RunFolder.existing(RUNS / given)
     if folder is not None:
-        return [cases_of(folder)]
+        return [_of_folder(folder, servers)]
     return [_of_ledger(given, servers)]
 
 
 def partner(run: RunCases, among: list[RunCases], name: str) -> RunCases:
     """That one of ``among``, which ``name`` names, that ``run`` is to be compared with.
 
-    Of the same evaluator, and of the same target where there are several. Raises UsageError.
+    Of the same evaluator, and of the same name and target where there are several. Raises UsageError.
     """
-    same = [each for each in among if each.evaluator == run.evaluator]
+    same = [each for each in among if alike(run, each)]
     if len(same) > 1:
         same = [each for each in same if place_of(each) == place_of(run)]
     if not same:
         there = ", ".join(sorted(map(place_of, among)))
         raise UsageError(f"{name} holds {there}, and nothing to compare {place_of(run)} ({run.run}) with")
     return same[0]
+
+
+def alike(run: RunCases, other: RunCases) -> bool:
+    """Of one evaluator, and not two runs of a suite that have names of their own."""
+    named_otherwise = bool(run.name and other.name and run.name != other.name)
+    return run.evaluator == other.evaluator and not named_otherwise
+
+
+def _of_folder(folder: RunFolder, servers: Servers) -> RunCases:
+    """Of a run folder; of one that has its report alone, since the run was driven elsewhere, as the ledger has them."""
+    if servers.named and not folder.records.is_file() and not (folder.path / CASES).is_file():
+        return _of_ledger(folder.info().run, servers)
+    return cases_of(folder)
 
 
 def _of_file(path: Path) -> RunCases:

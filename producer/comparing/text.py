@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from evalq.evalcore.compare.comparison import Comparison, Estimate
 from evalq.evalcore.compare.decision import Check, Decision
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.views.markdown import escape
+from evalq.evalcore.views.markdown import escape, visible
 
-__all__ = ["comparison_text", "decision_text"]
+__all__ = ["VERDICTS", "Shown", "comparison_notes", "comparison_text", "decision_text", "surprise"]
 
 _SHOWN = 10
-_VERDICTS = {
+VERDICTS = {
     "same": "the same, within the margin",
     "worse": "worse",
     "better": "better",
@@ -27,7 +27,7 @@ def comparison_text(base: RunCases, cand: RunCases, found: Sequence[Comparison])
     for comparison in found:
         lines += [*_comparison(comparison), ""]
     lines += [*_common(base, cand)]
-    return "\n".join(lines).rstrip() + "\n"
+    return visible("\n".join(lines).rstrip() + "\n")
 
 
 def decision_text(decision: Decision) -> str:
@@ -41,7 +41,7 @@ def decision_text(decision: Decision) -> str:
             lines += ["", f"{escape(check.metric)}, {escape(check.demand)}: {', '.join(map(escape, check.cases))}"]
     if decision.notes:
         lines += ["", *(f"- {escape(note)}" for note in decision.notes)]
-    return "\n".join(lines) + "\n"
+    return visible("\n".join(lines) + "\n")
 
 
 def _row(check: Check) -> str:
@@ -51,25 +51,39 @@ def _row(check: Check) -> str:
 
 def _comparison(found: Comparison) -> Iterator[str]:
     measure, seen = found.measure, found.observed
-    yield f"## {escape(measure.name)}: {_VERDICTS[found.verdict]}"
+    yield f"## {escape(measure.name)}: {VERDICTS[found.verdict]}"
     yield ""
     if seen is None:
         yield "No case has an answer in both runs."
         return
-    shown = _Shown(measure)
+    shown = Shown(measure)
     yield f"{shown.level(seen.base)} to {shown.level(seen.cand)} over {seen.cases:,} cases that both answered:"
     yield ""
     yield "| change | 95 % between | p worse | p better | margin | would have seen |"
     yield "| --- | --- | --- | --- | --- | --- |"
     ends = f"{shown.change(seen.low)} and {shown.change(seen.high)}"
     yield (
-        f"| {shown.change(seen.delta)} | {ends} | {_p(seen.p_worse)} | {_p(seen.p_better)} | "
+        f"| {shown.change(seen.delta)} | {ends} | {surprise(seen.p_worse)} | {surprise(seen.p_better)} | "
         f"{shown.size(found.margin)} | {shown.size(seen.detectable)} |"
     )
     yield from _more(found, seen, shown)
 
 
-def _more(found: Comparison, seen: Estimate, shown: _Shown) -> Iterator[str]:
+def _more(found: Comparison, seen: Estimate, shown: Shown) -> Iterator[str]:
+    if notes := comparison_notes(found, seen, shown):
+        yield from ("", *(f"- {note}" for note in notes))
+    for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
+        if count:
+            yield from ("", f"{count:,} cases {what}" + (f", the first {_SHOWN}:" if count > _SHOWN else ":"), "")
+            yield "| case | baseline | candidate |"
+            yield "| --- | --- | --- |"
+            for flip in flips[:_SHOWN]:
+                base, cand = shown.answers(flip.base, flip.base_count), shown.answers(flip.cand, flip.cand_count)
+                yield f"| {escape(flip.case)} | {base} | {cand} |"
+
+
+def comparison_notes(found: Comparison, seen: Estimate, shown: Shown, said: Callable[[str], str] = escape) -> list[str]:
+    """What to know besides the numbers, a sentence each; ``said`` makes the name of a case fit where they go."""
     notes = []
     if found.by_cases:
         notes.append("The verdict is for cases like these: repeats of this target are not taken for independent.")
@@ -89,21 +103,12 @@ def _more(found: Comparison, seen: Estimate, shown: _Shown) -> Iterator[str]:
         (found.new_count, found.new, "not answered by the baseline"),
     ):
         if count:
-            notes.append(f"{count:,} cases {what}: {_names(listed, count)}.")
+            notes.append(f"{count:,} cases {what}: {_names(listed, count, said)}.")
     if found.named:
-        notes.append(f"Got worse, beyond chance: {_names(found.named, len(found.named))}.")
+        notes.append(f"Got worse, beyond chance: {_names(found.named, len(found.named), said)}.")
     if found.collapsed:
-        notes.append(f"Newly collapsed: {_names(found.collapsed, len(found.collapsed))}.")
-    if notes:
-        yield from ("", *(f"- {note}" for note in notes))
-    for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
-        if count:
-            yield from ("", f"{count:,} cases {what}" + (f", the first {_SHOWN}:" if count > _SHOWN else ":"), "")
-            yield "| case | baseline | candidate |"
-            yield "| --- | --- | --- |"
-            for flip in flips[:_SHOWN]:
-                base, cand = shown.answers(flip.base, flip.base_count), shown.answers(flip.cand, flip.cand_count)
-                yield f"| {escape(flip.case)} | {base} | {cand} |"
+        notes.append(f"Newly collapsed: {_names(found.collapsed, len(found.collapsed), said)}.")
+    return notes
 
 
 def _common(base: RunCases, cand: RunCases) -> Iterator[str]:
@@ -119,16 +124,17 @@ def _common(base: RunCases, cand: RunCases) -> Iterator[str]:
             yield f"| {share} of their seconds | {base.usage.seconds.get(share, 0.0):.3g} | {seconds:.3g} |"
 
 
-def _names(cases: Sequence[str], count: int) -> str:
+def _names(cases: Sequence[str], count: int, said: Callable[[str], str]) -> str:
     more = f" and {count - _SHOWN:,} more" if count > _SHOWN else ""
-    return ", ".join(map(escape, cases[:_SHOWN])) + more
+    return ", ".join(map(said, cases[:_SHOWN])) + more
 
 
-def _p(value: float) -> str:
+def surprise(value: float) -> str:
+    """A p-value as people read it."""
     return "< 1e-12" if value <= 1e-12 else f"{value:.2g}"
 
 
-class _Shown:
+class Shown:
     """Numbers of a measure as people read them: shares as percentages, changes of shares as points."""
 
     def __init__(self, measure: Measure) -> None:
@@ -136,13 +142,17 @@ class _Shown:
         self._passes = measure.kind == "pass"
 
     def level(self, value: float) -> str:
+        """A mean."""
         return f"{100 * value:.1f} %" if self._share else f"{value:.3f}"
 
     def change(self, value: float) -> str:
+        """A change, with its sign."""
         return f"{100 * value:+.1f} points" if self._share else f"{value:+.3f}"
 
     def size(self, value: float) -> str:
+        """A change without sign: a margin, or what would be seen."""
         return f"{100 * value:.1f} points" if self._share else f"{value:.3f}"
 
     def answers(self, mean: float, count: int) -> str:
+        """What a case was answered."""
         return f"{round(mean * count)} of {count} passed" if self._passes else f"{mean:.3f} ({count})"

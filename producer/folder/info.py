@@ -22,12 +22,12 @@ SCHEMA = 1
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What every command may rely on; facts beyond these stay in the file as they are.
 
-    ``epoch`` is how often the run was told to a ledger, ``sources`` the inputs as they are read and ``roots`` the
-    folders a worker must be allowed to read for them. ``retry`` holds {chunk: dead records} while dead records are
-    tried again, ``progress`` the ledger's counters at the last look, ``follows`` the log of a run that follows one,
-    ``driver`` the token of whoever drove it from this folder last, ``server`` the options that name the server it was
-    driven on then (empty: none that outlives a command), ``targets`` the targets file of a sweep whose calls were made
-    by its own command (its path alone: what is in it stays there).
+    ``name`` is what its suite calls it. ``epoch`` is how often the run was told to a ledger, ``sources`` the inputs as
+    they are read and ``roots`` the folders a worker must be allowed to read for them. ``retry`` holds {chunk: dead
+    records} while dead records are tried again, ``progress`` the ledger's counters at the last look, ``follows`` the
+    log of a run that follows one, ``driver`` the token of whoever drove it from this folder last, ``server`` the
+    options that name the server it was driven on then (empty: none that outlives a command), ``targets`` the targets
+    file of a sweep whose calls were made by its own command (its path alone: what is in it stays there).
     """
 
     run: str
@@ -37,6 +37,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     schema: int = SCHEMA
     suite: str = "default"
+    name: str = ""
     tags: dict[str, str] = {}
     epoch: int = 0
     sources: list[Source] = []

@@ -146,6 +146,7 @@ class Job:
                 **({} if begun else {"epoch": 0, "started": datetime.now(UTC).isoformat(timespec="seconds")}),
                 tags=asked.tags,
                 suite=asked.suite,
+                name=asked.name,
                 sources=msgspec.to_builtins(sources),
                 roots=list(dict.fromkeys(str(_root(source)) for source in sources)),
                 request=msgspec.to_builtins(request),

@@ -8,11 +8,11 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 
 from evalq.evalcore.contract.partial import Partial
-from evalq.evalcore.files import replacing
+from evalq.evalcore.files import open_input, replacing
 from evalq.producer.folder.append import AppendedFile
 from evalq.producer.folder.run_folder import JOURNAL, KEPT, RunFolder
 
-__all__ = ["Journal", "Kept", "answers"]
+__all__ = ["Journal", "Kept", "answers", "counted"]
 
 _FRAME = struct.Struct(">QQ64s")
 
@@ -86,6 +86,23 @@ def answers(folder: RunFolder) -> Iterator[tuple[int, Partial]]:
     path = journal if journal.exists() else folder.path / KEPT
     for seq, partial, _ in _frames(path) if path.exists() else ():
         yield seq, partial
+
+
+def counted(path: Path, start: int = 0) -> tuple[int, int]:
+    """How many whole answers a journal has behind ``start``, and where the last of them ends; none of them is read.
+
+    Raises OSError.
+    """
+    count, end = 0, start
+    with open_input(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        stream.seek(start)
+        while len(head := stream.read(_FRAME.size)) == _FRAME.size:
+            length = _FRAME.unpack(head)[1]
+            if length > size - stream.tell():
+                break
+            count, end = count + 1, stream.seek(length, os.SEEK_CUR)
+    return count, end
 
 
 def _frame(seq: int, partial: Partial) -> bytes:

@@ -32,7 +32,7 @@ def command(call: Callable[..., int | None], *params: click.Parameter, name: str
         return call(Invocation.of(given), **own)
 
     return click.Command(
-        name or call.__module__.rpartition(".")[2],
+        name or call.__module__.rpartition(".")[2].replace("_", "-"),
         callback=callback,
         params=list(params),
         help=text or inspect.cleandoc(module.__doc__ or ""),

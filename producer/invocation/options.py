@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from evalq.evalcore.contract.evaluator import Evaluator, Option
 
 __all__ = [
+    "allow_inconclusive",
     "as_json",
     "calling_options",
+    "decision_outputs",
     "follow_options",
     "live_options",
     "option",
@@ -97,6 +99,23 @@ def as_json() -> click.Option:
     return click.Option(["--json", "as_json"], is_flag=True, help="As JSON.")
 
 
+def allow_inconclusive() -> click.Option:
+    """Of commands that gate."""
+    return option("--allow-inconclusive", is_flag=True, help="Exit 0 where the data cannot decide, instead of 4.")
+
+
+def decision_outputs() -> click.Option:
+    """Files of a decision or a comparison, each in the form that its name asks for."""
+    return click.Option(
+        ["-o", "--output", "outputs"],
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Also write FILE: .xml JUnit, .md a step's summary, comment.md a pull request's comment, annotations.txt "
+        "for GitHub, badge.json or .svg a badge, .json everything. Repeatable.",
+    )
+
+
 def run_argument() -> click.Argument:
     """The run that a command is about; the latest, if none is named."""
     return click.Argument(["run"], required=False)
@@ -108,8 +127,8 @@ def output_options() -> list[click.Option]:
         option("--format", "fmt", type=click.Choice(["markdown", "json", "yaml", "none"]), default="markdown",
                 show_default=True, help="What standard output shows."),
         option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-                help="Also write FILE: .json .yaml .md the report; .jsonl .csv .parquet the records "
-                "(.excel.csv for Excel). Repeatable."),
+                help="Also write FILE: .json .yaml .md .html the report; .xml its cases as JUnit; .jsonl .csv .parquet "
+                "the records (.excel.csv for Excel). Repeatable."),
         option("--json", "json_lines", is_flag=True, help="Standard output carries JSON lines only."),
         option("--no-progress", is_flag=True, help="No progress bar."),
         option("--allow-dead", type=click.IntRange(0), default=0, metavar="N",

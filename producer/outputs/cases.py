@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,19 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Measures
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.model.canonical import Json, canonical_json, digest
+from evalq.evalcore.model.canonical import Json, canonical_json, canonical_line, digest
 from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
 from evalq.producer.outputs.usage import usage_of
 
-__all__ = ["CASES", "cases_of", "decoded"]
+__all__ = ["CASES", "cases_of", "computed_cases", "decoded"]
 
 CASES = "cases.json"
 
 
-def cases_of(folder: RunFolder) -> RunCases:
+def cases_of(folder: RunFolder, *, keep: bool = True) -> RunCases:
     """Those of the run in ``folder``: from its cases.json while that is of its report, else read anew and kept there.
 
+    Without ``keep`` nothing is written.
     Raises UsageError for a run without report or records, or of an evaluator whose runs are not compared.
     """
     report = folder.report()
@@ -35,8 +37,9 @@ def cases_of(folder: RunFolder) -> RunCases:
     if kept is not None and kept.report == name:
         return kept
     found = _read(folder, registry.get(report["evaluator"]), report, name)
-    with contextlib.suppress(OSError):  # a folder that can only be read is compared all the same
-        folder.write(CASES, msgspec.json.encode(found))
+    if keep:
+        with contextlib.suppress(OSError):  # a folder that can only be read is compared all the same
+            folder.write(CASES, msgspec.json.encode(found))
     return found
 
 
@@ -58,34 +61,62 @@ def _kept(path: Path) -> RunCases | None:
         return None
 
 
+def computed_cases(
+    evaluator: Evaluator[Any, Any], report: dict[str, Json], lines: Iterable[bytes], *, suite: str, tags: dict[str, str]
+) -> RunCases:
+    """Those of a run that wrote nothing, called by its evaluator and the digest of its report.
+
+    Raises UsageError for an evaluator whose runs are not compared.
+    """
+    name = hashlib.sha256(canonical_line(report)).hexdigest()
+    measures = _measures(evaluator, evaluator.name)
+    run = f"{evaluator.name}-{name[:10]}"
+    found = _found(evaluator, report, _summed(measures, lines, report), run=run, report_digest=name)
+    return msgspec.structs.replace(found, suite=suite, tags=tags)
+
+
 def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], name: str) -> RunCases:
-    measures = evaluator.measures
-    if measures is None:
-        raise UsageError(f"{folder.path}: runs of {evaluator.name} are not compared: it declares no measures")
+    measures = _measures(evaluator, str(folder.path))
     if not folder.records.is_file():
         raise UsageError(f"{folder.path}: its records are not here, only its report; compare it where it was driven")
     info, outputs = folder.info(), folder.path / OUTPUTS
-    return RunCases(
-        run=info.run,
-        evaluator=evaluator.name,
-        version=evaluator.version,
+    with open_input(folder.records) as lines:
+        cases = _summed(measures, lines, report)
+    return msgspec.structs.replace(
+        _found(evaluator, report, cases, run=info.run, report_digest=name),
+        name=info.name,
         suite=info.suite,
         target=info.target,
         tags=info.tags,
-        specification=digest(canonical_json(report["params"])),
-        report=name,
-        records=dict(report["records"]),
-        results=report["results"],
-        cases=_summed(measures, folder.records, report),
         usage=usage_of(outputs) if outputs.is_file() else None,
     )
 
 
-def _summed(measures: Measures, records: Path, report: dict[str, Json]) -> CaseSummary:
+def _measures(evaluator: Evaluator[Any, Any], place: str) -> Measures:
+    if evaluator.measures is None:
+        raise UsageError(f"{place}: runs of {evaluator.name} are not compared: it declares no measures")
+    return evaluator.measures
+
+
+def _found(
+    evaluator: Evaluator[Any, Any], report: dict[str, Json], cases: CaseSummary, *, run: str, report_digest: str
+) -> RunCases:
+    return RunCases(
+        run=run,
+        evaluator=evaluator.name,
+        version=evaluator.version,
+        specification=digest(canonical_json(report["params"])),
+        report=report_digest,
+        records=dict(report["records"]),
+        results=report["results"],
+        cases=cases,
+    )
+
+
+def _summed(measures: Measures, lines: Iterable[bytes], report: dict[str, Json]) -> CaseSummary:
     summing, decode, see = Summing(measures.measures), msgspec.json.Decoder().decode, measures.see
-    with open_input(records) as lines:
-        for line in lines:
-            sighting = see(decode(line))
-            if sighting is not None:
-                summing.add(sighting)
+    for line in lines:
+        sighting = see(decode(line))
+        if sighting is not None:
+            summing.add(sighting)
     return summing.summary(measures.collapsed(report))

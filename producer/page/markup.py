@@ -22,7 +22,7 @@ def text(value: object) -> Html:
     return value if isinstance(value, Html) else Html(escape(visible(str(value))))
 
 
-def element(name: str, *children: object, **attributes: object) -> Html:
+def element(name: str, /, *children: object, **attributes: object) -> Html:
     """An element; attributes of None or False are left out, ``_`` in their names is a dash (``class_``: class)."""
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(value)}"')

@@ -18,14 +18,18 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.rows import Evidence, Row, Rows
 from evalq.producer.page.model import Failed, Listing
 
-__all__ = ["ALL_UP_TO", "pack"]
+__all__ = ["ALL_UP_TO", "explained", "pack"]
 
 ALL_UP_TO = 100_000
 """Of runs with more records the table has a sample of those that passed, and is made only where it is asked for."""
 _ROWS, _EXPLAINED = 5_000, 500
 _EVIDENCE_BYTES = 5_000_000
 """So much of the file is for evidence; a page that is slow to open would be read by nobody."""
+_ROWS_BYTES = 4_500_000
+"""So much is for the rows of up to 100,000 records, and of more for each 100,000 of them."""
+_BLOCK_CHARACTERS = 1 << 20
 _TEXT, _ID, _PIECES = 400, 200, 40
+_LEAST = 16
 _FIRST = 20
 _SEED = 20260224
 _FAILED = frozenset({"bad", "doubtful"})
@@ -53,7 +57,10 @@ class _Packing:
         # Seeded: the same report has the same page, whoever writes it.
         self._draw = random.Random(_SEED).random  # noqa: S311
         self._rows: list[tuple[Any, ...]] = []
+        self._characters = 0
+        self._texts = _Room(total)
         self._evidence: list[list[tuple[Any, ...]]] = []
+        self._pending = 0
         self._room = _EVIDENCE_BYTES
 
     def add(self, row: Row) -> None:
@@ -65,17 +72,18 @@ class _Packing:
         if not failed and self._share < 1.0 and self._draw() >= self._share:
             return
         listing.kept += 1
-        self._rows.append(
-            (
-                row.record[:_ID],
-                row.id[:_ID],
-                row.status,
-                self._explain(row) if failed else -1,
-                row.reason[:_TEXT],
-                *row.cells,
-            )
+        most = self._texts.most
+        kept = (
+            row.record[: min(_ID, 2 * most)],
+            row.id[: min(_ID, 2 * most)],
+            row.status,
+            self._explain(row) if failed else -1,
+            _shortened(row.reason, most),
+            *(_shortened(cell, most) if isinstance(cell, str) else cell for cell in row.cells),
         )
-        if len(self._rows) == _ROWS:
+        self._rows.append(kept)
+        self._characters += sum(len(cell) for cell in kept if isinstance(cell, str))
+        if len(self._rows) == _ROWS or self._characters >= _BLOCK_CHARACTERS:
             self._flush_rows()
 
     def _explain(self, row: Row) -> int:
@@ -83,13 +91,13 @@ class _Packing:
         listing = self.listing
         listing.failed += 1
         first = len(listing.first) < _FIRST
-        if self._room <= 0 and not first:
+        if self._room - self._pending <= 0 and not first:
             return -1
-        evidence = [_cut(piece) for piece in row.evidence()[:_PIECES]]
+        failed = explained(row)
         if first:
-            reason = _shortened(row.reason, _TEXT)
-            listing.first.append(Failed(row.record, row.id, row.status, row.state, reason, tuple(evidence)))
-        self._evidence.append([msgspec.structs.astuple(piece) for piece in evidence])
+            listing.first.append(failed)
+        self._evidence.append([msgspec.structs.astuple(piece) for piece in failed.evidence])
+        self._pending += sum(len(piece.what) + len(piece.expected) + len(piece.came) for piece in failed.evidence)
         if len(self._evidence) == _EXPLAINED:
             self._flush_evidence()
         listing.explained += 1
@@ -102,17 +110,40 @@ class _Packing:
 
     def _flush_rows(self) -> None:
         if self._rows:
-            self._write("rows", list(zip(*self._rows, strict=True)))
+            self._texts.took(len(self._rows), self._write("rows", list(zip(*self._rows, strict=True))))
             self._rows.clear()
+            self._characters = 0
 
     def _flush_evidence(self) -> None:
         if self._evidence:
             self._room -= self._write("evidence", self._evidence)
             self._evidence.clear()
+            self._pending = 0
 
     def _write(self, kind: str, block: Any) -> int:
         packed = base64.b64encode(gzip.compress(msgspec.json.encode(block), 6, mtime=0))
         return self._out.write(b'<script type="text/plain" class="%s">%s</script>\n' % (kind.encode(), packed))
+
+
+class _Room:
+    """How long the texts of a row may be, so that all rows find room: shorter where those before took more."""
+
+    def __init__(self, rows: int) -> None:
+        self.most = _TEXT
+        self._rows = max(1, rows)
+        self._bytes = _ROWS_BYTES * max(1.0, rows / ALL_UP_TO)
+
+    def took(self, rows: int, written: int) -> None:
+        """A block was written."""
+        self._rows, self._bytes = max(1, self._rows - rows), max(1.0, self._bytes - written)
+        share = (self._bytes / self._rows) / (written / rows)
+        self.most = max(_LEAST, min(_TEXT, round(self.most * min(2.0, max(0.5, share)))))
+
+
+def explained(row: Row) -> Failed:
+    """A record that failed with its evidence, both as long as a page has room for."""
+    evidence = tuple(_cut(piece) for piece in row.evidence()[:_PIECES])
+    return Failed(row.record, row.id, row.status, row.state, _shortened(row.reason, _TEXT), evidence)
 
 
 def _cut(piece: Evidence) -> Evidence:

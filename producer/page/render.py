@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,40 +27,77 @@ from evalq.producer.page.model import (
     TileSection,
 )
 
-__all__ = ["after_blocks", "before_blocks"]
+__all__ = [
+    "Block",
+    "after_blocks",
+    "banner",
+    "before_blocks",
+    "compared",
+    "contents",
+    "record_table",
+    "table_script",
+    "tile_list",
+    "title_of",
+]
+
+_SKIP = element("a", "Skip to the content", href="#content", class_="skip")
+
+
+class Block(NamedTuple):
+    """A section that is HTML already; ``name`` is where links lead."""
+
+    name: str
+    title: str
+    inner: Html
 
 
 def before_blocks(page: Page) -> bytes:
     """The page up to where the blocks of its records go."""
-    sections = [_section(section, at) for at, section in enumerate(page.sections)]
     listing = page.listing
     shown = listing is not None and listing.kept > 0
-    contents = [(f"s{at}", section.title) for at, section in enumerate(page.sections)]
-    contents += [("records", "Records")] if shown else []
-    body = [
-        element("a", "Skip to the content", href="#content", class_="skip"),
-        element(
-            "header",
-            element("p", element("strong", "evalq"), " ", element("span", page.subject, dir="auto"), class_="subject"),
-            element("h1", page.headline, class_=page.state),
-            element("p", page.sentence, class_="lede") if page.sentence else None,
-            _links(contents) if len(contents) > 1 else None,
-        ),
-        Html('<main id="content">'),
-        _notices(page.notices),
-        *sections,
-        _records(listing) if listing is not None and shown else None,
-        _about(page),
-        Html("</main>"),
-    ]
-    title = f"{page.headline} · {page.subject}"
-    return f"{_head(title)}<body>\n{joined(*body)}\n".encode()
+    records = [Block("records", "Records", record_table(listing))] if listing is not None and shown else []
+    body = joined(_SKIP, banner(page, records), Html('<main id="content">'), contents(page, records), Html("</main>"))
+    return f"{_head(title_of(page))}<body>\n{body}\n".encode()
 
 
 def after_blocks(page: Page) -> bytes:
     """The rest of it: the script, once all that it reads is there."""
-    script = element("script", Html(_asset("page.js"))) if page.listing and page.listing.kept else ""
+    script = element("script", Html(table_script())) if page.listing and page.listing.kept else ""
     return f"{script}</body></html>\n".encode()
+
+
+def table_script() -> str:
+    """The one script: it fills the table."""
+    return _asset("page.js")
+
+
+def title_of(page: Page) -> str:
+    """What its tab is called."""
+    return f"{page.headline} · {page.subject}"
+
+
+def banner(page: Page, blocks: Sequence[Block] = ()) -> Html:
+    """What the page is about, its headline, and links to its sections and to further ``blocks``."""
+    links = [(f"s{at}", section.title) for at, section in enumerate(page.sections)]
+    links += [(block.name, block.title) for block in blocks]
+    return element(
+        "header",
+        element("p", element("strong", "evalq"), " ", element("span", page.subject, dir="auto"), class_="subject"),
+        element("h1", page.headline, class_=page.state),
+        element("p", page.sentence, class_="lede") if page.sentence else None,
+        _links(links) if len(links) > 1 else None,
+    )
+
+
+def contents(page: Page, blocks: Sequence[Block] = ()) -> Html:
+    """Its notices and sections, further ``blocks``, and what is known of its run."""
+    sections = [_section(section, at) for at, section in enumerate(page.sections)]
+    return joined(_notices(page.notices), *sections, *map(_block, blocks), _about(page))
+
+
+def _block(block: Block) -> Html:
+    heading = element("h2", block.title, id=f"h-{block.name}")
+    return element("section", heading, block.inner, id=block.name, aria_labelledby=f"h-{block.name}")
 
 
 @cache
@@ -100,7 +139,7 @@ def _section(section: Section, at: int) -> Html:
     inner: list[Html]
     match section:
         case TileSection():
-            inner = [element("dl", *map(_tile, section.tiles), class_="tiles")]
+            inner = [tile_list(section.tiles)]
         case ChartSection():
             inner = [element("div", *map(chart, section.charts), class_="charts")]
         case ProseSection():
@@ -114,6 +153,11 @@ def _section(section: Section, at: int) -> Html:
             )
             inner = [element("p", said, class_="caption"), *map(_failed, section.first)]
     return element("section", element("h2", section.title, id=f"h{at}"), *inner, id=f"s{at}", aria_labelledby=f"h{at}")
+
+
+def tile_list(tiles: Sequence[Tile]) -> Html:
+    """Numbers beside each other."""
+    return element("dl", *map(_tile, tiles), class_="tiles")
 
 
 def _tile(tile: Tile) -> Html:
@@ -134,10 +178,11 @@ def _failed(failed: Failed) -> Html:
     name = element("span", failed.id or failed.record, class_="name", dir="auto")
     summary = element("summary", mark, " ", name, " ", element("span", failed.reason, class_="reason", dir="auto"))
     where = element("p", "Record ", element("code", failed.record, dir="auto"), class_="caption")
-    return element("details", summary, where, _compared(failed.evidence), class_="failed")
+    return element("details", summary, where, compared(failed.evidence), class_="failed")
 
 
-def _compared(evidence: tuple[Evidence, ...]) -> Html | None:
+def compared(evidence: tuple[Evidence, ...]) -> Html | None:
+    """What was expected of a record, beside what came."""
     if not evidence:
         return None
     head = element("tr", *(element("th", name, scope="col") for name in ("Check", "Expected", "Came")))
@@ -156,22 +201,18 @@ def _compared(evidence: tuple[Evidence, ...]) -> Html | None:
     return element("div", table, class_="scroll", tabindex="0", role="group", aria_label="Expected and came")
 
 
-def _records(listing: Listing) -> Html:
+def record_table(listing: Listing) -> Html:
     """Where the script puts the table, and what it has to know of it."""
     columns = [{"title": column.title, "kind": column.kind} for column in listing.columns]
     statuses = [[status, state, count] for (status, state), count in sorted(listing.statuses.items())]
     known = {"columns": columns, "statuses": statuses, "kept": listing.kept, "failed": listing.failed}
     data = msgspec.json.encode(known).decode().replace("<", "\\u003c")
-    return element(
-        "section",
-        element("h2", "Records", id="hr"),
+    return joined(
         element(
             "noscript", element("p", "Searching all records needs scripts; records.jsonl beside this file has them.")
         ),
         element("div", id="table"),
         element("script", Html(data), type="application/json", id="known"),
-        id="records",
-        aria_labelledby="hr",
     )
 
 

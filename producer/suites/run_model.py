@@ -34,10 +34,13 @@ _Files = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
 class SuiteKeys(Params):
-    """The top level."""
+    """The top level. ``policy`` is a file, or a policy as it would stand in one."""
 
     suite: str = ""
     runs: tuple[dict[str, Any], ...] = Field(min_length=1)
+    policy: str | dict[str, Any] | None = None
+    baseline: str = ""
+    outputs: _Files = ()
 
 
 class RunKeys(Params):

@@ -13,11 +13,18 @@
         target: research-coordinator
         repeat: 50
 
+    policy: policy.yaml
+    baseline: main
+    outputs: [gate/junit.xml]
+
 Beside ``evaluator`` a run has its inputs (under the name its evaluator gives them), ``params``, ``chunk_size``,
 ``limit``, ``output`` (files as with -o) and any of the evaluator's options by name; where the evaluator can ask a
 target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``max_cost`` and ``cache``. Its ``name`` is
 that of its folder and of its report in the JSON, whatever runs stand before it; without one its folder has the
 evaluator's, numbered. Paths are relative to the file.
+
+``policy`` is what the runs have to keep: a gate's policy, or the name of its file. What may drop is measured against
+``baseline``. The command then ends as the gate decides, and writes the decision to ``outputs``.
 """
 
 from __future__ import annotations
@@ -31,6 +38,8 @@ from typing import Any, TypeVar
 import msgspec
 from pydantic import ValidationError
 
+from evalq.evalcore.compare.gate import run_meant
+from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, Request, live_calls
 from evalq.evalcore.contract.params import explained, line_of, load_mapping, option_params, validate
@@ -38,7 +47,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.producer.suites.run_model import AnyRun, SuiteKeys, live_keys, run_model
 from evalq.producer.sweeps.options import SweepOptions
 
-__all__ = ["PlannedRun", "load_suite"]
+__all__ = ["PlannedRun", "Suite", "load_suite"]
 
 M = TypeVar("M", bound=Params)
 Key = tuple[str | int, ...]
@@ -55,9 +64,24 @@ class PlannedRun(msgspec.Struct):
     outputs: list[Path]
     live: SweepOptions | None = None
 
+    @property
+    def called(self) -> str:
+        """What a policy calls it: its name, or its evaluator's."""
+        return self.name or self.evaluator.name
 
-def load_suite(path: str | Path) -> tuple[str, list[PlannedRun]]:
-    """The suite's name and its runs. Raises ConfigError with file, line and key path for anything not as above."""
+
+class Suite(msgspec.Struct):
+    """A suite file, read: ``policy`` is None where it is no gate."""
+
+    name: str
+    runs: list[PlannedRun]
+    policy: Policy | None = None
+    baseline: str = ""
+    outputs: list[Path] = []
+
+
+def load_suite(path: str | Path) -> Suite:
+    """What a suite file says. Raises ConfigError with file, line and key path for anything not as above."""
     data = load_mapping(path)
     suite = _checked(SuiteKeys, data, path)
     planned = [_run(path, ("runs", number), run) for number, run in enumerate(data["runs"])]
@@ -67,7 +91,36 @@ def load_suite(path: str | Path) -> tuple[str, list[PlannedRun]]:
             reason = f"{run.name} is another run's name, or that of its evaluator"
             raise _wrong(path, [(("runs", number, "name"), reason)])
         taken.add(run.name)
-    return (suite.suite if "suite" in data else Path(path).stem), planned
+    name = suite.suite if "suite" in data else Path(path).stem
+    outputs = [Path(path).parent / output for output in suite.outputs]
+    return Suite(name, planned, _policy(path, suite, planned), suite.baseline, outputs)
+
+
+def _policy(path: str | Path, suite: SuiteKeys, runs: Sequence[PlannedRun]) -> Policy | None:
+    """The gate over a suite's runs; None where it has none. Raises ConfigError for what no run of it can be held to."""
+    written = suite.policy
+    if written is None:
+        for key in ("baseline", "outputs"):
+            if getattr(suite, key):
+                raise _wrong(path, [((key,), "goes with policy only")])
+        return None
+    if isinstance(written, str):
+        file = _beside(Path(path).parent, written)
+        place: Key = ()
+        policy = _checked(Policy, load_mapping(file), file)
+    else:
+        file, place = str(path), ("policy",)
+        policy = _checked(Policy, written, path, place)
+    names = [(run.called, run.evaluator.name) for run in runs]
+    several = [run.called for run in runs if [called for called, _ in names].count(run.called) > 1]
+    if several:
+        raise _wrong(path, [(("runs",), f"several are called {several[0]}: a policy needs a name for each")])
+    for number, gate in enumerate(policy.gates):
+        if run_meant(gate.run, names) is None:
+            there = ", ".join(called for called, _ in names)
+            reason = f"{gate.run} is no single run of this suite; there are: {there}"
+            raise _wrong(file, [((*place, "gates", number, "metric"), reason)])
+    return policy
 
 
 def _run(path: str | Path, key: Key, written: dict[str, Any]) -> PlannedRun:

@@ -100,6 +100,7 @@ class Sweep:
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
                 tags=asked.tags,
                 suite=asked.suite,
+                name=asked.name,
                 **{calls.option: live.target},
                 request=msgspec.to_builtins(request),
             )

@@ -142,6 +142,10 @@ def _page(found: list[Found], bounds: list[Found], holm: list[Found], pairs: int
     yield f"so that a share of .025 is known to {known:.3f}. Every case has a pass rate of its own around the mean; the"
     yield "margin is .05. What the rules are: [gate a pull request](../how-to/gate-a-pull-request.md)."
     yield ""
+    cells = len(found) // len(SHAPES)
+    yield f"The worst of {cells} cells lies above what all of them share by two to three such errors,"
+    yield "by chance alone. Three gates at once were tried with a quarter of the pairs, which doubles theirs."
+    yield ""
     yield "- **alarm**: `compare` says worse or better, and nothing changed. Allowed: .05."
     yield "- **NO-GO**: of a gate with `max_drop: 0.05`, and nothing changed. Allowed: .025."
     yield "- **GO**: of that gate, and the mean fell by .05: in all cases a little, or wholly in some. Allowed: .05; by"

@@ -72,5 +72,5 @@ def test_the_laptop_job_is_one_command(tmp_path: Path) -> None:
     done = command("planagent", "results/plan_agent_*.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "evalq-runs").iterdir()
-    named = re.findall(r"`([a-z]+\.(?:json|yaml|md|jsonl))`", (TOP / "README.md").read_text())
+    named = re.findall(r"`([a-z]+\.(?:json|yaml|md|html|jsonl))`", (TOP / "README.md").read_text())
     assert {path.name for path in folder.iterdir()} <= set(named)

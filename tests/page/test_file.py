@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import re
+import string
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -200,6 +202,27 @@ def test_evidence_has_its_share_of_the_file(tmp_path: Path, monkeypatch: pytest.
     assert len(rows_of(tmp_path / "page.html")) == 1_200
     assert len(evidence_of(tmp_path / "page.html")) == 500
     assert "For 700 of the failed ones" in "".join(read_page(tmp_path / "page.html").text)
+
+
+def test_long_texts_make_room_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every record has its row in a file of no more than the size it is meant to have, whatever was said."""
+    monkeypatch.setattr(packing, "_ROWS_BYTES", 300_000)
+    monkeypatch.setattr(packing, "_EVIDENCE_BYTES", 300_000)
+    monkeypatch.setattr(packing, "_BLOCK_CHARACTERS", 60_000)
+    draw = random.Random(1)
+    letters = string.ascii_letters + string.digits + "-_"
+    with (tmp_path / "records.jsonl").open("w") as out:
+        for number in range(5_000):
+            said = "".join(draw.choices(letters, k=400))
+            out.write(json.dumps({"record": f"a:{number}", "status": "failed", "reason": said}) + "\n")
+    write_page(tmp_path / "page.html", Said(), a_report("x", 5_000), tmp_path / "records.jsonl")
+    rows = rows_of(tmp_path / "page.html")
+    assert [row[0] for row in rows] == [f"a:{number}" for number in range(5_000)]
+    assert all(len(row[4]) >= packing._LEAST and (len(row[4]) == 400 or row[4].endswith("…")) for row in rows)
+    assert len(rows[0][4]) == 400
+    assert (tmp_path / "page.html").stat().st_size < 750_000
+    explained = [row for row in rows if row[3] >= 0]
+    assert len(explained) == len(evidence_of(tmp_path / "page.html")) < 5_000
 
 
 def test_a_page_without_records_says_how_to_have_them(tmp_path: Path) -> None:

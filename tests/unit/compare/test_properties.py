@@ -140,8 +140,8 @@ def test_a_bound_is_kept_broken_or_open() -> None:
 @pytest.mark.parametrize("freedom", [1.0, 1.7, 3.0, 12.5, 400.0, 1e6])
 @pytest.mark.parametrize("alpha", [0.4, 0.025, 1e-4, 1e-6])
 def test_the_quantile_is_that_of_student(freedom: float, alpha: float) -> None:
-    """Found by two ways."""
-    assert _Spread(1.0, freedom, 1.0).t(alpha) == pytest.approx(student_t(freedom, alpha), rel=1e-6)
+    """Found by two ways; the other one loses digits where 1 - 2 alpha has few left."""
+    assert _Spread(1.0, freedom, 1.0).t(alpha) == pytest.approx(student_t(freedom, alpha), rel=1e-5)
 
 
 def test_scores_without_any_spread_are_judged_as_if_one_loss_and_one_win_had_been_seen() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import evalq
+from evalq.producer.cli import main
 
 Made = Callable[[str, Sequence[tuple[str, bool]]], Path]
 
@@ -40,3 +43,27 @@ def made(here: Path) -> Made:
         return run.path
 
     return make
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Ended]
+
+
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str]) -> Iterator[Command]:
+    """Calls the command line in this process, as its entry does."""
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def call(*args: str) -> Ended:
+        capfd.readouterr()
+        return Ended(main(list(args)), *capfd.readouterr())
+
+    yield call
+    signal.signal(signal.SIGTERM, handler)

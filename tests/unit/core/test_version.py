@@ -20,6 +20,7 @@ from evalq.evalcore.version import COMPUTING, code_parts, code_version, differen
 TOP = Path(__file__).parents[3]
 NOT_COMPUTING = {
     "pydantic": "checks parameters and configurations, for the producer; a worker gets what it let through",
+    "pydantic-core": "words what is wrong with parameters, as pydantic does",
     "pyyaml": "reads golden sets and configurations, for the producer; parameters go on as JSON",
     "zstandard": "gives back bytes whose digest is known",
     "deepeval": "an evaluation of ours as a metric of theirs: no run uses it",

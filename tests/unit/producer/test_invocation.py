@@ -104,9 +104,10 @@ def test_every_command_is_declared_in_the_one_way() -> None:
     context = click.Context(cli)
     for name in cli.list_commands(context):
         made = cli.get_command(context, name)
-        assert made is not None
-        assert made.callback is not None
-        assert made.callback.__module__ == command.__module__, name
+        for each in made.commands.values() if isinstance(made, click.Group) else [made]:
+            assert each is not None
+            assert each.callback is not None
+            assert each.callback.__module__ == command.__module__, (name, each.name)
 
 
 def test_the_same_for_jobs_and_sweeps() -> None:

@@ -1,0 +1,237 @@
+"""What a gate will be able to tell, before anything is paid: simulated from a baseline, or from a plan alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evalq.evalcore.compare.comparison import change_in, p_values
+from evalq.evalcore.compare.decision import ALPHA, Decided
+from evalq.evalcore.compare.demands import by_case, margin_of
+from evalq.evalcore.compare.intervals import level_of
+from evalq.evalcore.compare.pairs import Pairs, Side
+from evalq.evalcore.compare.policy import Gate, PerCase, Tier
+from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.contract.measures import Measure
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.random import Generator
+    from numpy.typing import NDArray
+
+__all__ = ["DROPS", "Plan", "Power", "powers"]
+
+DROPS = (0.05, 0.1, 0.2)
+"""Shares of the scale by which the mean over cases may have fallen, a little in every case."""
+_VARIETY = 2.0
+"""Cases differ in their pass rates as Beta with so many pseudo-counts does: what a baseline's answers are added to."""
+_WANTED = 0.8
+_MOST_REPEATS = 10_000
+_TRIES = 8
+_ANSWERS = 100_000
+_LEAST, _MOST = 100, 500
+_TYPICAL = 20
+
+Decide = Callable[[Pairs], Decided]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A candidate that nobody has run: ``repeats`` answers to each of ``cases`` cases.
+
+    ``base`` has the baseline's answers by case; without one, a baseline with as many repeats is drawn, too, from cases
+    whose pass rates lie around ``rate``.
+    """
+
+    cases: int
+    repeats: int
+    base: Side | None = None
+    rate: float = 0.8
+
+
+class Power(msgspec.Struct, frozen=True):
+    """What one demand of a gate can tell.
+
+    ``detectable`` is the smallest change seen with a power of 80 %, as a share of the scale. ``go`` is the chance of GO
+    if nothing changed, ``no_go`` that of NO-GO by how far the mean fell, a little in every case. ``repeats`` is how
+    many would give 80 % for each of these ("GO", "0.05", ...): None where no number does.
+    """
+
+    metric: str
+    demand: str
+    tier: Tier
+    detectable: float | None
+    go: float
+    no_go: dict[str, float]
+    repeats: dict[str, int | None]
+
+
+def powers(gate: Gate, measure: Measure, plan: Plan, alpha: float = ALPHA, seed: int = 1) -> Iterator[Power]:
+    """The power of each demand of ``gate`` that is decided by chance; the same for the same ``seed``.
+
+    Raises ValueError for scores without a baseline of two repeats, whose spread within a case nobody knows.
+    """
+    if measure.kind == "score" and (plan.base is None or plan.base.answers.min() < 2):
+        raise ValueError("how scores vary within a case is told by a baseline with two repeats or more of each")
+    for demand, decide in _demands(gate, measure, alpha):
+        simulated = _Simulation(plan, measure, decide, seed)
+        no_go = {f"{drop:g}": simulated.share("NO-GO", plan.repeats, drop) for drop in DROPS}
+        go = simulated.share("GO", plan.repeats, 0.0)
+        repeats: dict[str, int | None] = {"GO": simulated.repeats("GO", 0.0, go)}
+        repeats |= {name: simulated.repeats("NO-GO", float(name), share) for name, share in no_go.items()}
+        detectable = simulated.detectable() if gate.compares and demand.startswith("falls") else None
+        yield Power(gate.metric, demand, gate.tier, detectable, go, no_go, repeats)
+
+
+def _demands(gate: Gate, measure: Measure, alpha: float) -> Iterator[tuple[str, Decide]]:
+    for bound, least in ((gate.min, True), (gate.max, False)):
+        if bound is not None:
+            yield f"at {'least' if least else 'most'} {bound:.4g}", partial(_bound, measure, bound, alpha, least)
+    for name in ("max_drop", "max_relative_drop"):
+        if getattr(gate, name) is not None:
+            of = " of the baseline" if name == "max_relative_drop" else ""
+            yield f"falls by at most {getattr(gate, name):.4g}{of}", partial(_drop, gate, name, measure, alpha)
+    if gate.per_case is not None and measure.kind == "pass":
+        yield (
+            f"every case passes {gate.per_case.min_passes} of {gate.per_case.of}",
+            partial(_each, gate.per_case, measure, alpha),
+        )
+
+
+def _bound(measure: Measure, bound: float, alpha: float, least: bool, pairs: Pairs) -> Decided:
+    # As a gate decides: the p-value is the error at which an interval begins to hold the bound.
+    level = level_of(pairs.cand, measure.low, measure.width)
+    low, high = level.interval()
+    if low >= bound if least else high <= bound:
+        return "GO"
+    low, high = level.interval(alpha)
+    return "NO-GO" if (high < bound if least else low > bound) else "INCONCLUSIVE"
+
+
+def _drop(gate: Gate, name: str, measure: Measure, alpha: float, pairs: Pairs) -> Decided:
+    # As a gate decides, without what an estimate has besides: this is asked some thousand times.
+    change, _ = change_in(pairs, measure)
+    margin = margin_of(gate, name, float(pairs.base.mean.mean()))
+    if change.interval()[0] > -margin:
+        return "GO"
+    return "NO-GO" if p_values(pairs, measure, change)[0] <= alpha else "INCONCLUSIVE"
+
+
+def _each(wanted: PerCase, measure: Measure, alpha: float, pairs: Pairs) -> Decided:
+    side = pairs.cand
+    column = Column(side.answers.tolist(), side.total.tolist(), side.squares.tolist())
+    names = [str(number) for number in range(len(side.answers))]
+    found, _ = by_case(wanted, CaseSummary([measure], names, [0] * len(names), {measure.name: column}), measure, alpha)
+    decided = set(found.values())
+    return "NO-GO" if "NO-GO" in decided else "INCONCLUSIVE" if "INCONCLUSIVE" in decided else "GO"
+
+
+class _Simulation:
+    """Draws candidates of a plan and decides on them."""
+
+    def __init__(self, plan: Plan, measure: Measure, decide: Decide, seed: int) -> None:
+        self._plan = plan
+        self._measure = measure
+        self._decide = decide
+        self._seed = seed
+
+    def share(self, wanted: Decided, repeats: int, drop: float, part: float = 1.0) -> float:
+        """How often ``wanted`` is decided where the mean fell by ``drop``; ``part`` of the draws will do."""
+        import numpy as np
+
+        rng = np.random.default_rng([self._seed, repeats, round(drop * 1e6)])
+        draws = round(part * max(_LEAST, min(_MOST, _ANSWERS // self._plan.cases)))
+        return sum(self._decide(self._pairs(rng, repeats, drop)) == wanted for _ in range(draws)) / draws
+
+    def repeats(self, wanted: Decided, drop: float, share: float) -> int | None:
+        """About how many repeats give ``wanted`` in 80 %, from the ``share`` that the plan's own give."""
+        known = {self._plan.repeats: share}
+        enough, too_few = None, 0
+        at = self._plan.repeats
+        for _ in range(_TRIES):
+            if known[at] >= _WANTED:
+                enough = at if enough is None else min(enough, at)
+            else:
+                too_few = max(too_few, at)
+            if enough is not None and enough - too_few <= max(1, enough // 20):
+                return enough
+            following = self._following(at, known[at], too_few, enough)
+            if following > _MOST_REPEATS or following in known:
+                break
+            at = following
+            known[at] = self.share(wanted, at, drop, 0.4)
+        return enough
+
+    def _following(self, at: int, share: float, too_few: int, enough: int | None) -> int:
+        # A power of 80 % takes a change of t + .84 standard errors, which fall with the root of the repeats.
+        z = NormalDist().inv_cdf(min(0.995, max(0.005, share)))
+        factor = ((1.96 + 0.8416) / max(0.3, 1.96 + z)) ** 2
+        guess = max(1, math.ceil(at * min(16.0, factor)))
+        if enough is None:
+            return max(guess, too_few + max(1, too_few // 10))
+        return guess if too_few < guess < enough else (too_few + enough) // 2
+
+    def detectable(self) -> float:
+        """The smallest change seen with a power of 80 % by a typical candidate, as a share of the scale."""
+        import numpy as np
+
+        rng = np.random.default_rng([self._seed, 0])
+        drawn = (self._pairs(rng, self._plan.repeats, 0.0) for _ in range(_TYPICAL))
+        found = [change_in(pairs, self._measure)[0].detectable() for pairs in drawn]
+        return float(np.median(found)) / self._measure.width
+
+    def _pairs(self, rng: Generator, repeats: int, drop: float) -> Pairs:
+        """A baseline (drawn, or as it is) and a candidate whose mean fell by ``drop``."""
+        base = self._plan.base
+        if self._measure.kind == "score":
+            assert base is not None
+            cand = _scores(rng, base, repeats, drop, self._measure)
+        else:
+            turned = self._measure.better == "lower"
+            if base is None:
+                rate = 1 - self._plan.rate if turned else self._plan.rate
+                good = rng.beta(_VARIETY * rate, _VARIETY * (1 - rate), self._plan.cases)
+                base = _passes(rng, 1 - good if turned else good, repeats)
+            else:
+                good = _likely(rng, base, turned)
+            lower = _lowered(good, drop)
+            cand = _passes(rng, 1 - lower if turned else lower, repeats)
+        return Pairs([""] * len(cand.answers), base, cand, [], [], 0)
+
+
+def _likely(rng: Generator, base: Side, turned: bool) -> NDArray[float64]:
+    """Rates that cases with these answers may have: a draw from their posterior, around the mean over cases."""
+    good = base.answers - base.total if turned else base.total
+    mean = (float(good.sum()) + 0.5) / (float(base.answers.sum()) + 1)
+    return rng.beta(good + _VARIETY * mean, base.answers - good + _VARIETY * (1 - mean))
+
+
+def _lowered(rates: NDArray[float64], drop: float) -> NDArray[float64]:
+    """The mean falls by ``drop``, each case in proportion to what it can lose."""
+    mean = float(rates.mean())
+    return rates * max(0.0, 1 - drop / mean) if mean > 0 else rates
+
+
+def _passes(rng: Generator, rates: NDArray[float64], repeats: int) -> Side:
+    import numpy as np
+
+    passed = rng.binomial(repeats, np.clip(rates, 0.0, 1.0)).astype(float)
+    return Side(np.full(len(rates), repeats), passed, passed)
+
+
+def _scores(rng: Generator, base: Side, repeats: int, drop: float, measure: Measure) -> Side:
+    """Scores of each case around its mean in the baseline, as far from it as the baseline's are, within the scale."""
+    import numpy as np
+
+    sign = -1 if measure.better == "higher" else 1
+    drawn = rng.normal(
+        (base.mean + sign * drop * measure.width)[:, None],
+        np.sqrt(base.variance)[:, None],
+        (len(base.answers), repeats),
+    )
+    drawn = np.clip(drawn, measure.low, measure.high)
+    return Side(np.full(len(base.answers), repeats), drawn.sum(axis=1), (drawn * drawn).sum(axis=1))

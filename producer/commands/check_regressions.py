@@ -1,0 +1,86 @@
+"""Check results for regressions against the stored baseline, or against other results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.run import RunCases
+from evalq.producer.comparing.comparing import MARGIN
+from evalq.producer.comparing.gating import candidates_of, gate_runs
+from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
+from evalq.producer.comparing.text import decision_text
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
+from evalq.producer.invocation.options import as_json, decision_outputs, option, server_options
+
+__all__ = ["COMMAND"]
+
+
+def _check_regressions(
+    invocation: Invocation,
+    results: str,
+    base: str | None,
+    baseline: str,
+    margin: float,
+    allow_inconclusive: bool,
+    outputs: tuple[Path, ...],
+    as_json: bool,
+) -> int:
+    for path in outputs:
+        check_decision_output(path)
+    with errors_written("check-regressions", outputs), invocation.servers() as servers:
+        runs = candidates_of([results], servers)
+        policy = _policy(runs, margin)
+        decision = gate_runs(policy, runs, base or baseline, servers, first=base is None)
+    for path in outputs:
+        write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive)
+    if as_json:
+        click.echo(msgspec.json.encode(decision))
+    else:
+        click.echo(decision_text(decision), nl=False)
+    return 0 if decision.decided == "INCONCLUSIVE" and allow_inconclusive else decision.exit_code
+
+
+def _policy(runs: list[RunCases], margin: float) -> Policy:
+    """No drop of a run's first measure by ``margin`` of its scale or more; its others are shown."""
+    gates = [
+        Gate(
+            metric=f"{run.called}.{measure.name}",
+            max_drop=margin * measure.width,
+            tier="supporting" if number else "critical",
+        )
+        for run in runs
+        for number, measure in enumerate(run.cases.measures)
+    ]
+    return Policy(gates=tuple(gates), collapse="none-new")
+
+
+COMMAND = command(
+    _check_regressions,
+    click.Argument(["results"]),
+    click.Argument(["base"], required=False),
+    option("--baseline", default="main", show_default=True, metavar="NAME", help="What to compare with, without BASE."),
+    click.Option(
+        ["--margin"],
+        type=click.FloatRange(0, 1, min_open=True),
+        default=MARGIN,
+        show_default=True,
+        metavar="SHARE",
+        help="A drop of less than this share of a measure's scale is none.",
+    ),
+    may_be_inconclusive(),
+    decision_outputs(),
+    as_json(),
+    *server_options(),
+    text=(
+        "Check results for regressions against the stored baseline, or against other results.\n\n"
+        "RESULTS and BASE are files as --format json prints them, of one evaluation or of a suite, or whatever else "
+        "evalq compare takes. It is a gate without a policy file: exit 1 where an evaluation's first measure got "
+        "worse or cases newly collapsed, 4 where the answers cannot tell, 0 where a drop is excluded."
+    ),
+)

@@ -1,0 +1,70 @@
+"""Comparisons and decisions as HTML for notebooks: the verdict first, then why, then which cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evalq.evalcore.compare.comparison import Comparison, Flip
+from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.run import RunCases
+from evalq.producer.comparing.text import VERDICTS, Shown
+from evalq.producer.page.markup import Html, element, joined
+
+__all__ = ["comparison_html", "decision_html"]
+
+_SHOWN = 10
+_NO_MATHS = "tex2jax_ignore mathjax_ignore"
+"""By these classes notebooks leave dollar signs of the data alone instead of typesetting what stands between them."""
+
+
+def comparison_html(base: RunCases, cand: RunCases, found: Sequence[Comparison]) -> str:
+    """All measures of two runs in one table, then the cases that changed most by each."""
+    head = ("", "verdict", "baseline", "candidate", "change", "95 % between", "p worse", "cases", "missing")
+    title = element("h4", f"{cand.evaluator}: {cand.run} against {base.run}")
+    return _block(title, _table(head, [_measure(each) for each in found]), *[_flips(each) for each in found])
+
+
+def decision_html(decision: Decision) -> str:
+    """The decision, a row for each check, and the notes."""
+    against = f" against {decision.baseline}" if decision.baseline else ""
+    title = element("h4", f"{decision.decided}: {', '.join(decision.candidates)}{against}")
+    rows = [(check.decided, check.metric, check.demand, check.reason, check.tier) for check in decision.checks]
+    table = _table(("", "number", "has to be", "why", "tier"), rows)
+    notes = element("ul", *[element("li", note) for note in decision.notes]) if decision.notes else None
+    return _block(title, table, notes)
+
+
+def _measure(found: Comparison) -> tuple[object, ...]:
+    seen, shown = found.observed, Shown(found.measure)
+    name, verdict = found.measure.name, element("b", VERDICTS[found.verdict])
+    if seen is None:
+        return name, verdict, "", "", "", "", "", 0, found.missing
+    between = f"{shown.change(seen.low)} and {shown.change(seen.high)}"
+    levels = shown.level(seen.base), shown.level(seen.cand), shown.change(seen.delta), between
+    return name, verdict, *levels, f"{seen.p_worse:.2g}", f"{seen.cases:,}", f"{found.missing:,}"
+
+
+def _flips(found: Comparison) -> Html | None:
+    shown = Shown(found.measure)
+    parts = []
+    for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
+        if count:
+            first = f", the first {_SHOWN}" if count > _SHOWN else ""
+            table = _table(("case", "baseline", "candidate"), [_flip(flip, shown) for flip in flips[:_SHOWN]])
+            summary = element("summary", f"{found.measure.name}: {count:,} cases {what}{first}")
+            parts.append(element("details", summary, table))
+    return joined(*parts) if parts else None
+
+
+def _flip(flip: Flip, shown: Shown) -> tuple[object, ...]:
+    return flip.case, shown.answers(flip.base, flip.base_count), shown.answers(flip.cand, flip.cand_count)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Html:
+    columns = element("tr", *[element("th", name, scope="col") for name in head])
+    body = [element("tr", *[element("td", cell) for cell in row]) for row in rows]
+    return element("table", element("thead", columns), element("tbody", *body))
+
+
+def _block(*children: object) -> str:
+    return str(element("div", *children, class_=_NO_MATHS))

@@ -1,0 +1,45 @@
+"""An outcome as JUnit XML: a suite of what was demanded, then one of each run's cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evalq.producer.comparing.outputs.outcome import Outcome, Point
+from evalq.producer.outputs.junit import State, Suite, Testcase, class_of, junit, run_suite
+
+__all__ = ["write_junit"]
+
+_STATES: dict[str, State] = {"broken": "failure", "open": "failure", "error": "error"}
+
+
+def write_junit(outcome: Outcome, name: str) -> bytes:
+    """The file. Where the outcome lets the run pass, nothing in it is a failure: what did not hold is skipped."""
+    allowed = f"{outcome.word}: it blocks nothing" if outcome.passes else ""
+    own = Suite(f"evalq {outcome.what}", class_of("evalq", outcome.what), list(_testcases(outcome)))
+    return junit(f"evalq {outcome.what}", [own, *(run_suite(run, allowed=allowed) for run in outcome.runs)])
+
+
+def _testcases(outcome: Outcome) -> Iterator[Testcase]:
+    if outcome.standing != "error":
+        yield _testcase(Point("decision", outcome.standing, outcome.word, _said(outcome)), outcome)
+    for point in outcome.points:
+        yield _testcase(point, outcome)
+
+
+def _said(outcome: Outcome) -> str:
+    """Which of its points made it so."""
+    worst = [point.name for point in outcome.points if point.blocks and point.standing == outcome.standing]
+    return f"{outcome.word}: {'; '.join(worst[:5])}" + (f" and {len(worst) - 5} more" if len(worst) > 5 else "")
+
+
+def _testcase(point: Point, outcome: Outcome) -> Testcase:
+    if point.standing == "kept":
+        return Testcase(point.name)
+    lines = [point.reason, *(["cases: " + ", ".join(point.cases)] if point.cases else [])]
+    if not point.blocks:
+        lines.append(f"{point.tier}: it blocks nothing")
+    elif point.standing == "open":
+        lines.append("the answers cannot tell: more repeats or more cases would")
+    excused = not point.blocks or outcome.passes
+    state = "skipped" if excused else _STATES[point.standing]
+    return Testcase(point.name, state, point.word, f"{point.word}: {point.reason}", "\n".join(lines))

@@ -1,0 +1,120 @@
+"""What every format shows of a decision, of a comparison, or of an error in the place of either."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from evalq.evalcore.compare.comparison import Comparison, Verdict
+from evalq.evalcore.compare.decision import Check, Decided, Decision
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.errors import EvalqError
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.markdown import escape
+from evalq.producer.comparing.text import comparison_text, decision_text
+
+__all__ = ["Compared", "Outcome", "Point", "Standing", "of_comparisons", "of_decision", "of_error"]
+
+Standing = Literal["kept", "broken", "open", "error"]
+"""Whether what was demanded holds; "open" where the answers cannot tell, "error" where nobody could look."""
+
+
+class Point(NamedTuple):
+    """One thing that was looked at; ``tier`` says how it is meant, as in a policy."""
+
+    name: str
+    standing: Standing
+    word: str
+    reason: str
+    cases: tuple[str, ...] = ()
+    tier: str = "critical"
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the outcome depends on it."""
+        return self.tier == "critical"
+
+
+class Outcome(NamedTuple):
+    """``what`` was done ("gate", "compare") and what came out, in a ``word`` of its own.
+
+    ``runs`` are those whose cases are shown, ``text`` is all of it as Markdown and ``document`` as JSON. ``allowed``:
+    what is open may pass.
+    """
+
+    what: str
+    word: str
+    standing: Standing
+    points: tuple[Point, ...]
+    runs: tuple[RunCases, ...]
+    text: str
+    document: Json
+    allowed: bool = False
+
+    @property
+    def passes(self) -> bool:
+        """Whether it keeps nobody from merging."""
+        return self.standing == "kept" or (self.standing == "open" and self.allowed)
+
+
+class Compared(NamedTuple):
+    """Two runs and what a comparison found, a `Comparison` for each measure."""
+
+    base: RunCases
+    cand: RunCases
+    found: Sequence[Comparison]
+
+
+_DECIDED: Mapping[Decided, Standing] = {"GO": "kept", "NO-GO": "broken", "INCONCLUSIVE": "open"}
+_VERDICTS: Mapping[Verdict, Standing] = {"same": "kept", "better": "kept", "worse": "broken", "inconclusive": "open"}
+_ORDER: Sequence[Verdict] = ("worse", "inconclusive", "same", "better")
+
+
+def of_decision(decision: Decision, runs: Sequence[RunCases], *, allowed: bool = False) -> Outcome:
+    """A gate's."""
+    points = tuple(_point(check) for check in decision.checks)
+    text, document = decision_text(decision), msgspec.to_builtins(decision)
+    return Outcome(
+        "gate", decision.decided, _DECIDED[decision.decided], points, tuple(runs), text, document, allowed=allowed
+    )
+
+
+def _point(check: Check) -> Point:
+    name = f"{check.metric}: {check.demand}"
+    return Point(name, _DECIDED[check.decided], check.decided, check.reason, check.cases, check.tier)
+
+
+def of_comparisons(compared: Sequence[Compared]) -> Outcome:
+    """That of the worst measure of all pairs; nothing that was compared is forbidden, so what is open may pass."""
+    points = tuple(_measured(pair, found) for pair in compared for found in pair.found)
+    words = [found.verdict for pair in compared for found in pair.found]
+    word = min(words, key=_ORDER.index)
+    text = "\n".join(comparison_text(*pair) for pair in compared)
+    document = [
+        {"base": pair.base.run, "cand": pair.cand.run, "measures": msgspec.to_builtins(pair.found)} for pair in compared
+    ]
+    runs = tuple(pair.cand for pair in compared)
+    return Outcome("compare", word, _VERDICTS[word], points, runs, text, {"comparisons": document}, allowed=True)
+
+
+def _measured(pair: Compared, found: Comparison) -> Point:
+    name = f"{pair.cand.called}.{found.measure.name}: not worse than {pair.base.run}"
+    seen = found.observed
+    reason = "no case has an answer in both runs"
+    if seen is not None:
+        reason = (
+            f"{seen.base:.4g} to {seen.cand:.4g} over {seen.cases} cases: changed by {seen.delta:+.4g}, with 95 % "
+            f"between {seen.low:+.4g} and {seen.high:+.4g}"
+        )
+    return Point(name, _VERDICTS[found.verdict], found.verdict, reason, tuple(found.named))
+
+
+def of_error(what: str, error: EvalqError) -> Outcome:
+    """That of a command which could not come to one."""
+    said, kind = str(error), type(error).__name__
+    point = Point("comparison" if what == "compare" else "decision", "error", kind, said)
+    lines = [f"# ERROR: evalq {what} could not decide", "", *(escape(line) for line in said.splitlines())]
+    document = {"decided": "ERROR", "error": said, "kind": kind, "exit_code": error.exit_code}
+    return Outcome(what, "ERROR", "error", (point,), (), "\n".join(lines) + "\n", document)

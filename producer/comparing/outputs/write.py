@@ -1,0 +1,90 @@
+"""Which file is which format, by its name; and the files of a command that failed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.errors import EvalqError, StorageError, UsageError
+from evalq.evalcore.files import write_atomic
+from evalq.producer.comparing.outputs.annotations import write_annotations
+from evalq.producer.comparing.outputs.badge import write_shield, write_svg
+from evalq.producer.comparing.outputs.junit import write_junit
+from evalq.producer.comparing.outputs.outcome import Compared, Outcome, of_comparisons, of_decision, of_error
+from evalq.producer.comparing.outputs.summary import write_comment, write_summary
+
+__all__ = ["check_decision_output", "errors_written", "write_comparison", "write_decision"]
+
+
+def _document(outcome: Outcome, name: str) -> bytes:
+    return msgspec.json.encode(outcome.document) + b"\n"
+
+
+_FORMATS: dict[str, Callable[[Outcome, str], bytes]] = {
+    "annotations.txt": write_annotations,
+    "badge.json": write_shield,
+    "comment.md": write_comment,
+    ".json": _document,
+    ".md": write_summary,
+    ".svg": write_svg,
+    ".xml": write_junit,
+}
+"""{how the file's name ends: what makes its bytes of an outcome and that name}; of several the first."""
+
+
+def check_decision_output(path: Path) -> None:
+    """Raise UsageError for what cannot be written, before anything is decided."""
+    _format(path)
+    if path.is_dir():
+        raise UsageError(f"-o {path}: that is a folder; name a file in it")
+
+
+def write_decision(
+    path: Path, decision: Decision, candidates: Sequence[RunCases], *, allow_inconclusive: bool = False
+) -> None:
+    """One file of a gate's decision on ``candidates``. Raises UsageError and StorageError.
+
+    With ``allow_inconclusive``, what the answers cannot tell is no failure in JUnit XML but skipped.
+    """
+    _write(path, of_decision(decision, candidates, allowed=allow_inconclusive))
+
+
+def write_comparison(path: Path, compared: Sequence[Compared]) -> None:
+    """One file of what a comparison found. Raises UsageError and StorageError."""
+    _write(path, of_comparisons(compared))
+
+
+@contextlib.contextmanager
+def errors_written(what: str, paths: Iterable[Path]) -> Iterator[None]:
+    """What ends ``what`` ("gate", "compare") before it has decided stands as an error in each of ``paths``.
+
+    Otherwise a file of an earlier attempt would go on saying what is no longer known.
+    """
+    try:
+        yield
+    except EvalqError as error:
+        for path in paths:
+            with contextlib.suppress(EvalqError):  # that one is the error to tell, and it is raised
+                _write(path, of_error(what, error))
+        raise
+
+
+def _write(path: Path, outcome: Outcome) -> None:
+    made = _format(path)(outcome, path.name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, made)
+    except OSError as error:
+        raise StorageError.of(error, path, f"run evalq {outcome.what} again") from error
+
+
+def _format(path: Path) -> Callable[[Outcome, str], bytes]:
+    for end, write in _FORMATS.items():
+        if path.name.endswith(end):
+            return write
+    raise UsageError(f"-o {path}: no format is called so; names end in {', '.join(_FORMATS)}")

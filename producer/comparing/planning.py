@@ -1,0 +1,154 @@
+"""What a policy's gates will be able to tell about a run that is not paid for yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evalq.evalcore.compare.decision import ALPHA
+from evalq.evalcore.compare.gate import run_meant
+from evalq.evalcore.compare.pairs import Side, pairs_of
+from evalq.evalcore.compare.planning import DROPS, Plan, Power, powers
+from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.views.markdown import escape, table
+from evalq.producer.comparing.operands import operand
+
+if TYPE_CHECKING:
+    from evalq.producer.servers import Servers
+
+__all__ = ["Asked", "Outlook", "outlook", "outlook_text"]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The run that is planned, as far as a user says: 0 is as many as the baseline has."""
+
+    repeats: int = 0
+    cases: int = 0
+    rate: float = 0.8
+    seed: int = 1
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """The power of each demand, and ``notes`` on those that have none to tell."""
+
+    baseline: str
+    powers: list[Power]
+    notes: list[str]
+    alpha: float
+
+
+def outlook(
+    policy: Policy,
+    candidates: Sequence[RunCases],
+    baseline: str,
+    asked: Asked,
+    servers: Servers,
+    alpha: float = ALPHA,
+) -> Outlook:
+    """The outlook for a run like ``candidates`` (or as ``asked``) against ``baseline`` (or none yet).
+
+    Raises UsageError where neither says how many cases there are.
+    """
+    bases = operand(baseline, servers) if baseline else []
+    found: list[Power] = []
+    notes: list[str] = []
+    for gate in policy.gates:
+        base = _meant(gate, bases)
+        measure = _measure(gate, base)
+        if measure is None:
+            notes.append(f"{gate.metric} is taken as it stands: nothing is known of its chance variation")
+            continue
+        plan = _plan(gate, measure, base, _meant(gate, candidates), asked)
+        try:
+            found += powers(gate, measure, plan, alpha, asked.seed)
+        except ValueError as error:
+            notes.append(f"{gate.metric}: {error}")
+    notes += _warnings(policy, bases, asked)
+    return Outlook(baseline, found, notes, alpha)
+
+
+def _meant(gate: Gate, runs: Sequence[RunCases]) -> RunCases | None:
+    found = run_meant(gate.run, [(run.called, run.evaluator) for run in runs])
+    return None if found is None else runs[found]
+
+
+def _measure(gate: Gate, base: RunCases | None) -> Measure | None:
+    """The measure that a gate is about, as the baseline or else its evaluator declares it."""
+    if base is not None:
+        measures: Iterable[Measure] = base.cases.measures
+    else:
+        declared = registry.get(gate.run).measures
+        measures = declared.measures if declared is not None else ()
+    return next((each for each in measures if each.name == gate.path), None)
+
+
+def _plan(gate: Gate, measure: Measure, base: RunCases | None, cand: RunCases | None, asked: Asked) -> Plan:
+    side = _side(base, measure) if base is not None else None
+    like = _side(cand, measure) if cand is not None else side
+    repeats = asked.repeats or (_typical(like) if like is not None else 0)
+    cases = len(side.answers) if side is not None else asked.cases or (len(like.answers) if like is not None else 0)
+    if not cases or not repeats:
+        raise UsageError(f"{gate.metric}: name what is planned: --baseline NAME, or --cases N and --repeat N")
+    return Plan(cases, repeats, side, asked.rate)
+
+
+def _side(run: RunCases, measure: Measure) -> Side:
+    return pairs_of(run.cases, run.cases, measure).base
+
+
+def _typical(side: Side) -> int:
+    counts = sorted(side.answers.tolist())
+    return int(counts[len(counts) // 2]) if counts else 0
+
+
+def _warnings(policy: Policy, bases: Iterable[RunCases], asked: Asked) -> Iterator[str]:
+    for base in bases:
+        cases = len(base.cases.ids)
+        if cases < policy.minimum_pairs:
+            yield (
+                f"{base.evaluator}: the baseline has {cases} case(s), and the policy decides on {policy.minimum_pairs} "
+                "at least: its drops will be INCONCLUSIVE whatever comes"
+            )
+        if base.cases.measures and asked.repeats:
+            typical = _typical(_side(base, base.cases.measures[0]))
+            if typical < 4 * asked.repeats:
+                yield (
+                    f"{base.evaluator}: the baseline has {typical} answer(s) a case; four times the candidate's "
+                    f"{asked.repeats} make it firm enough to be pinned"
+                )
+
+
+def outlook_text(found: Outlook) -> str:
+    """A row for each demand."""
+    against = f" against {escape(found.baseline)}" if found.baseline else ""
+    lines = [f"# What this gate can tell{against}", ""]
+    heads = ("number", "has to be", "sees", "GO if unchanged", *(f"NO-GO at -{100 * drop:g} points" for drop in DROPS))
+    rows: list[tuple[object, ...]] = [
+        (
+            power.metric,
+            power.demand,
+            "" if power.detectable is None else f"{100 * power.detectable:.1f} points",
+            f"{100 * power.go:.0f} %",
+            *(f"{100 * share:.0f} %" for share in power.no_go.values()),
+        )
+        for power in found.powers
+    ]
+    lines += [table(heads, rows), "Repeats that would give 80 % of each:", ""]
+    heads = ("number", "has to be", "GO if unchanged", *(f"NO-GO at -{100 * drop:g} points" for drop in DROPS))
+    rows = [
+        (power.metric, power.demand, *("none" if n is None else f"about {n:,}" for n in power.repeats.values()))
+        for power in found.powers
+    ]
+    lines += [table(heads, rows)]
+    notes = [
+        "“sees”: the smallest change seen in four of five comparisons. Drops are spread over all cases.",
+        f"NO-GO is decided at an error of {found.alpha:.3g}.",
+        *found.notes,
+    ]
+    return "\n".join([*lines, *(f"- {escape(note)}" for note in notes)]) + "\n"

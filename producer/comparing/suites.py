@@ -1,0 +1,75 @@
+"""The gate of a suite: its runs, once they are all done, held to its policy."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.errors import EvalqError, UsageError
+from evalq.producer.comparing.gating import candidates_of, gate_runs
+from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
+from evalq.producer.comparing.text import decision_text
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.suites.suite_file import Suite
+
+if TYPE_CHECKING:
+    from evalq.producer.monitor.reporter import Reporter
+
+__all__ = ["check_gate", "gate_suite", "write_undecided"]
+
+
+def check_gate(suite: Suite, baseline: str, *, detach: bool) -> None:
+    """Raise UsageError, before anything is computed, for a gate that could not decide at the end."""
+    policy = suite.policy
+    if policy is None:
+        if baseline or suite.outputs:
+            raise UsageError("--baseline and -o go with a suite that has a policy")
+        return
+    if detach:
+        raise UsageError(
+            "a suite with a policy waits for its runs, so that the gate can decide; with --detach, name the policy in "
+            "no suite, and gate the runs when they are done: evalq gate RUN... --policy FILE"
+        )
+    for path in suite.outputs:
+        check_decision_output(path)
+    compares = next((gate.metric for gate in policy.gates if gate.compares), None)
+    if policy.collapse == "none-new":
+        compares = compares or "collapse: none-new"
+    if compares and not (baseline or suite.baseline):
+        raise UsageError(f"{compares} is measured against a baseline, and none is named: baseline: NAME, or --baseline")
+
+
+def gate_suite(
+    suite: Suite,
+    done: Sequence[RunFolder],
+    baseline: str,
+    invocation: Invocation,
+    reporter: Reporter,
+    *,
+    allow_inconclusive: bool = False,
+) -> Decision:
+    """Decide on the finished runs in ``done``, show the decision and write it where the suite wants it."""
+    assert suite.policy is not None, "a suite without a policy is no gate"
+    output = invocation.output
+    with errors_written("gate", suite.outputs), invocation.servers() as servers:
+        runs = candidates_of([str(folder.path) for folder in done], servers)
+        decision = gate_runs(suite.policy, runs, baseline or suite.baseline, servers, first=True)
+    for path in suite.outputs:
+        write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive)
+    if output.fmt in ("markdown", "yaml") and not output.json_lines:
+        click.echo(decision_text(decision), nl=False)
+    reporter.event("decision", decided=decision.decided, exit_code=decision.exit_code)
+    if output.fmt != "markdown" and not output.json_lines:
+        reporter.say(f"{decision.decided}: {', '.join(decision.candidates)}")
+    return decision
+
+
+def write_undecided(suite: Suite, error: EvalqError) -> None:
+    """Say in the suite's outputs that a run of it ended in ``error``, so that nothing was decided."""
+    with contextlib.suppress(EvalqError), errors_written("gate", suite.outputs):
+        raise error

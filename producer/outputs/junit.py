@@ -1,0 +1,225 @@
+"""JUnit XML as Jenkins' xUnit plug-in and GitLab read it: a testcase for each case of a run, whatever its repeats.
+
+Held: the elements, their order and the attributes of xUnit's junit-10.xsd (no other is written); XML 1.0's characters
+only; GitLab's 30 MB a file, 500,000 testcases and 255 characters a name, and that it ignores the second testcase of one
+name. It shows the text of a failure, Jenkins its message: both are given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from html import escape
+from typing import Literal, NamedTuple
+
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import Column
+from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.views.markdown import visible
+
+__all__ = ["MOST_BYTES", "MOST_CASES", "State", "Suite", "Testcase", "class_of", "failing_cases", "junit", "run_suite"]
+
+State = Literal["passed", "failure", "error", "skipped"]
+
+MOST_CASES = 100_000
+"""Of a file. With what each may hold, half of the objects beyond which a GitLab of 2024 took no file (250,000)."""
+MOST_BYTES = 28_000_000
+_NAME, _TEXT = 255, 2_000
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NO_CLASS = re.compile(r"[^\w@+-]+")
+
+
+class Testcase(NamedTuple):
+    """One result under a name that is its own; ``kind`` and ``message`` say why it did not pass, ``text`` in full."""
+
+    name: str
+    state: State = "passed"
+    kind: str = ""
+    message: str = ""
+    text: str = ""
+
+
+class Suite(NamedTuple):
+    """Testcases that belong together; ``group`` is their classname, by which viewers fold them."""
+
+    name: str
+    group: str
+    cases: Sequence[Testcase]
+    properties: Mapping[str, str] = {}
+
+
+def junit(name: str, suites: Sequence[Suite]) -> bytes:
+    """The file. Where the suites hold more than it may, testcases that passed are left out first, and it says so."""
+    blocks, room = _Blocks(), _Room(MOST_CASES, MOST_BYTES)
+    kept: list[dict[int, str]] = [{} for _ in suites]
+    for urgent in (True, False):
+        for suite, elements in zip(suites, kept, strict=True):
+            for place, case in enumerate(suite.cases):
+                if room.full:
+                    break
+                if (case.state != "passed") == urgent and room.take(element := blocks.element(suite.group, case)):
+                    elements[place] = element
+    parts = [_part(suite, elements, blocks) for suite, elements in zip(suites, kept, strict=True)]
+    tests, failures, errors = (sum(part.counts[at] for part in parts) for at in range(3))
+    head = f'<testsuites name={_quoted(name)} tests="{tests}" failures="{failures}" errors="{errors}">'
+    body = "".join(part.text for part in parts)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}\n{body}</testsuites>\n'.encode()
+
+
+class _Room:
+    """What still fits, in testcases and in bytes."""
+
+    def __init__(self, cases: int, size: int) -> None:
+        self._cases, self._size = cases, size
+
+    @property
+    def full(self) -> bool:
+        """Whether no testcase fits any more."""
+        return not self._cases
+
+    def take(self, element: str) -> bool:
+        """Whether ``element`` fits; then it has its place."""
+        size = len(element.encode())
+        if not self._cases or size > self._size:
+            return False
+        self._cases, self._size = self._cases - 1, self._size - size
+        return True
+
+
+class _Part(NamedTuple):
+    text: str
+    counts: tuple[int, int, int]
+
+
+def _part(suite: Suite, kept: Mapping[int, str], blocks: _Blocks) -> _Part:
+    """A suite with those of its testcases that are ``kept``, in their order."""
+    places = sorted(kept)
+    elements, states = [kept[place] for place in places], [suite.cases[place].state for place in places]
+    left = [case.state for place, case in enumerate(suite.cases) if place not in kept]
+    if left:
+        passed = left.count("passed")
+        message = f"{len(left):,} testcases are left out, {passed:,} of which passed: a file has room for no more"
+        elements.append(blocks.element(suite.group, Testcase("(left out)", "skipped", "left out", message)))
+        states.append("skipped")
+    tests, failures, errors = len(states), states.count("failure"), states.count("error")
+    head = (
+        f'<testsuite name={_quoted(_cut(suite.name, _NAME))} tests="{tests}" failures="{failures}" '
+        f'errors="{errors}" skipped="{states.count("skipped")}">\n'
+    )
+    facts = "".join(
+        f"<property name={_quoted(_cut(key, _NAME))} value={_quoted(_cut(value, _TEXT))}/>\n"
+        for key, value in suite.properties.items()
+    )
+    facts = f"<properties>\n{facts}</properties>\n" if facts else ""
+    return _Part(f"{head}{facts}{''.join(elements)}</testsuite>\n", (tests, failures, errors))
+
+
+class _Blocks:
+    """Makes the elements of testcases, each under a name that none before it has."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, str]] = set()
+
+    def element(self, group: str, case: Testcase) -> str:
+        """One testcase."""
+        head = f"<testcase classname={_quoted(group)} name={_quoted(self._name(group, case.name))}"
+        if case.state == "passed":
+            return f"{head}/>\n"
+        message = _cut(" ".join(_clean(case.message).split()), _TEXT)
+        text = _cut(_clean(case.text or case.message), _TEXT)
+        inner = f"<{case.state} type={_quoted(case.kind)} message={_quoted(message)}>{_text(text)}</{case.state}>"
+        return f"{head}>{inner}</testcase>\n"
+
+    def _name(self, group: str, name: str) -> str:
+        """``name`` where it can be written as it is; else as much of it as can, with a digest of the whole."""
+        plain, again = " ".join(_clean(name).split()), 0
+        found = plain if plain == name and len(plain) <= _NAME else ""
+        while not found or (group, found) in self._seen:
+            end = blake2b(f"{again}:{name}".encode(errors="surrogatepass"), digest_size=6).hexdigest()
+            found, again = f"{plain[: _NAME - 14].rstrip()} ~{end}".lstrip(), again + 1
+        self._seen.add((group, found))
+        return found
+
+
+def _clean(text: str) -> str:
+    """Without what XML forbids, and what a viewer would obey instead of show."""
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", visible(text))
+
+
+def _cut(text: str, most: int) -> str:
+    text = _clean(text)
+    if len(text) <= most:
+        return text
+    end = f"… ({len(text):,} characters)"
+    return text[: most - len(end)] + end
+
+
+def _text(text: str) -> str:
+    return escape(text, quote=False).replace("\r", "&#13;")
+
+
+def _quoted(text: str) -> str:
+    return f'"{escape(_clean(text))}"'
+
+
+def class_of(*names: str) -> str:
+    """A classname: each name without the dots and other signs by which viewers would cut it."""
+    return ".".join(_NO_CLASS.sub("_", name)[:80] or "_" for name in names)
+
+
+def run_suite(run: RunCases, *, allowed: str = "", reasons: Mapping[str, Sequence[str]] | None = None) -> Suite:
+    """The cases of ``run``: one fails when any of its answers does, and is an error when none came.
+
+    With ``allowed``, which says why, neither blocks: both are skipped then. ``reasons`` of a case are why its answers
+    failed. Scores neither pass nor fail, so a case of an evaluator that has them alone passes when it was answered.
+    """
+    place = f"{run.called}@{run.target}" if run.target else run.called
+    names = (place,) if run.suite == "default" else (run.suite, place)
+    cases = [case if case.state == "passed" else _told(case, allowed, reasons or {}) for case in _cases(run)]
+    return Suite(" ".join(names), class_of("evalq", *names), cases, _facts(run))
+
+
+def failing_cases(run: RunCases) -> list[Testcase]:
+    """Those that did not pass with every answer, in the order of their ids."""
+    return [case for case in _cases(run) if case.state != "passed"]
+
+
+def _told(case: Testcase, allowed: str, reasons: Mapping[str, Sequence[str]]) -> Testcase:
+    lines = [case.message, *([allowed] if allowed else []), *reasons.get(case.name, ())]
+    state: State = "skipped" if allowed else case.state
+    return case._replace(state=state, message="; ".join(lines[: 1 + bool(allowed)]), text="\n".join(lines))
+
+
+def _cases(run: RunCases) -> Iterator[Testcase]:
+    summary = run.cases
+    measure = next((each for each in summary.measures if each.kind == "pass"), None)
+    columns = [summary.columns[each.name] for each in summary.measures]
+    judged = None if measure is None else summary.columns[measure.name]
+    for at, (case, missing) in enumerate(zip(summary.ids, summary.missing, strict=True)):
+        answers = max((column.count[at] for column in columns), default=0)
+        lacking = f"; {missing:,} more did not come" if missing else ""
+        passed, of = (answers, answers) if judged is None or measure is None else _passed(judged, measure, at)
+        if not answers:
+            yield Testcase(case, "error", "no answer", f"no answer of this case came, of {missing:,}")
+        elif passed < of:
+            yield Testcase(case, "failure", "failed", f"{passed:,} of {of:,} answers passed{lacking}")
+        else:
+            yield Testcase(case)
+
+
+def _passed(column: Column, measure: Measure, at: int) -> tuple[int, int]:
+    ones, of = round(column.total[at]), column.count[at]
+    return (ones if measure.better == "higher" else of - ones), of
+
+
+def _facts(run: RunCases) -> dict[str, str]:
+    facts = {"run": run.run, "evaluator": run.evaluator, "version": run.version, "suite": run.suite}
+    facts |= {"target": run.target} if run.target else {}
+    facts |= {f"records.{key}": str(count) for key, count in sorted(run.records.items())}
+    for measure in run.cases.measures:
+        column = run.cases.columns[measure.name]
+        if any(column.count):
+            facts[measure.name] = f"{sum(column.total) / sum(column.count):.6g}"
+    return facts

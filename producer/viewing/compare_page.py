@@ -1,0 +1,234 @@
+"""The page of two runs side by side: the verdict first, then how sure that is, which cases did it, and both reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from evalq.evalcore.compare.comparison import Comparison, Flip, Verdict
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import EvalqError, UsageError
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.charts import Chart, Mark, State, derived_charts
+from evalq.producer.comparing.comparing import MARGIN
+from evalq.producer.comparing.text import VERDICTS, Shown, comparison_notes, surprise
+from evalq.producer.page.build import drawn
+from evalq.producer.page.drawing import chart
+from evalq.producer.page.markup import Html, element, joined
+from evalq.producer.page.model import Drawn
+from evalq.producer.page.render import tile_list
+from evalq.producer.viewing.frame import Answer, document, link, table
+from evalq.producer.viewing.sides import BASELINE, Side, Sides
+from evalq.producer.viewing.viewer import Query, Viewer, asked, summary_of
+
+__all__ = ["LOOKS", "compare_page", "spoken"]
+
+LOOKS: dict[Verdict, State] = {"same": "good", "better": "good", "worse": "bad", "inconclusive": "doubtful"}
+_LISTED, _OFFERED = 20, 200
+
+
+def compare_page(viewer: Viewer, sides: Sides, query: Query) -> Answer:
+    """Two runs; where they are not both named (yet), the form to name them."""
+    base, cand = asked(query, "base"), asked(query, "cand")
+    if not base or not cand:
+        return _asking(viewer, sides, query, "Pick two runs of one evaluator.")
+    try:
+        margin = _margin(query)
+        other, one = sides.side(cand, base), sides.side(base, cand)
+        found = sides.compare(one.cases, other.cases, margin)
+    except (EvalqError, OSError) as error:
+        return _asking(viewer, sides, query, str(error))
+    first, *rest = found
+    names = joined(_named(other), " against ", _named(one))
+    more = ". ".join(f"{spoken(each.measure.name)}: {VERDICTS[each.verdict]}" for each in rest)
+    header = element(
+        "header",
+        element("p", names, class_="subject", dir="auto"),
+        element("h1", f"{spoken(first.measure.name)}: {VERDICTS[first.verdict]}", class_=LOOKS[first.verdict]),
+        element("p", f"{more}.", class_="lede") if more else None,
+    )
+    main = joined(
+        _form(viewer, sides, query),
+        _changes(found),
+        element("section", element("h2", "Measure by measure"), *(_measure(each) for each in found)),
+        _common(one, other),
+        _both(viewer, one, other),
+    )
+    return document(f"{other.name} against {one.name}", header, main)
+
+
+def spoken(measure: str) -> str:
+    """A measure as people call it."""
+    return measure.replace("_", " ").capitalize()
+
+
+def _margin(query: Query) -> float:
+    given = asked(query, "margin") or str(MARGIN)
+    try:
+        margin = float(given)
+    except ValueError:
+        margin = 0.0
+    if not 0 < margin <= 1:
+        raise UsageError(f"a margin is a share of the scale above 0, and at most 1, not {given!r}")
+    return margin
+
+
+def _named(side: Side) -> Html:
+    if side.known is None:
+        return element("span", side.name)
+    return element("a", side.name, href=link("run", side.known.key))
+
+
+def _asking(viewer: Viewer, sides: Sides, query: Query, why: str) -> Answer:
+    header = element("header", element("h1", "Two runs side by side"), element("p", why, class_="lede", dir="auto"))
+    return document("Two runs", header, _form(viewer, sides, query))
+
+
+def _form(viewer: Viewer, sides: Sides, query: Query) -> Html:
+    base, cand = asked(query, "base"), asked(query, "cand")
+    runs = [known for known in viewer.catalogue.runs() if known.state in ("done", "following", "")]
+    chosen = viewer.catalogue.get(cand) or viewer.catalogue.get(base)
+    evaluator = chosen.evaluator if chosen else ""
+    names = [known.key for known in runs if evaluator in ("", known.evaluator)][:_OFFERED]
+    approved = [BASELINE + name for name in sides.baselines()]
+    margin = element("input", name="margin", inputmode="decimal", value=asked(query, "margin") or str(MARGIN), size="6")
+    return element(
+        "form",
+        element("label", "Base", _select("base", [*approved, *names], base), class_="wide"),
+        element("label", "Compared with it", _select("cand", names, cand), class_="wide"),
+        element("label", "Margin, of the scale", margin),
+        element("button", "Compare"),
+        method="get", action="/compare", class_="asking",
+    )  # fmt: skip
+
+
+def _select(name: str, values: Sequence[str], chosen: str) -> Html:
+    offered = list(dict.fromkeys([*values, *([chosen] if chosen else [])]))
+    options = [element("option", _offered(value), value=value, selected=value == chosen) for value in offered]
+    return element("select", *options, name=name)
+
+
+def _offered(value: str) -> str:
+    return f"the baseline {value.removeprefix(BASELINE)}" if value.startswith(BASELINE) else value
+
+
+def _changes(found: Sequence[Comparison]) -> Html | None:
+    """All measures in one drawing: of each the change, as a share of its scale."""
+    marks = []
+    for each in found:
+        if (seen := each.observed) is not None:
+            width = each.measure.width
+            parts = (seen.delta / width, seen.low / width, seen.high / width)
+            marks.append(
+                Mark(spoken(each.measure.name), *parts, state=LOOKS[each.verdict], note=VERDICTS[each.verdict])
+            )
+    if not marks:
+        return None
+    ends = [end for mark in marks for end in (mark.low, mark.high) if end is not None]
+    margin = max(each.margin / each.measure.width for each in found)
+    reach = max(margin, *map(abs, ends)) * 1.05
+    caption = (
+        "As a share of the measure's scale, right of the line is better; with its 95 % interval. Within "
+        f"{100 * margin:g} % either way is the same."
+    )
+    figure = chart(Drawn("Change", caption, "dots", "share", "Measure", tuple(marks), -reach, reach, 0.0))
+    return element("section", element("h2", "What changed", id="h-changed"), figure, aria_labelledby="h-changed")
+
+
+def _measure(found: Comparison) -> Html:
+    seen, shown = found.observed, Shown(found.measure)
+    heading = element("h3", spoken(found.measure.name))
+    verdict = element("p", VERDICTS[found.verdict].capitalize(), class_=f"verdict {LOOKS[found.verdict]}")
+    if seen is None:
+        return element("div", heading, verdict, element("p", "No case has an answer in both runs."), class_="measure")
+    facts = (
+        ("Base", shown.level(seen.base)),
+        ("Compared with it", shown.level(seen.cand)),
+        ("Change", shown.change(seen.delta)),
+        ("95 % between", f"{shown.change(seen.low)} and {shown.change(seen.high)}"),
+        ("p worse", surprise(seen.p_worse)),
+        ("p better", surprise(seen.p_better)),
+        ("Margin", shown.size(found.margin)),
+        ("Would have been seen", shown.size(seen.detectable)),
+        ("Cases that both answered", f"{seen.cases:,}"),
+    )
+    rows = [joined(element("dt", name), element("dd", value)) for name, value in facts]
+    notes = [element("li", note, dir="auto") for note in comparison_notes(found, seen, shown, str)]
+    return element(
+        "div",
+        heading,
+        verdict,
+        element("dl", *rows, class_="facts"),
+        element("ul", *notes) if notes else None,
+        *_flips(found, shown),
+        class_="measure",
+    )
+
+
+def _flips(found: Comparison, shown: Shown) -> Iterator[Html]:
+    for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
+        if not count:
+            continue
+        said = f"{count:,} cases {what}" + (f", the first {_LISTED}" if count > _LISTED else "")
+        rows = [_flip(flip, shown) for flip in flips[:_LISTED]]
+        cases = table(f"{spoken(found.measure.name)}: {said}", ("Case", "Base", "Compared with it"), rows)
+        yield element("details", element("summary", said), cases, open=what == "lost" or count <= _LISTED)
+
+
+def _flip(flip: Flip, shown: Shown) -> Html:
+    return element(
+        "tr",
+        element("th", flip.case, scope="row", dir="auto"),
+        element("td", shown.answers(flip.base, flip.base_count)),
+        element("td", shown.answers(flip.cand, flip.cand_count)),
+    )
+
+
+def _common(one: Side, other: Side) -> Html | None:
+    """What else differs between them, and what their calls took."""
+    notes = []
+    if one.cases.specification != other.cases.specification:
+        notes.append("Their parameters differ (another golden set, or other rules): what changed may be that.")
+    if one.cases.version != other.cases.version:
+        notes.append(f"They were evaluated by version {one.cases.version} and version {other.cases.version}.")
+    before, now = one.cases.usage, other.cases.usage
+    if before is not None and now is not None:
+        notes.append(f"An output costs {now.cost_each:.4g}, where it cost {before.cost_each:.4g}.")
+        notes += [
+            f"{share} of the calls' seconds: {value:.3g}, where it was {before.seconds.get(share, 0.0):.3g}."
+            for share, value in now.seconds.items()
+        ]
+    if not notes:
+        return None
+    return element("section", element("h2", "Besides"), element("ul", *(element("li", note) for note in notes)))
+
+
+def _both(viewer: Viewer, one: Side, other: Side) -> Html | None:
+    """Both reports, part by part."""
+    reports = [viewer.report(side.known) if side.known else None for side in (one, other)]
+    if not any(reports):
+        return None
+    evaluator = registry.get(other.cases.evaluator)
+    heads = []
+    for side, report in zip((one, other), reports, strict=True):
+        inner: list[Html] = [element("p", "Its report is not here.", class_="caption")]
+        if report is not None:
+            summary = summary_of(evaluator, report)
+            said = element("p", summary.headline, class_=f"verdict {summary.state}")
+            inner = [said, tile_list(summary.tiles)]
+        heads.append(element("div", element("h3", _named(side), dir="auto"), *inner))
+    views = evaluator.views
+    declared = views.charts or derived_charts(views.metrics, views.panels)
+    pairs = [element("div", *heads, class_="pair"), *(_pair(each, reports) for each in declared)]
+    return element("section", element("h2", "Both reports"), element("div", *pairs, class_="charts"))
+
+
+def _pair(declared: Chart, reports: Sequence[Mapping[str, Json] | None]) -> Html | None:
+    """One chart of both, on one scale."""
+    both = [next(iter(drawn([declared], report)), None) if report else None for report in reports]
+    shown = [each for each in both if each is not None]
+    if not shown:
+        return None
+    low, high = min(each.low for each in shown), max(each.high for each in shown)
+    figures = [chart(replace(each, low=low, high=high)) if each else None for each in both]
+    return element("div", *(element("div", figure) for figure in figures), class_="pair")

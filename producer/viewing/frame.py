@@ -1,0 +1,111 @@
+"""What all pages of a viewer have around them: the policy, the style, where one is, and what to say when it fails."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+from urllib.parse import quote, urlencode
+
+from evalq.producer.page.markup import Html, element, joined, text
+from evalq.producer.page.render import table_script
+
+__all__ = ["Answer", "bare", "document", "link", "policy", "refusal", "table"]
+
+_NAV = (("/", "Runs"), ("/suites", "Suites"))
+
+
+class Answer(NamedTuple):
+    """What a browser is sent."""
+
+    status: int
+    body: bytes
+    kind: str = "text/html; charset=utf-8"
+
+
+def document(
+    title: str, header: Html, main: Html, *, here: str = "", head: Html | None = None, script: str = ""
+) -> Answer:
+    """A whole page; ``here`` is which of the links at the top it stands under, ``script`` another than all have."""
+    links = [
+        element("li", element("a", name, href=to, aria_current="page" if to == here else None)) for to, name in _NAV
+    ]
+    body = joined(
+        element("a", "Skip to the content", href="#content", class_="skip"),
+        element("nav", element("strong", "evalq"), element("ul", *links), aria_label="Pages", class_="pages"),
+        header,
+        element("main", main, id="content"),
+        element("script", Html(script or _script())),
+    )
+    return Answer(200, _whole(title, body, head))
+
+
+def refusal(status: int, headline: str, sentence: str) -> Answer:
+    """A page that says why there is none, and how to go on."""
+    back = element("p", element("a", "All runs", href="/"))
+    main = joined(element("p", sentence, class_="lede"), back)
+    return document(headline, element("header", element("h1", headline, class_="doubtful")), main)._replace(
+        status=status
+    )
+
+
+def bare(status: int, headline: str, sentence: str, head: Html | None = None, more: Html | None = None) -> Answer:
+    """The same for who may see nothing: no link, no script."""
+    main = element("main", element("h1", headline), element("p", sentence, class_="lede"), more, id="content")
+    return Answer(status, _whole(headline, main, head))
+
+
+def link(*parts: str, **query: object) -> str:
+    """The address of a page; whatever is in ``parts`` stays one part of the path."""
+    asked = urlencode({name: str(value) for name, value in query.items() if value not in (None, "")}, errors="replace")
+    return "/" + "/".join(quote(part, safe="~", errors="replace") for part in parts) + (f"?{asked}" if asked else "")
+
+
+def table(
+    caption: str, heads: Sequence[str], rows: Iterable[Html], *, numeric: Sequence[str] = (), look: str = ""
+) -> Html:
+    """A table in a frame of its own, in which it is scrolled where it is wider than the page."""
+    cells = [element("th", head, scope="col", class_="n" if head in numeric else None) for head in heads]
+    head = element("thead", element("tr", *cells))
+    inner = element(
+        "table", element("caption", caption, class_="unseen"), head, element("tbody", *rows), class_="plain"
+    )
+    return element("div", inner, class_=f"scroll {look}".rstrip(), tabindex="0", role="group", aria_label=caption)
+
+
+@cache
+def policy() -> str:
+    """Of all pages: one style and its scripts, by their hashes; nothing from anywhere, nothing of it in a frame."""
+    style, script, table = (_hash(source) for source in (_style(), _script(), table_script()))
+    return (
+        f"default-src 'none'; style-src {style}; script-src {script} {table}; connect-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+
+
+def _whole(title: str, body: Html, head: Html | None) -> bytes:
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"{head or ''}<title>{text(title)} · evalq</title><style>{_style()}</style></head>\n"
+        f"<body>{body}</body></html>\n"
+    ).encode(errors="replace")  # names of files may be no text
+
+
+@cache
+def _style() -> str:
+    page = files("evalq.producer.page") / "page.css"
+    return page.read_text(encoding="utf-8") + (files("evalq.producer.viewing") / "view.css").read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    return (files("evalq.producer.viewing") / "view.js").read_text(encoding="utf-8")
+
+
+def _hash(source: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"

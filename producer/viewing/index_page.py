@@ -1,0 +1,161 @@
+"""The page of all runs: searched, filtered, and two of them picked to be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from evalq.evalcore.views.charts import State
+from evalq.producer.page.markup import Html, element, joined
+from evalq.producer.viewing.catalogue import Known
+from evalq.producer.viewing.frame import Answer, document, link, table
+from evalq.producer.viewing.progress import Standing
+from evalq.producer.viewing.viewer import Query, Viewer, asked, number_of
+
+__all__ = ["index_page", "look_of", "run_cell", "state_cell", "turning"]
+
+_RUNS = 50
+_LOOKS: dict[str, State] = {"failed": "bad", "stopped": "bad", "spent": "doubtful", "gone": "doubtful"}
+
+
+def index_page(viewer: Viewer, query: Query) -> Answer:
+    """Runs that the query asks for, the latest begun first."""
+    runs = viewer.catalogue.runs()
+    found = [known for known in runs if _wanted(known, query)]
+    at = min(number_of(query, "at"), max(0, len(found) - 1))
+    shown = [_told(viewer, known) for known in found[at : at + _RUNS]]
+    said = f"{len(runs):,} run{'' if len(runs) == 1 else 's'}"
+    said = said if len(found) == len(runs) else f"{len(found):,} of {said}"
+    header = element("header", element("h1", "Runs"), element("p", f"{said}, the latest first.", class_="lede"))
+    trouble = viewer.ledger.trouble
+    main = joined(
+        element("div", element("p", trouble), class_="notice", role="note") if trouble else None,
+        _form(runs, query),
+        _table(viewer, shown) if shown else element("p", _NONE if not runs else "No run is like that."),
+        turning(at, _RUNS, len(found), lambda to: link(at=to, **{name: asked(query, name) for name in _FILTERS})),
+    )
+    return document("Runs", header, main, here="/", head=_refreshing(viewer, shown))
+
+
+_NONE = "There is no run in ./evalq-runs yet. evalq demo makes some; name folders of others: evalq view FOLDER."
+_FILTERS = ("q", "evaluator", "suite", "state")
+
+
+def _wanted(known: Known, query: Query) -> bool:
+    if any((given := asked(query, name)) and getattr(known, name) != given for name in _FILTERS[1:]):
+        return False
+    tags = (f"{key}={value}" for key, value in known.tags.items())
+    place = str(known.folder.path) if known.folder else ""
+    words = "\n".join((known.run, known.evaluator, known.suite, known.target, known.state, place, *tags)).lower()
+    return all(word in words for word in asked(query, "q").lower().split())
+
+
+def _told(viewer: Viewer, known: Known) -> Known:
+    """With what the ledger says of a run that it alone has."""
+    if known.folder is not None or (facts := viewer.ledger.facts(known.run)) is None:
+        return known
+    evaluator, suite, target, state = facts
+    return replace(known, evaluator=evaluator, suite=suite, target=target, state=state)
+
+
+def _form(runs: Iterable[Known], query: Query) -> Html:
+    search = element("input", type="search", name="q", value=asked(query, "q"), autocomplete="off")
+    picks = [_pick(name, sorted({getattr(known, name) for known in runs} - {""}), query) for name in _FILTERS[1:]]
+    return element(
+        "form", element("label", "Search", search, class_="wide"), *picks, element("button", "Show"),
+        method="get", action="/", class_="asking", role="search",
+    )  # fmt: skip
+
+
+def _pick(name: str, values: list[str], query: Query) -> Html | None:
+    chosen = asked(query, name)
+    if len(values) < 2 and not chosen:
+        return None
+    options = [element("option", "All", value="")]
+    options += [
+        element("option", value, value=value, selected=value == chosen)
+        for value in dict.fromkeys([*values, chosen])
+        if value
+    ]
+    return element("label", name.capitalize(), element("select", *options, name=name))
+
+
+def _table(viewer: Viewer, shown: list[Known]) -> Html:
+    titles = ("Run", "Result", "State", "Evaluator, suite", "Begun", "Base", "Other")
+    found = table("Runs", titles, [_row(viewer, known) for known in shown], look="runs")
+    button = element("p", element("button", "Compare the two that are picked", class_="button"))
+    return element("form", found, button if len(shown) > 1 else None, method="get", action="/compare")
+
+
+def _row(viewer: Viewer, known: Known) -> Html:
+    going = known.state not in ("done", "cancelled", "") or known.folder is None
+    standing = viewer.standings.of(known) if going else Standing(known.state)
+    summary = viewer.head(known)
+    result = None
+    if summary is not None:
+        result = element("span", summary.headline, class_=f"status {summary.state}")
+    return element(
+        "tr",
+        run_cell(known),
+        element("td", result or known.trouble or "–", class_="result", dir="auto"),
+        state_cell(known, standing),
+        element("td", known.evaluator or "–", element("small", known.suite, dir="auto"), dir="auto"),
+        element("td", when(known.started), class_="when"),
+        *(element("td", _radio(name, what, known), class_="pick") for name, what in _PICKS),
+    )
+
+
+_PICKS = (("base", "as base"), ("cand", "to compare with it"))
+
+
+def _radio(name: str, what: str, known: Known) -> Html:
+    return element("input", type="radio", name=name, value=known.key, aria_label=f"{known.run} {what}")
+
+
+def run_cell(known: Known) -> Html:
+    """The head of a row: the run's name, leading to its page, and what distinguishes it."""
+    notes = [known.target, *(f"{key}={value}" for key, value in known.tags.items())]
+    if known.folder is not None and known.folder.path.name != known.run:
+        notes.append(str(known.folder.path))
+    small = element("small", " · ".join(filter(None, notes)), dir="auto") if any(notes) else None
+    return element("th", element("a", known.run, href=link("run", known.key), dir="auto"), small, scope="row")
+
+
+def state_cell(known: Known, standing: Standing) -> Html:
+    """A run's state; of one that goes, how far it is."""
+    word = element("span", standing.state or "unreadable", class_=f"status {look_of(standing.state)}")
+    if not standing.going:
+        idle = "nobody drives it" if standing.state in ("open", "calling", "called", "retrying") else None
+        return element("td", word, element("small", idle) if idle else None)
+    said = element("span", standing.line, data_said="line", class_="said")
+    return element("td", word, said, data_run=known.key)
+
+
+def look_of(state: str) -> State:
+    """How a state is shown."""
+    return _LOOKS.get(state, "none")
+
+
+def when(started: str) -> str:
+    """A time as people read it."""
+    return started[:16].replace("T", " ") or "–"
+
+
+def turning(at: int, step: int, total: int, to: object) -> Html | None:
+    """Links to the pages before and after."""
+    address = to if callable(to) else str
+    links = []
+    if at > 0:
+        links.append(element("a", "← Earlier in this list", href=address(max(0, at - step)), rel="prev"))
+    if at + step < total:
+        links.append(element("a", "Further down →", href=address(at + step), rel="next"))
+    if not links:
+        return None
+    last = min(at + step, total)
+    return element("p", f"{at + 1:,} to {last:,} of {total:,}", *links, class_="turn")
+
+
+def _refreshing(viewer: Viewer, shown: list[Known]) -> Html | None:
+    if not any(known.state in ("open", "calling", "retrying") for known in shown):
+        return None
+    return element("noscript", element("meta", http_equiv="refresh", content="15"))

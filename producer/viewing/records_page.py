@@ -1,0 +1,179 @@
+"""The records of a run: some at a time, all in one table where they are not too many, and one with all about it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.files import open_input
+from evalq.evalcore.model.canonical import Json
+from evalq.producer.page import ALL_UP_TO
+from evalq.producer.page.markup import Html, element, joined
+from evalq.producer.page.packing import pack
+from evalq.producer.page.render import compared, record_table, table_script
+from evalq.producer.viewing.catalogue import Known
+from evalq.producer.viewing.frame import Answer, document, link, refusal, table
+from evalq.producer.viewing.records import ROWS, Found, Looked, Records, Wanted
+from evalq.producer.viewing.viewer import Query, Viewer, asked, number_of
+
+__all__ = ["asking", "listed", "record_page", "records_of", "records_page", "section", "table_page"]
+
+
+def records_page(viewer: Viewer, known: Known, query: Query) -> Answer:
+    """Some of a run's records, from a line on: all, or those that are searched for."""
+    report = viewer.report(known)
+    evaluator = registry.get(report["evaluator"]) if report else None
+    records = records_of(viewer, known, evaluator, report) if evaluator and report else None
+    if records is None or evaluator is None:
+        return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
+    wanted = Wanted(asked(query, "show") == "failed", asked(query, "q"))
+    first = max(0, number_of(query, "at") - 1)
+    looked = records.look(first, wanted)
+    header = element("header", element("p", _way_back(known), class_="subject"), element("h1", "Records"))
+    main = joined(
+        asking(known, wanted, first), listed(known, evaluator, looked.found), _turning(known, wanted, first, looked)
+    )
+    return document(f"Records · {known.run}", header, main)
+
+
+def table_page(viewer: Viewer, known: Known) -> Answer:
+    """All records of a run in the table of its report.html, to be sorted and filtered; read whole, for this page."""
+    report, path = viewer.report(known), viewer.path_of(known)
+    if report is None or path is None:
+        return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
+    if report["records"]["total"] > ALL_UP_TO:
+        return refusal(
+            404, "Too many for one table", "evalq report RUN -o report.html makes one with a sample of them."
+        )
+    evaluator = registry.get(report["evaluator"])
+    blocks = io.BytesIO()
+    with open_input(path) as stream:
+        listing = pack(stream, evaluator.views.rows, report, blocks)
+    header = element("header", element("p", _way_back(known), class_="subject"), element("h1", "Records"))
+    main = joined(record_table(listing), Html(blocks.getvalue().decode()))
+    return document(f"Records · {known.run}", header, main, script=table_script())
+
+
+def _way_back(known: Known) -> Html:
+    return element("a", known.run, href=link("run", known.key), dir="auto")
+
+
+def record_page(viewer: Viewer, known: Known, query: Query) -> Answer:
+    """One record: what was expected of it beside what came, and its whole line."""
+    report = viewer.report(known)
+    evaluator = registry.get(report["evaluator"]) if report else None
+    records = records_of(viewer, known, evaluator, report) if evaluator and report else None
+    number = max(0, number_of(query, "at") - 1)
+    found = records.one(number) if records else None
+    if found is None:
+        return refusal(404, "No such record", "The records of this run are not here, or fewer than that.")
+    record, line = found
+    rows = element("a", "its records", href=link("run", known.key, "records", at=number - number % ROWS + 1))
+    header = element(
+        "header",
+        element("p", _way_back(known), ", ", rows, class_="subject"),
+        element("h1", record.id or record.record or f"Line {number + 1}", class_=record.state, dir="auto"),
+        element("p", record.status, ": " if record.reason else "", record.reason, class_="lede", dir="auto"),
+    )
+    main = joined(
+        section("Expected and came", compared(record.evidence)) if record.evidence else None,
+        section(
+            "As it was recorded",
+            element("p", "Record ", element("code", record.record, dir="auto"), class_="caption"),
+            element("pre", line, tabindex="0", aria_label="Its line of records.jsonl", role="region"),
+        ),
+    )
+    return document(f"{record.id or record.record} · {known.run}", header, main)
+
+
+def section(title: str, *inner: Html | None) -> Html:
+    """A part of a page with its heading."""
+    return element("section", element("h2", title), *inner)
+
+
+def records_of(
+    viewer: Viewer, known: Known, evaluator: Evaluator[Any, Any], report: Mapping[str, Json]
+) -> Records | None:
+    """The records of a run, where they are here."""
+    path = viewer.path_of(known)
+    return Records(path, viewer.lines, evaluator.views.rows, report) if path else None
+
+
+def asking(known: Known, wanted: Wanted, first: int = 0) -> Html:
+    """The form that asks for records."""
+    search = element("input", type="search", name="q", value=wanted.text, autocomplete="off")
+    options = [
+        element("option", "All", value=""),
+        element("option", "Failed or undecided", value="failed", selected=wanted.failed),
+    ]
+    return element(
+        "form",
+        element("label", "Search", search, class_="wide"),
+        element("label", "Show", element("select", *options, name="show")),
+        element("label", "From line", element("input", name="at", inputmode="numeric", value=first + 1)),
+        element("button", "Show"),
+        method="get", action=link("run", known.key, "records"), class_="asking", role="search",
+    )  # fmt: skip
+
+
+def listed(known: Known, evaluator: Evaluator[Any, Any], found: list[Found]) -> Html:
+    """Records as a table, each leading to its page."""
+    if not found:
+        return element("p", "No record is like that, as far as was looked.", class_="caption")
+    columns = evaluator.views.rows.columns
+    named = any(each.row.id for each in found)
+    titles = ["Id" if named else "Record", "Status", *(column.title for column in columns), "Reason"]
+    titles += ["Record"] if named else []
+    numeric = [column.title for column in columns if column.kind != "text"]
+    rows = [_row(known, evaluator, each, named) for each in found]
+    return table("Records", titles, rows, numeric=numeric, look="rows")
+
+
+def _row(known: Known, evaluator: Evaluator[Any, Any], found: Found, named: bool) -> Html:
+    row = found.row
+    title = (row.id if named else row.record) or f"line {found.number + 1}"
+    to = element("a", title, href=link("run", known.key, "record", at=found.number + 1))
+    cells = [
+        element("td", _cell(value, column.kind), class_=None if column.kind == "text" else "n", dir="auto")
+        for value, column in zip(row.cells, evaluator.views.rows.columns, strict=False)
+    ]
+    return element(
+        "tr",
+        element("th", to, scope="row", dir="auto"),
+        element("td", element("span", row.status, class_=f"status {row.state}")),
+        *cells,
+        element("td", row.reason or "–", class_="reason", dir="auto"),
+        element("td", row.record, class_="place", dir="auto") if named else None,
+    )
+
+
+def _cell(value: object, kind: str) -> str:
+    if value is None or value == "":
+        return "–"
+    if kind == "share" and isinstance(value, float | int):
+        return f"{100 * value:.1f} %"
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def _turning(known: Known, wanted: Wanted, first: int, looked: Looked) -> Html:
+    """How far was looked, and links to what comes before and after."""
+    show = "failed" if wanted.failed else ""
+    whole = f" of {looked.total:,}" if looked.total is not None else ""
+    said = f"Lines {first + 1:,} to {looked.end:,}{whole}" if looked.end > first else f"There is no line {first + 1:,}"
+    if not wanted.all:
+        said = f"{len(looked.found):,} found in lines {first + 1:,} to {looked.end:,}{whole}"
+    links = []
+    if first > 0:
+        before = max(0, first - ROWS) if wanted.all else 0
+        text = "← Before" if wanted.all else "← From the beginning"
+        links.append(
+            element("a", text, href=link("run", known.key, "records", at=before + 1, show=show, q=wanted.text))
+        )
+    if looked.more:
+        text = "Further →" if wanted.all else "Look further →"
+        to = link("run", known.key, "records", at=looked.end + 1, show=show, q=wanted.text)
+        links.append(element("a", text, href=to))
+    return element("p", said, *links, class_="turn", role="status")

@@ -1,0 +1,152 @@
+"""The server of the pages: on this machine alone, for who has its token, and only to read.
+
+Another user of the machine, or a page in the same browser, can reach the port too. So nothing is answered without the
+token (which is then kept in a cookie that other sites' pages do not make the browser send), nor under a host name that
+is not this machine's (a name that was pointed here by whoever owns it).
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import threading
+import traceback
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.page.markup import element
+from evalq.producer.viewing.frame import Answer, bare, policy
+from evalq.producer.viewing.site import Site
+
+__all__ = ["HOST", "ViewServer"]
+
+HOST = "127.0.0.1"
+_NAMES = frozenset({"127.0.0.1", "localhost"})
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class ViewServer(ThreadingHTTPServer):
+    """Serves a `Site` on a port of 127.0.0.1, a free one for 0. Raises OSError where the port is taken."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, site: Site, port: int = 0) -> None:
+        self.site = site
+        self.token = secrets.token_urlsafe(32)
+        self._kept = secrets.token_urlsafe(32)
+        self._once: set[str] = set()
+        self._using = threading.Lock()
+        super().__init__((HOST, port), _Handler)
+        # Cookies do not tell ports apart, so their names have to.
+        self.cookie = f"evalq-view-{self.server_port}"
+
+    def address(self, path: str = "/", *, once: bool = False) -> str:
+        """Where to look, with the token in it; with ``once`` one that is used up by its first use."""
+        token = self.token
+        if once:  # a browser is told its address on a command line, which others on the machine can read
+            token = secrets.token_urlsafe(32)
+            self._once.add(token)
+        return f"http://{HOST}:{self.server_port}{path}{'&' if '?' in path else '?'}{urlencode({'token': token})}"
+
+    def admits(self, token: str) -> bool:
+        """Whether this token opens the door."""
+        if secrets.compare_digest(token.encode(), self.token.encode()):
+            return True
+        with self._using:
+            known = token in self._once
+            self._once.discard(token)
+        return known
+
+    def remembers(self, cookies: str) -> bool:
+        """Whether a Cookie header has what a browser was given when it came with the token."""
+        try:
+            found = SimpleCookie(cookies).get(self.cookie)
+        except CookieError:
+            return False
+        return found is not None and secrets.compare_digest(found.value.encode(), self._kept.encode())
+
+    @property
+    def given(self) -> str:
+        """The Set-Cookie header for who came with the token."""
+        return f"{self.cookie}={self._kept}; Path=/; HttpOnly; SameSite=Strict"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went away is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ViewServer
+    server_version, sys_version = "evalq", ""
+    timeout = 30
+
+    def do_GET(self) -> None:
+        """A page, for who may see it."""
+        self._send(*self._answer())
+
+    def _refuse(self) -> None:
+        self._send(bare(405, "Only to look at", "This server answers GET, and changes nothing."), {"Allow": "GET"})
+
+    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
+
+    def _answer(self) -> tuple[Answer, dict[str, str]]:
+        host = self.headers.get("Host", "").lower()
+        if host.rpartition(":")[0] not in _NAMES and host not in _NAMES:
+            return bare(403, "Not under this name", "Open the address that evalq view has printed."), {}
+        try:
+            asked = urlsplit(self.path if self.path.startswith("/") else "/")
+            pairs = parse_qsl(asked.query, keep_blank_values=True, max_num_fields=200)
+        except ValueError:
+            return bare(400, "No address", "That is no address of a page."), {}
+        tokens = [value for name, value in pairs if name == "token"]
+        path = "/" + quote(asked.path, safe="/%~").lstrip("/")  # a browser takes a backslash for a slash
+        if tokens:
+            if not self.server.admits(tokens[-1]):
+                return _closed(), {}
+            rest = urlencode([pair for pair in pairs if pair[0] != "token"])
+            return _welcome(f"{path}?{rest}" if rest else path), {"Set-Cookie": self.server.given}
+        if not self.server.remembers(self.headers.get("Cookie", "")):
+            return _closed(), {}
+        return self._page(path, asked.query), {}
+
+    def _page(self, path: str, query: str) -> Answer:
+        try:
+            return self.server.site.answer(path, query)
+        except Exception as error:  # a plug-in's views, say: other pages go on
+            sys.stderr.write(visible("".join(traceback.format_exception(error)[-6:])))
+            return bare(
+                500, "This page could not be made", f"{type(error).__name__}; more where evalq view was started."
+            )
+
+    def _send(self, answer: Answer, headers: dict[str, str] | None = None) -> None:
+        self.send_response(answer.status)
+        told = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body)), **_HEADERS, **(headers or {})}
+        told["Content-Security-Policy"] = policy()
+        for name, value in told.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the standard library
+        """Nothing: addresses have the token in them."""
+
+
+def _closed() -> Answer:
+    return bare(403, "Not without its token", "Open the address that evalq view has printed, with all that is in it.")
+
+
+def _welcome(path: str) -> Answer:
+    """Leads on to the page itself, by the browser's own move: a redirect of a link on another site has no cookie."""
+    head = element("meta", http_equiv="refresh", content=f"0;url={path}")
+    return bare(200, "One moment", "This leads to the page.", head, element("p", element("a", "Go on", href=path)))

@@ -1,0 +1,109 @@
+"""What a browser makes of report.html and of the viewer's pages: in light, in dark, on a phone, without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalq.evalcore.contract import registry
+from evalq.producer.folder.run_folder import RunFolder
+from tests.page.browser import AXE, Chromium, Tab, chromium, program
+from tests.page.test_file import evaluated
+from tests.unit.viewing.conftest import viewing
+
+pytestmark = pytest.mark.skipif(program() is None or not AXE.is_file(), reason="Chromium or axe-core is not installed")
+
+LOOKS = [(1280, False), (1280, True), (380, False)]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of each evaluator."""
+    top = tmp_path_factory.mktemp("runs")
+    for name in registry.own():
+        (top / "evalq-runs" / name).parent.mkdir(exist_ok=True)
+        (top / name).mkdir()
+        evaluated(name, top / name).rename(top / "evalq-runs" / name)
+    return top
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    """One for all."""
+    with chromium() as started:
+        yield started
+
+
+def flawless(tab: Tab, address: str) -> None:
+    """Opened in every look: nothing on the console, nothing serious for axe-core, nothing wider than the window."""
+    for width, dark in LOOKS:
+        tab.look(width=width, dark=dark)
+        tab.open(address)
+        assert not tab.complaints, address
+        assert tab.requests == [address]
+        assert tab.overflow <= 0, (address, width)
+        assert not tab.faults(), (address, width, dark)
+
+
+@pytest.mark.parametrize("name", registry.own())
+def test_a_report_is_flawless(runs: Path, browser: Chromium, name: str) -> None:
+    """And its table is filled, searched, sorted, and shows why a record failed."""
+    tab = browser.tab()
+    address = (runs / "evalq-runs" / name / "report.html").as_uri()
+    flawless(tab, address)
+    if not tab.run("!!document.getElementById('table')"):
+        return
+    tab.wait("document.documentElement.dataset.ready === 'yes'")
+    tab.run("document.querySelector('#window thead button').click()")
+    assert tab.run("document.querySelector('#window th').ariaSort || document.querySelector('th[aria-sort]') !== null")
+    tab.run("document.querySelector('#window tbody button').click()")
+    tab.wait("document.querySelector('dialog').open")
+    assert not tab.faults()
+    assert not tab.complaints
+
+
+def test_the_viewer_s_pages_are_flawless(runs: Path, browser: Chromium, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entered by the address with the token, which is gone from it then."""
+    monkeypatch.chdir(runs)
+    monkeypatch.delenv("EVALQ_BROKER", raising=False)
+    key = RunFolder(runs / "evalq-runs" / "verification").info().run
+    with viewing() as opened:
+        tab, top = browser.tab(), f"http://127.0.0.1:{opened.server.server_port}"
+        tab.look()
+        tab.open(opened.server.address())
+        tab.wait(f"location.href === '{top}/' && document.querySelector('h1').textContent === 'Runs'")
+        own = (f"/run/{key}", f"/run/{key}/records", f"/run/{key}/record?at=1", f"/compare?base={key}&cand={key}")
+        for page in ("/", *own, "/suites", "/suite?evaluator=verification&suite=default"):
+            flawless(tab, top + page)
+        flawless(tab, f"{top}/run/{key}/table")
+        tab.wait("document.querySelectorAll('#window tbody button').length > 10")
+        tab.look(scripts=False)
+        tab.open(f"{top}/run/{key}")
+        assert "comply" in tab.run("document.body.innerText")
+        assert tab.run("[...document.querySelectorAll('a')].some(a => a.href.includes('/record?'))")
+
+
+def test_a_page_of_a_run_that_goes_changes_by_itself(
+    tmp_path: Path, browser: Chromium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its driver writes is shown without anybody's doing, and the end too."""
+    from tests.folders import begun
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EVALQ_BROKER", raising=False)
+    folder = begun(tmp_path / "evalq-runs" / "going")
+    records = folder.path / "records.jsonl.partial"
+    records.write_bytes(b"{}\n" * 7)
+    with viewing() as opened, folder.driving():
+        tab = browser.tab()
+        tab.look()
+        tab.open(opened.server.address("/run/going"))
+        tab.wait("document.body.innerText.includes('Progress')")
+        assert tab.run("document.querySelector('[data-fact=Records]').textContent") == "7"
+        records.write_bytes(b"{}\n" * 12)
+        tab.wait("document.querySelector('[data-fact=Records]').textContent === '12'")
+        folder.note(state="paused")
+        tab.wait("document.body.innerText.includes('How it stands')")
+        assert not tab.complaints

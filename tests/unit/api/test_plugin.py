@@ -1,0 +1,154 @@
+"""The pytest plug-in: cases as tests with their real results, one run a session, and nothing where nobody asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import evalq.producer.comparing.gating
+import evalq.producer.comparing.text
+import evalq.producer.outputs.cases
+import evalq.producer.suites.suite_file
+import evalq.workers.settings  # noqa: F401 - a session in this process forgets its imports, and numpy allows one
+from tests.unit.comparing.conftest import BAD, GOOD
+
+pytest_plugins = ["pytester"]
+
+PLAIN = ("-p", "no:asyncio", "-p", "no:deepeval", "-p", "no:cacheprovider")
+DEMAND = {"gates": [{"metric": "verification.pass_rate", "per_case": {"min_passes": 7, "of": 10}}]}
+SURE = [(f"c{number % 3}", True) for number in range(60)]
+
+
+@pytest.fixture(autouse=True)
+def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EVALQ_BROKER", raising=False)
+
+
+def _suite(pytester: pytest.Pytester, answers: Sequence[tuple[str, bool | None]], policy: object = None) -> Path:
+    """evals/nightly.yaml over transcripts, each (case, whether it complies; None for one that cannot be evaluated)."""
+    lines = [
+        {"id": case} if good is None else {"id": case, "actual_output": GOOD if good else BAD} for case, good in answers
+    ]
+    folder = pytester.path / "evals"
+    folder.mkdir(exist_ok=True)
+    (folder / "answers.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    suite = {"runs": [{"evaluator": "verification", "inputs": ["answers.jsonl"]}]} | (
+        {"policy": policy} if policy else {}
+    )
+    (folder / "nightly.yaml").write_text(json.dumps(suite))
+    return folder / "nightly.yaml"
+
+
+def _run(pytester: pytest.Pytester, *words: str) -> pytest.RunResult:
+    return pytester.runpytest_inprocess(*PLAIN, *words)
+
+
+def test_every_case_is_a_test_with_its_own_result(pytester: pytest.Pytester) -> None:
+    """Proved to keep the demand: passed; proved not to: failed; too few answers: expected to fail, or as is asked."""
+    few = [("few", True)] * 2
+    suite = _suite(pytester, [*SURE, *[("lost", False)] * 20, *few], DEMAND)
+    ran = _run(pytester, "--evalq", str(suite), "-v")
+    ran.assert_outcomes(passed=4, failed=2, xfailed=1)
+    ran.stdout.fnmatch_lines(["*nightly.yaml::verification::c0 PASSED*", "*::verification::lost FAILED*"])
+    ran.stdout.fnmatch_lines(["0 of 20 answers pass; the policy wants 7 of 10", "*# NO-GO: verification-*"])
+    _run(pytester, "--evalq", str(suite), "--evalq-undecided", "fail").assert_outcomes(passed=4, failed=3)
+    pytester.makeini("[pytest]\nevalq_suites = evals/*.yaml\nevalq_undecided = skip")
+    _run(pytester).assert_outcomes(passed=4, failed=2, skipped=1)
+
+
+def test_without_a_policy_every_answer_has_to_pass(pytester: pytest.Pytester) -> None:
+    """One failure among many is one."""
+    suite = _suite(pytester, [*SURE, ("c1", False)])
+    ran = _run(pytester, "--evalq", str(suite))
+    ran.assert_outcomes(passed=3, failed=1)
+    ran.stdout.fnmatch_lines(["20 of 21 answers pass; every answer has to"])
+
+
+def test_what_could_not_be_evaluated_is_an_error(pytester: pytest.Pytester) -> None:
+    """Of its case and of the run: never a pass, and no failure of the agent."""
+    ran = _run(pytester, "--evalq", str(_suite(pytester, [*SURE, ("lame", None)])))
+    outcomes = ran.parseoutcomes()
+    assert outcomes["errors"] >= 1
+    assert outcomes["passed"] == 3
+    assert "failed" not in outcomes
+    assert ran.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_suite_that_cannot_be_run_is_an_error_of_collection(pytester: pytest.Pytester) -> None:
+    """A wrong key with its line, an input that is not there: the session does not pass."""
+    suite = _suite(pytester, SURE)
+    suite.with_name("answers.jsonl").unlink()
+    for text, told in (
+        (suite.read_text(), "*answers.jsonl*"),
+        ("runs: [{evaluator: verification, x: 1}]", "*runs.0.x: unknown key*"),
+    ):
+        suite.write_text(text)
+        ran = _run(pytester, "--evalq", str(suite))
+        assert ran.ret == pytest.ExitCode.INTERRUPTED
+        ran.stdout.fnmatch_lines([told])
+
+
+def test_hostile_names_stay_names(pytester: pytest.Pytester) -> None:
+    """On one line, without escapes, each its own, and none the path of another."""
+    cases = ["a::b", "a:b", "two\nlines", "\x1b[31mred", "records", "x" * 500]
+    ran = _run(pytester, "--evalq", str(_suite(pytester, [(case, True) for case in cases])), "-v")
+    ran.assert_outcomes(passed=len(cases) + 1)
+    names = [
+        line.partition("::verification::")[2].rpartition(" PASSED")[0] for line in ran.outlines if " PASSED" in line
+    ]
+    assert len(set(names)) == len(names) == len(cases) + 1
+    assert not any("::" in name or "\x1b[31m" in name or len(name) > 200 for name in names)
+    assert {"a:b", "a:b#2", "two lines", "records#2"} <= set(names)
+
+
+def test_runs_without_names_of_their_own_are_told_apart(pytester: pytest.Pytester) -> None:
+    """No two tests of a session have one node id."""
+    suite = _suite(pytester, SURE)
+    run = {"evaluator": "verification", "inputs": ["answers.jsonl"]}
+    suite.write_text(json.dumps({"runs": [run, run | {"threshold": 0.1}]}))
+    ran = _run(pytester, "--evalq", str(suite), "-v")
+    ran.assert_outcomes(passed=8)
+    ids = [line.partition(" PASSED")[0] for line in ran.outlines if " PASSED" in line]
+    assert len(set(ids)) == 8
+
+
+def test_a_policy_that_nothing_can_decide_is_an_error(pytester: pytest.Pytester) -> None:
+    """A number that the results do not have, where `evalq run` ends with an error, too."""
+    policy = {"gates": [{"metric": "verification.nothing", "min": 1}]}
+    ran = _run(pytester, "--evalq", str(_suite(pytester, SURE, policy)))
+    assert ran.ret == pytest.ExitCode.INTERRUPTED
+    ran.stdout.fnmatch_lines(["*verification.nothing: the results have no 'nothing'*"])
+
+
+def test_nothing_is_computed_for_a_list(pytester: pytest.Pytester) -> None:
+    """Nor for files that are no suites of this project, which other plug-ins may want."""
+    suite = _suite(pytester, SURE)
+    _run(pytester, "--evalq", str(suite), "--collect-only")
+    _run(pytester, str(suite))
+    _run(pytester)
+    assert not (pytester.path / "evalq-runs").exists()
+
+
+def test_processes_of_xdist_share_one_run(pytester: pytest.Pytester) -> None:
+    """Two of them, one run folder, every test once."""
+    suite = _suite(pytester, SURE, DEMAND)
+    ran = pytester.runpytest_subprocess(*PLAIN, "--evalq", str(suite), "-n", "2")
+    ran.assert_outcomes(passed=5)
+    assert len(list((pytester.path / "evalq-runs").rglob("run.json"))) == 1
+
+
+def test_a_session_without_a_suite_imports_nothing_of_it(pytester: pytest.Pytester) -> None:
+    """But two small modules, whoever has evalq installed."""
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_modules():
+            loaded = sorted(name for name in sys.modules if name.partition(".")[0] == "evalq")
+            assert loaded == ["evalq", "evalq.pytest"]
+        """
+    )
+    pytester.runpytest_subprocess(*PLAIN).assert_outcomes(passed=1)

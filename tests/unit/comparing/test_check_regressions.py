@@ -1,0 +1,102 @@
+"""Files of results, checked against the stored baseline or against each other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
+from tests.unit.comparing.conftest import BAD, GOOD, Command, Made
+
+WELL = [(f"t{n}", True) for n in range(80)]
+WORSE = [(f"t{n}", n >= 20) for n in range(80)]
+
+
+def results(command: Command, name: str, passes: list[tuple[str, bool]]) -> str:
+    """Evaluates as the seed's workflow does, standard output into a file."""
+    lines = [json.dumps({"id": case, "actual_output": GOOD if passed else BAD}) for case, passed in passes]
+    Path("in.jsonl").write_text("\n".join(lines) + "\n")
+    done = command("verification", "in.jsonl", "--inline", "-q", "--format", "json")
+    assert done.code == 0, done.stderr
+    Path(name).write_text(done.stdout)
+    return name
+
+
+def test_one_file_is_checked_against_the_stored_baseline(here: Path, command: Command) -> None:
+    """Nothing approved: 4, and how to approve; the same again: 0; worse: 1."""
+    first = results(command, "first.json", WELL)
+    done = command("check-regressions", first)
+    assert done.code == 4
+    assert "evalq baseline set main verification-" in done.stdout
+    assert command("check-regressions", first, "--allow-inconclusive").code == 0
+    assert command("baseline", "set", "main", first).code == 0
+    assert command("check-regressions", first).code == 0
+    worse = results(command, "worse.json", WORSE)
+    done = command("check-regressions", worse)
+    assert (done.code, done.stdout.splitlines()[0][:7]) == (1, "# NO-GO"), done.stdout
+
+
+def test_two_files_are_checked_against_each_other(here: Path, command: Command) -> None:
+    """A drop in the one direction only; the further measures are shown and do not block."""
+    base, worse = results(command, "base.json", WELL), results(command, "worse.json", WORSE)
+    assert command("check-regressions", worse, base).code == 1
+    assert command("check-regressions", base, worse).code == 0
+    done = command("check-regressions", worse, base, "--json")
+    tiers = {check["metric"]: check["tier"] for check in json.loads(done.stdout)["checks"]}
+    assert tiers["verification.pass_rate"] == "critical"
+    assert tiers["verification.mean_score"] == "supporting"
+
+
+def test_results_of_a_suite_are_all_of_its_runs(here: Path, made: Made, command: Command) -> None:
+    """With their names, and wherever the suite put their folders."""
+    made("unrelated", WELL)
+    results(command, "ignored.json", WELL)
+    runs = [{"evaluator": "verification", "inputs": ["in.jsonl"], "name": name} for name in ("one", "other")]
+    Path("evalq.yaml").write_text(json.dumps({"runs": runs}))
+    done = command("run", "evalq.yaml", "--inline", "-q", "--format", "json", "--out", "deep/results")
+    Path("deep/suite.json").write_text(done.stdout)
+    assert command("baseline", "set", "main", "deep/suite.json").code == 0
+    assert {path.name for path in Path("evalq-baselines/main").iterdir()} == {"one.json", "other.json"}
+    assert command("check-regressions", "deep/suite.json").code == 0
+
+
+def test_results_whose_run_is_gone_say_what_is_needed(here: Path, command: Command) -> None:
+    """A report says nothing of single cases."""
+    file = results(command, "first.json", WELL)
+    shutil.rmtree("evalq-runs")
+    done = command("check-regressions", file)
+    assert done.code == 2
+    assert "its run of verification (80 records) went is in no folder" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"runs": 3}', '{"runs": [7]}', "[" * 100_000])
+def test_files_that_are_no_results_are_refused(here: Path, command: Command, text: str) -> None:
+    """As what they are, with their name."""
+    Path("odd.json").write_text(text)
+    done = command("check-regressions", "odd.json")
+    assert done.code in (2, 3)
+    assert "odd.json" in done.stderr
+
+
+def test_a_suite_of_which_a_run_failed_is_not_checked(here: Path, command: Command) -> None:
+    """What failed is no result, and the rest is not all."""
+    Path("part.json").write_text(json.dumps({"runs": [{"evaluator": "vs", "error": "no golden"}]}))
+    done = command("check-regressions", "part.json")
+    assert done.code == 2
+    assert "the run of vs in these results failed: no golden" in done.stderr
+
+
+def test_what_an_evaluator_shows_in_place_of_its_report_will_do(here: Path, command: Command) -> None:
+    """The results of a golden set's tests, in their specification's form."""
+    with Path("outputs.jsonl").open("wb") as stream:
+        write_outputs(stream, sample_cases(), repeats=20, seed=1)
+    Path("golden.yaml").write_text(GOLDEN.read_text())
+    done = command("vs", "golden.yaml", "--outputs", "outputs.jsonl", "--inline", "-q", "--format", "json")
+    assert "test_run" in json.loads(done.stdout)
+    Path("results.json").write_text(done.stdout)
+    assert command("baseline", "set", "main", "results.json").code == 0
+    checked = command("check-regressions", "results.json", "--margin", "0.2")
+    assert checked.code == 0, checked

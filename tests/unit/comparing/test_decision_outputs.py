@@ -1,0 +1,168 @@
+"""What a gate writes for machines and pages: valid, within their limits, and hostile text stays text."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from evalq.evalcore.compare.decision import Check, Decision
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.errors import UsageError
+from evalq.producer.comparing.outputs import check_decision_output, write_decision
+from tests.deploy.programs import CHECKERS, program
+from tests.unit.comparing.conftest import BAD, GOOD, Command
+
+FILES = ("junit.xml", "summary.md", "comment.md", "annotations.txt", "badge.json", "badge.svg", "gate.json")
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "]]><x/>",
+    "::error file=a.py::owned",
+    "\x1b[31mred\x1b]0;title\x07",
+    "=cmd|' /C calc'!A0",
+    "abc\u202etxt.exe",
+    "a|b\n# heading\n\n![x](http://e.example/i.png)",
+    "\x00\x0b\ufffe",
+    "%0A::stop-commands::x",
+    "&amp;&#10;\"'",
+)
+
+
+def run_of(ids: Sequence[str], passed: Sequence[int], of: int = 4, missing: Sequence[int] | None = None) -> RunCases:
+    measure = Measure("pass_rate")
+    total = [float(number) for number in passed]
+    column = Column([of if not (missing and missing[n]) else 0 for n in range(len(ids))], total, total)
+    cases = CaseSummary([measure], list(ids), list(missing or [0] * len(ids)), {"pass_rate": column})
+    return RunCases(
+        run="vs-1", evaluator="vs", version="1", specification="s", report="r", records={"total": len(ids)}, cases=cases
+    )
+
+
+def decision_of(cases: Sequence[str], reason: str = "seen") -> Decision:
+    checks = (
+        Check("vs.pass_rate", "falls by at most 0.05", "critical", "NO-GO", reason, -0.2, -0.3, -0.1, 0.001, (*cases,)),
+        Check("vs.usage.cost", "at most 3", "advisory", "NO-GO", reason, 4.0),
+        Check("vs.pass_rate", "at least 0.9", "supporting", "INCONCLUSIVE", reason),
+    )
+    return Decision("NO-GO", checks, (reason,), ("vs-1",), "main")
+
+
+def written(folder: Path, decision: Decision, runs: Sequence[RunCases]) -> dict[str, bytes]:
+    for name in FILES:
+        write_decision(folder / name, decision, runs)
+    return {name: (folder / name).read_bytes() for name in FILES}
+
+
+def validated(path: Path) -> ElementTree.Element:
+    """Against the schema that Jenkins' xUnit plug-in reads by."""
+    schema = CHECKERS / "junit-10.xsd"
+    done = subprocess.run(
+        [program("xmlschema-validate"), "--schema", str(schema), str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is valid" in done.stdout, done.stdout
+    return ElementTree.parse(path).getroot()  # noqa: S314 - a file of our own
+
+
+def test_hostile_text_stays_text_in_every_format(tmp_path: Path) -> None:
+    """Names of cases and reasons that a page, a terminal, a runner or a spreadsheet would obey."""
+    runs = [run_of(HOSTILE, [0] * len(HOSTILE))]
+    files = written(tmp_path, decision_of(HOSTILE, " ".join(HOSTILE)), runs)
+    for name, data in files.items():
+        text = data.decode()
+        assert "\x1b" not in text, name
+        if name != "gate.json":  # data, for programs
+            assert "\u202e" not in text, name
+        if name not in ("gate.json", "annotations.txt"):  # GitHub shows these as text, a page does not
+            assert "<script>" not in text, name
+    lines = files["annotations.txt"].decode().splitlines()
+    assert all(line.startswith(("::error ", "::warning ", "::notice ")) for line in lines), lines
+    assert not any(line.startswith("::") for line in files["summary.md"].decode().splitlines())
+    assert "](http" not in files["comment.md"].decode().replace("\\]", "")
+    names = [case.get("name") for case in validated(tmp_path / "junit.xml").iter("testcase")]
+    assert len(names) == len(set(names)) >= len(HOSTILE)
+
+
+def test_the_schema_is_one_that_refuses(tmp_path: Path) -> None:
+    """The negative control."""
+    (tmp_path / "odd.xml").write_text('<testsuites><testsuite name="a"><surprise/></testsuite></testsuites>')
+    with pytest.raises(AssertionError):
+        validated(tmp_path / "odd.xml")
+
+
+def test_ten_thousand_cases_are_within_what_readers_take(tmp_path: Path) -> None:
+    """GitLab: 30 MB, 255 characters a name, no name twice. GitHub: 1 MiB a step, ten annotations of a kind."""
+    ids = [f"{'long name ' * 40}{number}" for number in range(10_000)]
+    runs = [run_of(ids, [number % 3 for number in range(10_000)])]
+    files = written(tmp_path, decision_of(ids[:20]), runs)
+    assert len(files["junit.xml"]) < 30_000_000
+    root = validated(tmp_path / "junit.xml")
+    names = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
+    assert len(names) == len(set(names)) >= 10_000
+    assert max(len(name or "") for _, name in names) <= 255
+    failures = sum(1 for _ in root.iter("failure"))
+    assert failures == int(root.get("failures") or 0)
+    assert len(files["summary.md"]) < 1 << 20
+    assert b"left out" in files["summary.md"]
+    assert len(files["comment.md"].decode()) < 65_536
+    lines = files["annotations.txt"].decode().splitlines()
+    assert all(sum(line.startswith(f"::{kind} ") for line in lines) <= 10 for kind in ("error", "warning", "notice"))
+
+
+def test_the_same_decision_gives_the_same_bytes(tmp_path: Path) -> None:
+    """No clock, no host."""
+    runs = [run_of(["a", "b"], [4, 1])]
+    (tmp_path / "again").mkdir()
+    assert written(tmp_path, decision_of(["b"]), runs) == written(tmp_path / "again", decision_of(["b"]), runs)
+
+
+def test_a_case_fails_when_an_answer_does_and_errs_when_none_came(tmp_path: Path) -> None:
+    """And where the gate lets the run pass, nothing is a failure."""
+    runs = [run_of(["kept", "lost", "gone"], [4, 1, 0], missing=[0, 0, 4])]
+    write_decision(tmp_path / "junit.xml", decision_of([]), runs)
+    root = validated(tmp_path / "junit.xml")
+    states = {case.get("name"): [child.tag for child in case] for case in root.iter("testcase")}
+    assert (states["kept"], states["lost"], states["gone"]) == ([], ["failure"], ["error"])
+    write_decision(tmp_path / "go.xml", Decision("GO", (), (), ("vs-1",)), runs)
+    tags = {child.tag for case in validated(tmp_path / "go.xml").iter("testcase") for child in case}
+    assert tags == {"skipped"}
+
+
+def test_a_file_of_no_format_is_refused_before_anything_is_decided(tmp_path: Path) -> None:
+    """With the names there are."""
+    with pytest.raises(UsageError, match=r"names end in annotations\.txt"):
+        check_decision_output(tmp_path / "gate.docx")
+
+
+def test_a_suite_writes_its_decision_and_no_stale_one(here: Path, command: Command) -> None:
+    """A run of it that fails leaves an error in place of the decision before."""
+    lines = [json.dumps({"id": f"t{n}", "actual_output": GOOD if n else BAD}) for n in range(20)]
+    (here / "t.jsonl").write_text("\n".join(lines) + "\n")
+    runs = [{"evaluator": "verification", "inputs": ["t.jsonl"]}]
+    gates = {"gates": [{"metric": "verification.pass_rate", "min": 0.2}]}
+    suite = {"runs": runs, "policy": gates, "outputs": ["ci/junit.xml", "ci/summary.md", "ci/gate.json"]}
+    (here / "evalq.yaml").write_text(yaml.safe_dump(suite))
+    assert command("run", "evalq.yaml", "--inline", "-q", "--format", "none").code == 0
+    assert json.loads((here / "ci" / "gate.json").read_text())["decided"] == "GO"
+    validated(here / "ci" / "junit.xml")
+    (here / "t.jsonl").unlink()
+    assert command("run", "evalq.yaml", "--inline", "-q", "--format", "none").code == 2
+    assert json.loads((here / "ci" / "gate.json").read_text())["decided"] == "ERROR"
+    assert next(validated(here / "ci" / "junit.xml").iter("error")) is not None
+
+
+def test_a_run_writes_its_cases_too(here: Path, command: Command) -> None:
+    """-o cases.xml of an evaluation: a testcase a case, with the reasons why its answers failed."""
+    lines = [json.dumps({"id": f"t{n}", "actual_output": GOOD if n else BAD}) for n in range(3)]
+    (here / "t.jsonl").write_text("\n".join(lines) + "\n")
+    assert command("verification", "t.jsonl", "--inline", "-q", "--format", "none", "-o", "cases.xml").code == 0
+    root = validated(here / "cases.xml")
+    found = {case.get("name"): [child.tag for child in case] for case in root.iter("testcase")}
+    assert found == {"t0": ["failure"], "t1": [], "t2": []}

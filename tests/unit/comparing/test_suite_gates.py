@@ -1,0 +1,150 @@
+"""A suite with a policy: it ends as its gate decides, and never with a GO that nobody computed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.comparing.conftest import BAD, GOOD, Command, Ended
+
+DROP = {"metric": "verification.pass_rate", "max_drop": 0.05}
+
+
+def transcripts(path: Path, passes: Sequence[bool]) -> str:
+    lines = [json.dumps({"id": f"t{n}", "actual_output": GOOD if ok else BAD}) for n, ok in enumerate(passes)]
+    path.write_text("\n".join(lines) + "\n")
+    return path.name
+
+
+def suite(here: Path, runs: list[dict[str, Any]], **keys: Any) -> None:
+    (here / "evalq.yaml").write_text(yaml.safe_dump({"runs": runs, **keys}))
+
+
+@pytest.fixture
+def run(command: Command) -> Command:
+    """Runs the suite in this process."""
+    return lambda *args: command("run", "evalq.yaml", "--inline", "-q", "--format", "json", *args)
+
+
+def decided(done: Ended) -> str:
+    return str(json.loads(done.stdout)["decision"]["decided"])
+
+
+@pytest.fixture
+def approved(here: Path, run: Command, command: Command) -> Path:
+    """A folder with a baseline "main" of eighty transcripts that comply."""
+    transcripts(here / "t.jsonl", [True] * 80)
+    suite(here, [{"evaluator": "verification", "inputs": ["t.jsonl"]}])
+    assert run("--out", "base").code == 0
+    done = command("baseline", "set", "main", "base/verification")
+    assert done.code == 0, done.stderr
+    return here
+
+
+@pytest.mark.parametrize(
+    ("passes", "code", "word"),
+    [([True] * 80, 0, "GO"), ([False] * 20 + [True] * 60, 1, "NO-GO"), ([False] * 3 + [True] * 77, 4, "INCONCLUSIVE")],
+)
+def test_the_command_ends_as_the_gate_decides(
+    approved: Path, run: Command, passes: list[bool], code: int, word: str
+) -> None:
+    """GO 0, NO-GO 1, INCONCLUSIVE 4; the decision stands in the JSON beside the reports."""
+    transcripts(approved / "t.jsonl", passes)
+    suite(
+        approved,
+        [{"evaluator": "verification", "inputs": ["t.jsonl"]}],
+        policy={"gates": [DROP]},
+        baseline="main",
+    )
+    done = run()
+    assert (done.code, decided(done)) == (code, word), done.stderr
+    allowed = run("--allow-inconclusive")
+    assert allowed.code == (0 if word == "INCONCLUSIVE" else code)
+
+
+def test_a_policy_in_a_file_of_its_own_counts_from_the_suite(approved: Path, run: Command) -> None:
+    """A path in a suite is seen from the suite's folder."""
+    (approved / "ci").mkdir()
+    (approved / "ci" / "gate.yaml").write_text(yaml.safe_dump({"gates": [DROP]}))
+    suite(approved, [{"evaluator": "verification", "inputs": ["t.jsonl"]}], policy="ci/gate.yaml")
+    assert run("--baseline", "main").code == 0
+
+
+def test_the_first_run_of_all_is_inconclusive_and_says_how_to_approve_it(here: Path, run: Command) -> None:
+    """Nothing is approved yet: no GO, no error before the runs, and the command that approves them."""
+    transcripts(here / "t.jsonl", [True] * 80)
+    suite(here, [{"evaluator": "verification", "inputs": ["t.jsonl"]}], policy={"gates": [DROP]}, baseline="main")
+    done = run("--out", "out")
+    assert (done.code, decided(done)) == (4, "INCONCLUSIVE")
+    assert "evalq baseline set main verification-" in json.loads(done.stdout)["decision"]["checks"][0]["reason"]
+
+
+def test_runs_of_one_evaluator_are_told_apart_by_their_names(approved: Path, run: Command, command: Command) -> None:
+    """A policy names each; a baseline keeps both."""
+    transcripts(approved / "new.jsonl", [False] * 40 + [True] * 40)
+    runs = [
+        {"evaluator": "verification", "inputs": ["t.jsonl"], "name": "old-agent"},
+        {"evaluator": "verification", "inputs": ["new.jsonl"], "name": "new-agent"},
+    ]
+    rate = "pass_rate"
+    gates = [{"metric": f"old-agent.{rate}", "min": 0.9}, {"metric": f"new-agent.{rate}", "min": 0.9}]
+    suite(approved, runs, policy={"gates": gates})
+    done = run("--out", "two")
+    checks = json.loads(done.stdout)["decision"]["checks"]
+    assert [check["decided"] for check in checks] == ["GO", "NO-GO"]
+    two = ["two/old-agent", "two/new-agent"]
+    assert command("baseline", "set", "pair", *two).code == 0
+    gates = [{"metric": f"{name}.{rate}", "max_drop": 0.05} for name in ("old-agent", "new-agent")]
+    suite(approved, runs, policy={"gates": gates}, baseline="pair")
+    done = run()
+    assert (done.code, decided(done)) == (0, "GO")  # each beside its own: neither changed
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"policy": {"gates": [{"metric": "vs.pass_rate", "min": 0.5}]}}, "evalq.yaml:3: policy.gates.0.metric: vs is"),
+        ({"policy": {"gates": [{"metric": "verification.pass_rate"}]}}, "policy.gates.0: one of min"),
+        ({"policy": {"gates": [DROP], "colapse": "none"}}, "policy.colapse: unknown key (known here: collapse"),
+        ({"policy": "gone.yaml"}, "gone.yaml: cannot be read"),
+        ({"policy": {"gates": [DROP]}}, "is measured against a baseline, and none is named"),
+        ({"baseline": "main"}, "baseline: goes with policy only"),
+        ({"outputs": ["junit.xml"]}, "outputs: goes with policy only"),
+    ],
+)
+def test_what_could_not_be_decided_is_said_before_anything_runs(
+    here: Path, run: Command, keys: dict[str, Any], said: str
+) -> None:
+    """With the file, the line and the key; nothing is evaluated."""
+    transcripts(here / "t.jsonl", [True])
+    suite(here, [{"evaluator": "verification", "inputs": ["t.jsonl"]}], **keys)
+    done = run("--out", "out")
+    assert done.code == 2
+    assert not (here / "out").exists()
+    assert said in done.stderr, done.stderr
+
+
+def test_a_suite_with_a_failed_run_is_not_decided(approved: Path, run: Command) -> None:
+    """The exit code is the failed run's, and there is no decision that a reader could take for one."""
+    suite(
+        approved,
+        [{"evaluator": "verification", "inputs": ["t.jsonl"]}, {"evaluator": "planagent", "inputs": ["gone.csv"]}],
+        policy={"gates": [DROP]},
+        baseline="main",
+    )
+    done = run()
+    assert done.code == 2
+    assert "decision" not in json.loads(done.stdout)
+
+
+def test_a_suite_that_is_left_to_the_fleet_cannot_be_decided(approved: Path, command: Command) -> None:
+    """Exit 0 of --detach would read as a GO."""
+    suite(approved, [{"evaluator": "verification", "inputs": ["t.jsonl"]}], policy={"gates": [DROP]}, baseline="main")
+    done = command("run", "evalq.yaml", "--detach", "--broker", "redis://127.0.0.1:1/0")
+    assert done.code == 2
+    assert "waits for its runs" in done.stderr

@@ -1,0 +1,109 @@
+"""A viewer in this process, over runs that were made inline."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import evalq
+from evalq.producer.servers import Servers
+from evalq.producer.viewing.server import ViewServer
+from evalq.producer.viewing.site import Site
+from evalq.producer.viewing.viewer import Viewer
+from evalq.workers.settings import Settings
+from tests.page.reading import Read
+from tests.unit.comparing.conftest import BAD, GOOD
+
+Made = Callable[..., Path]
+
+
+@dataclass(frozen=True)
+class Got:
+    """What the server answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+    @property
+    def page(self) -> Read:
+        """Its elements and its text."""
+        read = Read()
+        read.feed(self.body)
+        read.close()
+        return read
+
+    @property
+    def text(self) -> str:
+        """What is read on it."""
+        return " ".join("".join(self.page.text).split())
+
+    @property
+    def links(self) -> list[str]:
+        """Where its links lead."""
+        return [at["href"] or "" for _, at in self.page.tags if "href" in at]
+
+
+class Browser:
+    """Somebody who asks a server for pages; with the cookie that it was given."""
+
+    def __init__(self, server: ViewServer) -> None:
+        self.server = server
+        self.cookie = ""
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> Got:
+        """The answer; ``headers`` with underscores for dashes."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=30)
+        sent = {"Cookie": self.cookie, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        with contextlib.closing(connection):
+            connection.request(method, path, headers=sent)
+            answer = connection.getresponse()
+            return Got(answer.status, dict(answer.getheaders()), answer.read().decode())
+
+    def enter(self) -> Browser:
+        """Come in by the address that was printed."""
+        token = self.server.address().partition("?")[2]
+        self.cookie = self.get(f"/?{token}").headers["Set-Cookie"].partition(";")[0]
+        return self
+
+
+@contextlib.contextmanager
+def viewing(*given: str, settings: Settings | None = None) -> Iterator[Browser]:
+    """A browser before a viewer of the current folder, which it may not see yet."""
+    with Servers(settings or Settings()) as servers, ViewServer(Site(Viewer(given, servers))) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield Browser(server)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with no server named."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EVALQ_BROKER", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def made(here: Path) -> Made:
+    """Makes the folder of a verification run of transcripts, each (id, whether it complies)."""
+
+    def make(name: str, transcripts: Sequence[tuple[str, bool]], **more: object) -> Path:
+        lines = [json.dumps({"id": case, "actual_output": GOOD if passed else BAD}) for case, passed in transcripts]
+        (here / "in.jsonl").write_text("\n".join(lines) + "\n")
+        run = evalq.evaluate("verification", "in.jsonl", folder=f"evalq-runs/{name}", **more)  # type: ignore[arg-type]
+        assert run.path is not None
+        return run.path
+
+    return make
