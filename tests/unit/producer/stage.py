@@ -43,7 +43,7 @@ class Stage:
         self.settings = Settings(broker=server.url, roots=(folder,), window=4, **{**times, **settings})
         self.ledger = RunLedger(server.client, self.settings)
         self.worker = ChunkRunner(self.ledger, self.settings, "w")
-        Heartbeats(server.client).beat("w", {"code": code_version(), "pid": os.getpid()}, 600)
+        self._beat()
         self.computed = 0
 
     def job(self, name: str, **asked: Any) -> Job:
@@ -75,6 +75,15 @@ class Stage:
                 continue
             self.computed += self.worker.evaluate(hint.run, hint.seq, hint.epoch) == "committed"
         return most
+
+    def launch(self, run: Run) -> None:
+        """Leave a run to workers that come later: one that lives is given ten seconds to compute its first chunk."""
+        Heartbeats(self.server.client).leave("w")
+        run.driver.hand_over.launch()
+        self._beat()
+
+    def _beat(self) -> None:
+        Heartbeats(self.server.client).beat("w", {"code": code_version(), "pid": os.getpid()}, 600)
 
     def key(self, run: str, part: str) -> str:
         """The name of one key of a run."""

@@ -127,7 +127,7 @@ def test_a_lease_is_over_when_it_ends_later_than_it_could_have_been_written(stag
     """One that another worker took for ten minutes is live for everybody; one that ends in an hour is for nobody."""
     job = stage.job("one", chunk_size=10)
     run = stage.driver(job, "host-a 11 aa")
-    run.driver.hand_over.launch()
+    stage.launch(run)
     long = RunLedger(stage.server.client, Settings(broker=stage.server.url, lease_seconds=600))
     assert long.claim(job.run, 0, 1, "slow", 1).status == "leased"
     assert stage.ledger.claim(job.run, 0, 1, "quick", 2).status == "held"
@@ -141,7 +141,7 @@ def test_a_chunk_that_backs_off_does_so_for_half_a_minute_at_most(stage: Stage) 
     """Set back by an hour, the time of its next publication is counted from now."""
     job = stage.job("one", chunk_size=10)
     run = stage.driver(job, "host-a 11 aa")
-    run.driver.hand_over.launch()
+    stage.launch(run)
     for _ in range(6):
         stage.ledger.mark(job.header, {0: "lost"})
     wait_until(lambda: set(stage.ledger.look(job.run).suspect) == {1, 2, 3}, "the others are old enough")

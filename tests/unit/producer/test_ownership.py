@@ -162,7 +162,7 @@ def test_handing_over_makes_room_at_once(stage: Stage, how: str) -> None:
     one, two = _jobs(stage, "one", "two")
     first = stage.driver(one, "host-a 11 aa")
     if how == "detach":
-        first.driver.hand_over.launch()
+        stage.launch(first)
         first.driver.hand_over.detach()
     else:
         first.ledger.open(one.header, 1)
@@ -256,7 +256,7 @@ def test_a_detached_run_whose_plan_is_lost_says_so(stage: Stage) -> None:
     """Nobody has its folder at hand: the workers' reconciler ends it with a reason instead of tending it for ever."""
     (job,) = _jobs(stage, "one")
     first = stage.driver(job, "host-a 11 aa")
-    first.driver.hand_over.launch()
+    stage.launch(first)
     first.driver.hand_over.detach()
     stage.server.client.delete(stage.key(job.run, "chunks"))
     assert not stage.ledger.look(job.run).unreported
