@@ -68,9 +68,13 @@ def _hypergeometric(r_b: int, r_c: int, m: int) -> _Sum:
     import numpy as np
 
     low, high = max(0, m - r_b), min(m, r_c)
-    all_ = math.comb(r_b + r_c, r_c)
-    weights = [math.comb(m, x) * math.comb(r_b + r_c - m, r_c - x) / all_ for x in range(low, high + 1)]
-    return _Sum(low, np.array(weights), float(high - low) ** 2)
+    # From one probability to the next by their ratio, outwards from the greatest, so that nothing overflows.
+    x = np.arange(low, high, dtype=float)
+    rising = (m - x) * (r_c - x) / ((x + 1) * (r_b - m + x + 1))
+    mode = int(np.searchsorted(-rising, -1.0))
+    weights = np.concatenate([np.cumprod(1 / rising[:mode][::-1])[::-1], [1.0], np.cumprod(rising[mode:])])
+    weights /= weights.sum()
+    return _Sum(low, weights, float(high - low) ** 2)
 
 
 def _sum_of(r_b: int, r_c: int, counts: Counter[int]) -> _Sum:

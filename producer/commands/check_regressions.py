@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import msgspec
 
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.producer.comparing.comparing import MARGIN
+from evalq.producer.comparing.ending import end
 from evalq.producer.comparing.gating import candidates_of, gate_runs
-from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
-from evalq.producer.comparing.text import decision_text
+from evalq.producer.comparing.outputs import check_decision_output, errors_written
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
@@ -37,13 +36,7 @@ def _check_regressions(
         runs = candidates_of([results], servers)
         policy = _policy(runs, margin)
         decision = gate_runs(policy, runs, base or baseline, servers, first=base is None)
-    for path in outputs:
-        write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive)
-    if as_json:
-        click.echo(msgspec.json.encode(decision))
-    else:
-        click.echo(decision_text(decision), nl=False)
-    return 0 if decision.decided == "INCONCLUSIVE" and allow_inconclusive else decision.exit_code
+    return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 
 def _policy(runs: list[RunCases], margin: float) -> Policy:

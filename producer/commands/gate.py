@@ -9,10 +9,10 @@ import msgspec
 
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.errors import UsageError
+from evalq.producer.comparing.ending import end
 from evalq.producer.comparing.gating import candidates_of, gate_runs, load_policy
-from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
+from evalq.producer.comparing.outputs import check_decision_output, errors_written
 from evalq.producer.comparing.planning import Asked, outlook, outlook_text
-from evalq.producer.comparing.text import decision_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
@@ -42,13 +42,7 @@ def _gate(
     with errors_written("gate", outputs), invocation.servers() as servers:
         wanted, runs = load_policy(policy), candidates_of(candidates, servers)
         decision = gate_runs(wanted, runs, baseline, servers)
-    for path in outputs:
-        write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive)
-    if as_json:
-        click.echo(msgspec.json.encode(decision))
-    else:
-        click.echo(decision_text(decision), nl=False)
-    return 0 if decision.decided == "INCONCLUSIVE" and allow_inconclusive else decision.exit_code
+    return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 
 def _plan(

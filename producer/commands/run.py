@@ -18,6 +18,7 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.finish import conclude_shown, tell
 from evalq.producer.attending.start import begin_or_join
+from evalq.producer.comparing.ending import exit_code
 from evalq.producer.comparing.suites import check_gate, gate_suite, write_undecided
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
@@ -84,7 +85,7 @@ def _run(
         click.echo(canonical_json({"suite": suite.name, "runs": reports, **decided}))
     if decision is None:
         return worst
-    return 0 if decision.decided == "INCONCLUSIVE" and allow_inconclusive else decision.exit_code
+    return exit_code(decision, allow_inconclusive=allow_inconclusive)
 
 
 def _named(run: PlannedRun, report: Json) -> Json:

@@ -79,6 +79,21 @@ def test_the_action_ends_as_the_gate_decides(tmp_path: Path, passes: int, code: 
     assert json.loads((tmp_path / "evalq-results" / "gate.json").read_text())["decided"] == decided
 
 
+def test_the_action_shows_nothing_of_an_earlier_attempt(tmp_path: Path) -> None:
+    """Where the suite file is wrong and nothing is written, what lies there of another commit is not shown as if."""
+    suite(tmp_path, 40)
+    with (tmp_path / "evalq.yaml").open("a") as stream:
+        stream.write("polcy: {}\n")
+    (tmp_path / "evalq-results").mkdir()
+    (tmp_path / "evalq-results" / "summary.md").write_text("# GO\n")
+    (tmp_path / "evalq-results" / "annotations.txt").write_text("")
+    (step,) = yaml.safe_load((CI / "gate" / "action.yml").read_text())["runs"]["steps"]
+    given = {"SUITE": "evalq.yaml", "RESULTS": "evalq-results", "GITHUB_STEP_SUMMARY": str(tmp_path / "step.md")}
+    done = shell(step["run"], tmp_path, GITHUB_SHA="0a1b", **given)
+    assert done.returncode == 2, done
+    assert not (tmp_path / "step.md").exists()
+
+
 def test_the_gitlab_job_writes_the_report_that_it_names(tmp_path: Path) -> None:
     """And its exit code for "cannot tell" is the one that it lets pass."""
     suite(tmp_path, 29)

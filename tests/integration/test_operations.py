@@ -315,7 +315,8 @@ def test_an_interactive_run_passes_a_sweep(server: Server, fleet: Fleet, data: P
         before = len(_commits(server, tmp_path / "sweep"))
     _ends_well(quick)
     _ends_well(sweep)
-    served = _commits(server, tmp_path / "quick")[9]
+    # Who finds no interactive chunk waiting goes on with the sweep, while the other process has the last one in hand.
+    served = _commits(server, tmp_path / "quick")[8]
     passed = [commit for commit in _commits(server, tmp_path / "sweep")[before:] if commit < served]
     assert len(passed) <= 2, "a chunk a process was in hand"
 

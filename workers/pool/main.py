@@ -105,9 +105,10 @@ def _flush(**_: Any) -> None:
 def _without_traceback(record: logging.LogRecord) -> bool:
     """A lost pool process or server has no traceback worth showing: a line says what happened."""
     error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, SERVER_ERRORS):
+    away = isinstance(error, (BrokerUnreachable, *SERVER_ERRORS))
+    if error is not None and away:
         record.msg, record.args = f"{record.getMessage()} ({explained(error, 'the server')})", ()
-    if isinstance(error, (WorkerLostError, *SERVER_ERRORS)):
+    if away or isinstance(error, WorkerLostError):
         record.exc_info = record.exc_text = None
     return True
 
@@ -134,8 +135,15 @@ def _app(settings: Settings, name: str) -> Any:
         except msgspec.ValidationError as error:
             log.warning("a message that evalq did not write was dropped: %s", error)
             return
-        mine = worker()
-        mine.evaluate(hint.run, hint.seq, hint.epoch)
+        try:
+            mine = worker()
+            mine.evaluate(hint.run, hint.seq, hint.epoch)
+        except Exception:
+            # Not Celery's to report: its main process would be sent more traceback than a pipe takes at once, and when
+            # that loses the broker it forgets what it has read of an answer by half, goes on in the middle, and ends.
+            # The chunk is published again in either case.
+            log.exception("chunk %s of run %s is left for later", hint.seq, hint.run)
+            return
         if mine.rest:
             time.sleep(mine.rest)  # before the message is acknowledged: until then no other is taken
 

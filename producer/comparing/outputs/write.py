@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,7 +23,10 @@ __all__ = ["check_decision_output", "errors_written", "write_comparison", "write
 
 
 def _document(outcome: Outcome, name: str) -> bytes:
-    return msgspec.json.encode(outcome.document) + b"\n"
+    try:
+        return msgspec.json.encode(outcome.document) + b"\n"
+    except UnicodeEncodeError:  # the name of a file that is no text, in an error or as a baseline
+        return json.dumps(outcome.document, allow_nan=False).encode() + b"\n"
 
 
 _FORMATS: dict[str, Callable[[Outcome, str], bytes]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -139,6 +140,18 @@ def test_a_file_of_no_format_is_refused_before_anything_is_decided(tmp_path: Pat
     """With the names there are."""
     with pytest.raises(UsageError, match=r"names end in annotations\.txt"):
         check_decision_output(tmp_path / "gate.docx")
+
+
+def test_a_name_that_is_no_text_is_told_in_every_format(here: Path, command: Command) -> None:
+    """The error is the one that there is, with its exit code, however its folder's name is spelled."""
+    name = os.fsdecode(b"run\xff")
+    (here / name).mkdir()
+    (here / "policy.yaml").write_text("gates: [{metric: verification.pass_rate, min: 0.7}]")
+    done = command("gate", name, "--policy", "policy.yaml", *(word for file in FILES for word in ("-o", file)))
+    assert done.code == 2, done
+    assert json.loads((here / "gate.json").read_bytes())["exit_code"] == 2
+    (error,) = ElementTree.fromstring((here / "junit.xml").read_bytes()).iter("error")  # noqa: S314 - a file of our own
+    assert error.get("type") == "UsageError"
 
 
 def test_a_suite_writes_its_decision_and_no_stale_one(here: Path, command: Command) -> None:

@@ -20,7 +20,7 @@ from tests.unit.producer.quiet import QUIET
 
 def test_the_formats_are_those_of_the_folder() -> None:
     """Their names are the endings."""
-    assert endings() == [".csv", ".html", ".json", ".jsonl", ".md", ".parquet", ".yaml"]
+    assert endings() == [".csv", ".html", ".json", ".jsonl", ".md", ".parquet", ".xml", ".yaml"]
 
 
 def test_a_format_that_is_added_is_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def test_a_format_that_is_added_is_one_module(tmp_path: Path, monkeypatch: pytes
     assert ".txt" in endings()
     with pytest.raises(AssertionError):
         check_output(Path("no.txt"))
-    with pytest.raises(UsageError, match=r"unknown suffix '\.pdf'; there are .*\.txt, \.yaml"):
+    with pytest.raises(UsageError, match=r"unknown suffix '\.pdf'; there are .*\.txt, \.xml, \.yaml"):
         check_output(Path("a.pdf"))
 
 

@@ -1,0 +1,33 @@
+"""What a pool process tells the worker's main process of a chunk, and what the worker's log says of it."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+
+import pytest
+from celery.app.trace import build_tracer
+
+from evalq.workers.broker.message import TASK
+from evalq.workers.pool import main
+from evalq.workers.settings import Settings
+
+PIPE_BUF = 4096
+"""Bytes that a pipe takes at once or not at all (POSIX, limits.h; Linux)."""
+
+
+def test_an_answer_is_never_read_by_half(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a server no chunk can be computed; what is sent of that fits into one write, and the log has the reason.
+
+    Celery's main process forgets what it has read of an answer when it loses the broker, and ends on the rest of it.
+    """
+    app = main._app(Settings(broker="redis://127.0.0.1:1/0"), "w")
+    task = app.tasks[TASK]
+    request = {"id": "1", "task": TASK, "delivery_info": {}, "hostname": "w"}
+    with caplog.at_level(logging.ERROR):
+        answer = build_tracer(TASK, task, app=app)("1", ["vs-0123", 7, 1], {}, request)
+    assert len(pickle.dumps(answer.retval)) < PIPE_BUF
+    (record,) = caplog.records
+    main._without_traceback(record)
+    assert record.exc_info is None
+    assert record.getMessage().startswith("chunk 7 of run vs-0123 is left for later (no server answers at redis://127")
