@@ -121,19 +121,30 @@ def _above(m: int, n: int, share: float) -> float:
     return at_least(m, n, share)
 
 
-def held_by_cases(gate: Gate, run: CaseSummary, measure: Measure, alpha: float, minimum: int = 1) -> Iterator[Check]:
-    """What ``per_case`` demands, a check each. Raises UsageError for scores, of which none passes."""
+def held_by_cases(
+    gate: Gate,
+    run: CaseSummary,
+    measure: Measure,
+    alpha: float,
+    minimum: int = 1,
+    aside: frozenset[str] = frozenset(),
+) -> Iterator[Check]:
+    """What ``per_case`` demands, a check each, of all cases but those set ``aside``.
+
+    Raises UsageError for scores, of which none passes.
+    """
     if gate.per_case is None:
         return
     if measure.kind != "pass":
         raise UsageError(f"{gate.metric}: per_case is about passes, and this is a score")
-    rows = rows_of(run, measure)
+    rows = [row for row in rows_of(run, measure) if row.case not in aside]
     for demand in gate.per_case.demands:
         found, surprise = by_case(demand, rows, minimum=minimum, alpha=alpha)
         failing = [case for case, each in found.items() if each == "NO-GO"]
         open_ = [case for case, each in found.items() if each == "INCONCLUSIVE"]
         decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not found else "GO"
         reason = "; ".join(_reasons(demand, rows, len(failing), set(open_), minimum))
+        reason += f"; {len(aside)} more in quarantine" if aside else ""
         cases = tuple((failing or open_)[:_SHOWN])
         yield Check(gate.metric, demand.demand, gate.tier, decided, reason, len(failing), None, None, surprise, cases)
 
