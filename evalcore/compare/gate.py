@@ -8,9 +8,10 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import Estimate, estimate
 from evalq.evalcore.compare.decision import ALPHA, Check, Decided, Decision, overall
-from evalq.evalcore.compare.demands import compared, held, held_by_cases, plain
+from evalq.evalcore.compare.demands import compared, held, plain
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
@@ -113,13 +114,14 @@ def _of_gate(gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None
     if measure is None:
         yield from plain(gate, run, partner)
         return
-    yield from held(gate, run.cases, measure, alpha)
-    if gate.per_case is not None:
-        yield held_by_cases(gate, gate.per_case, run.cases, measure, alpha)
+    least = policy.minimum_repeats
+    for check in held(gate, run.cases, measure, alpha):
+        yield enough_repeats(check, run.cases, measure, least)
+    yield from held_by_cases(gate, run.cases, measure, alpha, least)
     if partner is not None and gate.compares:
         observed, worst = _estimates(partner, run, measure)
         for check in compared(gate, measure, observed, worst, alpha):
-            yield _enough(check, observed, policy)
+            yield enough_repeats(_enough(check, observed, policy), run.cases, measure, least)
 
 
 def _estimates(partner: RunCases, run: RunCases, measure: Measure) -> tuple[Estimate | None, Estimate | None]:

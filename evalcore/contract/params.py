@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import ValidationError
@@ -55,12 +55,21 @@ def explained(
 
 def _known(model: type[Params], path: tuple[Any, ...]) -> list[str]:
     for part in path:
+        if isinstance(part, int):
+            continue
         field = model.model_fields.get(str(part))
-        inner = field.annotation if field else None
-        if not (isinstance(inner, type) and issubclass(inner, Params)):
+        inner = _model_in(field.annotation) if field else None
+        if inner is None:
             return ["see the documentation"]
         model = inner
     return sorted(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[Params] | None:
+    """The model that a field holds, by itself, in a tuple or where there may be none."""
+    if isinstance(annotation, type) and issubclass(annotation, Params):
+        return annotation
+    return next((model for each in get_args(annotation) if (model := _model_in(each)) is not None), None)
 
 
 def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
