@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 from evalq.evalcore.views.panels import Threshold
 from grafana.layout import Row
@@ -21,8 +21,8 @@ def row(variables: Container[str], evaluator: str = "", link: str = "") -> Row:
     """Of a page with these variables; of one ``evaluator``, where it is that one's. ``link``: the page with more."""
     held = chosen(_LABELS, variables, **({"evaluator": evaluator} if evaluator else {}))
     by = _LABELS[1:] if evaluator else _LABELS
-    name = " ".join(f"{{{{{label}}}}}" for label in by)
-    together = f"max by ({', '.join(by)})"
+    name, together = _named(by), f"max by ({', '.join(by)})"
+    suites = [label for label in ("suite", "target", "evaluator") if label in by]
     return Row(
         "Drift",
         (
@@ -32,7 +32,7 @@ def row(variables: Container[str], evaluator: str = "", link: str = "") -> Row:
                 "red; evalq history says since which run, and what ends it.",
                 Unit("none"),
                 "status",
-                (Query(f"{together} (evalq_drift{held})", name),),
+                (Query(f"max by ({', '.join(suites)}) (evalq_drift{held})", _named(suites)),),
                 _PAGES,
                 words=((0, "no"), (1, "worse")),
                 link=link,
@@ -56,3 +56,7 @@ def row(variables: Container[str], evaluator: str = "", link: str = "") -> Row:
             ),
         ),
     )
+
+
+def _named(labels: Iterable[str]) -> str:
+    return " ".join(f"{{{{{label}}}}}" for label in labels)
