@@ -12,7 +12,7 @@ import redis
 
 from evalq.evalcore.compare.drift_record import DriftState
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
-from evalq.workers.ledger.drift import read_state
+from evalq.workers.ledger.drift import read_states
 from evalq.workers.ledger.heartbeats import CallerFacts, evaluators_of, sick_of
 from evalq.workers.ledger.history import Entry, read_recent, read_text
 from evalq.workers.ledger.scripts import MONITOR, script_text
@@ -243,13 +243,8 @@ def _newest(
 
 
 def _drift(runs: Sequence[bytes], drifting: Sequence[bytes]) -> list[DriftState]:
-    shown, known = [], {run.decode(errors="replace") for run in runs}
-    for text in drifting:
-        with contextlib.suppress(ValueError, msgspec.DecodeError):
-            state = read_state(text)
-            if state.run in known:
-                shown.append(state)
-    return shown
+    known = {run.decode(errors="replace") for run in runs}
+    return [state for state in read_states(drifting) if state.run in known]
 
 
 def _told(texts: Sequence[bytes], kind: type[_Told]) -> list[_Told]:
