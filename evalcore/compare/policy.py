@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
@@ -10,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.contract.answers import Params
 
-__all__ = ["CaseDemand", "Gate", "PassK", "PerCase", "Policy", "Tier"]
+__all__ = ["CaseDemand", "Gate", "PassK", "PerCase", "Policy", "Quarantine", "Tier"]
 
 Tier = Literal["critical", "supporting", "advisory"]
 """critical blocks, supporting warns, advisory is shown."""
@@ -28,11 +29,18 @@ _Number = Annotated[float, AfterValidator(_finite)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
+def _day(value: str) -> str:
+    try:
+        return date.fromisoformat(value).isoformat()
+    except ValueError:
+        raise PydanticCustomError("day", "a day is needed, such as 2030-12-31") from None
+
+
 class PassK(Params):
     """The least that a chance over ``k`` further answers of a case may be."""
 
     k: int = Field(ge=1, le=1000)
-    min: Annotated[_Number, Field(gt=0, lt=1)]
+    min: float = Field(gt=0, lt=1)
 
 
 class CaseDemand(NamedTuple):
@@ -96,7 +104,7 @@ class Gate(Params):
     metric: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\..+$")
     min: _Number | None = None
     max: _Number | None = None
-    max_drop: Annotated[_Number, Field(ge=0)] | None = None
+    max_drop: Annotated[float, Field(ge=0), AfterValidator(_finite)] | None = None
     max_relative_drop: _Share | None = None
     equals: _Number | bool | str | None = None
     per_case: PerCase | None = None
@@ -124,6 +132,18 @@ class Gate(Params):
         return self.max_drop is not None or self.max_relative_drop is not None
 
 
+class Quarantine(Params):
+    """A flaky case that no demand on single cases is to fail on, for a ``reason`` and ``until`` a day, that included.
+
+    It holds only while the case's history proves it flaky. ``run`` is needed where runs share its name.
+    """
+
+    case: str = Field(min_length=1)
+    reason: str = Field(min_length=1)
+    run: str = ""
+    until: Annotated[str, AfterValidator(_day)] = ""
+
+
 class Policy(Params):
     """All gates of a policy file, and what holds for each run that they are about.
 
@@ -131,7 +151,7 @@ class Policy(Params):
     ``minimum_repeats`` answers of a case, nothing that it counts in. ``missing`` is how many answers the candidate may
     lack that the baseline has. ``collapse`` "none" allows no collapsed case, and "none-new" none that the baseline does
     not have. Another golden set than the baseline's (or other parameters) is no ground for a decision, unless
-    ``specification`` says "intersection": then the cases of both count.
+    ``specification`` says "intersection": then the cases of both count. ``quarantine`` names flaky cases.
     """
 
     gates: tuple[Gate, ...] = Field(min_length=1)
@@ -140,3 +160,16 @@ class Policy(Params):
     missing: int = Field(default=0, ge=0)
     collapse: Literal["allowed", "none", "none-new"] = "allowed"
     specification: Literal["same", "intersection"] = "same"
+    quarantine: tuple[Quarantine, ...] = ()
+
+    @property
+    def by_case(self) -> bool:
+        """Whether anything in it is about single cases, so that their history matters."""
+        return bool(self.quarantine) or any(gate.per_case is not None for gate in self.gates)
+
+    @model_validator(mode="after")
+    def _once_each(self) -> Policy:
+        named = [(each.run, each.case) for each in self.quarantine]
+        if twice := next((case for at, (run, case) in enumerate(named) if (run, case) in named[:at]), None):
+            raise PydanticCustomError("twice", "quarantine names {case} twice", {"case": twice})
+        return self

@@ -17,9 +17,20 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.distributions import at_least, at_most, smallest
 from evalq.evalcore.errors import UsageError
 
-__all__ = ["Answered", "by_case", "case_interval", "enough_repeats", "estimate", "held_by_cases", "provable", "rows_of"]
+__all__ = [
+    "Answered",
+    "by_case",
+    "case_interval",
+    "enough_for",
+    "enough_repeats",
+    "estimate",
+    "held_by_cases",
+    "provable",
+    "rows_of",
+]
 
 _SHOWN = 20
+_MOST = 10_000
 
 
 class Answered(NamedTuple):
@@ -76,6 +87,28 @@ def provable(demand: CaseDemand, alpha: float = ALPHA) -> int | None:
     return math.ceil(math.log(alpha) / math.log(demand.share) - 1e-9) if demand.share < 1.0 else None
 
 
+def enough_for(demand: CaseDemand, rate: float, cases: int, power: float = 0.8) -> int | None:
+    """About how many answers prove it of all ``cases`` with a chance of ``power``, if each passes at ``rate``.
+
+    None where that is no more than the demand itself, or takes more than `_MOST`.
+    """
+    least = max(demand.k, provable(demand) or _MOST + 1)
+    if rate <= demand.share or least > _MOST:
+        return None
+    answers = least
+    while answers <= _MOST and _all_proved(demand, rate, cases, answers) < power:
+        answers += max(1, answers // 50)
+    return answers if answers <= _MOST else None
+
+
+def _all_proved(demand: CaseDemand, rate: float, cases: int, answers: int) -> float:
+    few, enough = 0, answers  # the fewest passes that prove it; all of them do
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if at_least(middle, answers, demand.share) <= ALPHA else (middle, enough)
+    return at_least(enough, answers, rate) ** cases
+
+
 def by_case(
     demand: CaseDemand, rows: Sequence[Answered], *, minimum: int = 1, alpha: float = ALPHA
 ) -> tuple[dict[str, Decided], float]:
@@ -121,19 +154,30 @@ def _above(m: int, n: int, share: float) -> float:
     return at_least(m, n, share)
 
 
-def held_by_cases(gate: Gate, run: CaseSummary, measure: Measure, alpha: float, minimum: int = 1) -> Iterator[Check]:
-    """What ``per_case`` demands, a check each. Raises UsageError for scores, of which none passes."""
+def held_by_cases(
+    gate: Gate,
+    run: CaseSummary,
+    measure: Measure,
+    alpha: float,
+    minimum: int = 1,
+    aside: frozenset[str] = frozenset(),
+) -> Iterator[Check]:
+    """What ``per_case`` demands, a check each, of all cases but those set ``aside``.
+
+    Raises UsageError for scores, of which none passes.
+    """
     if gate.per_case is None:
         return
     if measure.kind != "pass":
         raise UsageError(f"{gate.metric}: per_case is about passes, and this is a score")
-    rows = rows_of(run, measure)
+    rows = [row for row in rows_of(run, measure) if row.case not in aside]
     for demand in gate.per_case.demands:
         found, surprise = by_case(demand, rows, minimum=minimum, alpha=alpha)
         failing = [case for case, each in found.items() if each == "NO-GO"]
         open_ = [case for case, each in found.items() if each == "INCONCLUSIVE"]
         decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not found else "GO"
         reason = "; ".join(_reasons(demand, rows, len(failing), set(open_), minimum))
+        reason += f"; {len(aside)} more in quarantine" if aside else ""
         cases = tuple((failing or open_)[:_SHOWN])
         yield Check(gate.metric, demand.demand, gate.tier, decided, reason, len(failing), None, None, surprise, cases)
 

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -32,13 +33,20 @@ def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values
     """
     try:
         # By way of JSON: strict types, and yet a list may fill a tuple.
-        return model.model_validate_json(json.dumps(data, allow_nan=False), strict=True)
+        return model.model_validate_json(json.dumps(data, allow_nan=False, default=_plain), strict=True)
     except ValidationError as error:
         faults = explained(error, model, show_values=show_values)
         lines = [f"{'.'.join(map(str, key)) or '(top level)'}: {reason}" for key, reason in faults]
         raise ConfigError("\n  ".join([f"{where}: wrong parameters", *lines])) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: not plain JSON data: {error}") from None
+
+
+def _plain(value: object) -> str:
+    """A day that is written without quotes, which YAML takes for more than text."""
+    if type(value) is date:
+        return value.isoformat()
+    raise TypeError(f"a {type(value).__name__} stands in it")
 
 
 def explained(

@@ -42,7 +42,7 @@ from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.history import History, HistoryKey, entry_of
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.recovery.counted_run import CountedRun
+from evalq.workers.recovery.finished_cases import FinishedCases
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
 
@@ -68,7 +68,7 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     if len(chunks) != seal.chunks:
         raise InfrastructureError(f"the ledger has lost {seal.chunks - len(chunks)} of its {seal.chunks} chunks")
     evaluator, total = registry.get(header.evaluator), sum(chunk.records for chunk in chunks)
-    counter = CountedRun(evaluator, run) if evaluator.measures and total <= settings.cases_records else None
+    counter = FinishedCases(evaluator, run) if evaluator.measures and total <= settings.cases_records else None
     report = _fold(header, chunks, seal, ledger, [Path(root) for root in settings.roots] or [Path.cwd()], counter)
     took = max(0.0, round(server_seconds(ledger.client) - facts.began, 3))
     place = HistoryKey(header.evaluator, header.suite, facts.target)
@@ -76,8 +76,9 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     # History first: a run with a report is not finalised again, so an entry that is missing then stays missing.
     History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.views.metrics if metric.recent])
     data = canonical_line(report)
-    if counter is not None:
-        counter.count(Drift(ledger.client, settings), place, facts, report, data)
+    if counter is not None and (cases := counter.cases(header.suite, facts, report, data)) is not None:
+        counter.count(Drift(ledger.client, settings), place, cases)
+        reports.keep_cases(run, msgspec.json.encode(cases))
     reports.store(run, data)
     ledger.close(run, "done")
     return True
@@ -89,7 +90,7 @@ def _fold(
     seal: Seal,
     ledger: RunLedger,
     roots: Sequence[Path],
-    counter: CountedRun | None,
+    counter: FinishedCases | None,
 ) -> dict[str, Json]:
     evaluator = registry.get(header.evaluator)
     fold = Fold(evaluator, validate(evaluator.Params, header.params, "manifest"), len(header.inputs))

@@ -19,7 +19,7 @@ from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.history import Entry, History, HistoryKey
 from evalq.workers.ledger.keys import HistoryKeys
-from evalq.workers.recovery.counted_run import CountedRun
+from evalq.workers.recovery.finished_cases import FinishedCases
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 from tests.unit.comparing.conftest import Command, Made
@@ -100,10 +100,10 @@ def test_an_evaluator_that_cannot_tell_its_cases_keeps_no_report_back(
     vars(evaluator)["measures"] = Measures((Measure("pass_rate"),), broken)
     said = count_drift(folder, evaluator, folder.report(), Settings(broker=server.url))
     assert said.endswith("verification cannot say how the cases of this run went (KeyError: 'case')")
-    run = CountedRun(evaluator, "r")
+    run = FinishedCases(evaluator, "r")
     for lines in ([b"{}"], [b"{}"]):
         run.add(lines)
-    run.count(drift, PLACE, Detached(0.0), folder.report(), b"")
+    assert run.cases("default", Detached(0.0), folder.report(), b"") is None
     assert len(caplog.messages) == 1
     assert drift.states(PLACE) == []
 
