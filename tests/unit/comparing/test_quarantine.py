@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from evalq.evalcore.errors import ConfigError
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.suites.suite_file import load_suite
 from tests.unit.comparing.conftest import Command, Made
 
 POLICY = """
@@ -73,3 +76,22 @@ def test_folders_that_cannot_be_read_are_no_history(here: Path, called: Called, 
     (broken / "report.json").write_text("{")
     (bare / "records.jsonl").unlink()
     assert command("gate", str(candidate), "--policy", "policy.yaml").code == 4
+
+
+def test_a_day_needs_no_quotes_in_a_suite_either(here: Path) -> None:
+    """YAML takes it for more than text; what is more than a day is refused, and a wrong key has its line."""
+    text = (
+        f"runs: [{{evaluator: verification, inputs: [in.jsonl]}}]\npolicy:\n{POLICY.replace(chr(10), chr(10) + '  ')}"
+    )
+    (here / "evalq.yaml").write_text(text)
+    policy = load_suite(here / "evalq.yaml").policy
+    assert policy is not None
+    assert policy.quarantine[0].until == "2999-12-31"
+    for written, said in (
+        (text.replace("2999-12-31", "2999-12-31 10:00:00"), "a datetime stands in it: write it in quotes"),
+        (text.replace("case: shaky", "csae: shaky"), "evalq.yaml:7: policy.quarantine.0.csae: unknown key"),
+        (text.replace("2999-12-31", "soon"), "evalq.yaml:7: policy.quarantine.0.until: a day is needed"),
+    ):
+        (here / "evalq.yaml").write_text(written)
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            load_suite(here / "evalq.yaml")
