@@ -10,7 +10,7 @@ import msgspec
 from evalq.evalcore.compare.policy import Tier
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "overall"]
+__all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "Quarantined", "overall"]
 
 Decided = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 
@@ -39,6 +39,25 @@ class Check(msgspec.Struct, frozen=True):
     cases: tuple[str, ...] = ()
 
 
+class Quarantined(msgspec.Struct, frozen=True):
+    """A case that the policy has in quarantine. ``aside``: it is, so that no demand on single cases is decided by it.
+
+    ``why`` says why it is or is not. ``passed`` of ``answers`` are the candidate's, and in ``history`` those before it;
+    ``fell``: it is seen to pass less often than these, which quarantine does not excuse.
+    """
+
+    run: str
+    case: str
+    aside: bool
+    why: str
+    reason: str
+    until: str = ""
+    passed: int = 0
+    answers: int = 0
+    history: tuple[int, int] = (0, 0)
+    fell: bool = False
+
+
 class Decision(msgspec.Struct, frozen=True):
     """All of a gate's checks, and what follows: ``decided`` over the critical ones. ``notes`` is what else to know."""
 
@@ -47,6 +66,7 @@ class Decision(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
     baseline: str = ""
+    quarantined: tuple[Quarantined, ...] = ()
 
     @property
     def exit_code(self) -> int:

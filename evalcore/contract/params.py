@@ -6,8 +6,9 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import ValidationError
@@ -17,7 +18,16 @@ from evalq.evalcore.contract.evaluator import Option, Params
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given
 
-__all__ = ["MAX_FILE_CHARACTERS", "explained", "line_of", "load_mapping", "merged", "option_params", "validate"]
+__all__ = [
+    "MAX_FILE_CHARACTERS",
+    "as_json",
+    "explained",
+    "line_of",
+    "load_mapping",
+    "merged",
+    "option_params",
+    "validate",
+]
 
 P = TypeVar("P", bound=Params)
 
@@ -32,13 +42,27 @@ def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values
     """
     try:
         # By way of JSON: strict types, and yet a list may fill a tuple.
-        return model.model_validate_json(json.dumps(data, allow_nan=False), strict=True)
+        return model.model_validate_json(as_json(data), strict=True)
     except ValidationError as error:
         faults = explained(error, model, show_values=show_values)
         lines = [f"{'.'.join(map(str, key)) or '(top level)'}: {reason}" for key, reason in faults]
         raise ConfigError("\n  ".join([f"{where}: wrong parameters", *lines])) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: not plain JSON data: {error}") from None
+
+
+def as_json(data: Mapping[str, Any]) -> str:
+    """``data`` as JSON; a day without quotes, which YAML takes for more than text, is text again.
+
+    Raises TypeError, ValueError and RecursionError for what JSON has no form for.
+    """
+    return json.dumps(data, allow_nan=False, default=_plain)
+
+
+def _plain(value: object) -> str:
+    if type(value) is date:
+        return value.isoformat()
+    raise TypeError(f"a {type(value).__name__} stands in it: write it in quotes")
 
 
 def explained(
@@ -55,12 +79,21 @@ def explained(
 
 def _known(model: type[Params], path: tuple[Any, ...]) -> list[str]:
     for part in path:
+        if isinstance(part, int):
+            continue
         field = model.model_fields.get(str(part))
-        inner = field.annotation if field else None
-        if not (isinstance(inner, type) and issubclass(inner, Params)):
+        inner = _model_in(field.annotation) if field else None
+        if inner is None:
             return ["see the documentation"]
         model = inner
     return sorted(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[Params] | None:
+    """The model that a field holds, by itself, in a tuple or where there may be none."""
+    if isinstance(annotation, type) and issubclass(annotation, Params):
+        return annotation
+    return next((model for each in get_args(annotation) if (model := _model_in(each)) is not None), None)
 
 
 def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from evalq.producer.invocation.options import allow_inconclusive as may_be_incon
 from evalq.producer.invocation.options import (
     calling_options,
     decision_outputs,
+    from_environment,
     option,
     output_options,
     place_options,
@@ -57,6 +58,8 @@ def _run(
     for run in suite.runs:
         for path in run.outputs:
             check_output(path)
+    if suite.policy is None and from_environment("baseline"):
+        baseline = ""  # set for the suites that have a policy
     check_gate(suite, baseline, detach=invocation.start.detach)
     place, output = invocation.backend(), invocation.output
     reporter = output.reporter("records")
@@ -67,7 +70,10 @@ def _run(
     with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
         for run in suite.runs:
             try:
-                reports.append(_named(run, _one(run, suite.name, common, reporter, invocation, done)))
+                folder = _one(run, suite.name, common, reporter, invocation)
+                if folder is not None:
+                    done.append(folder)
+                reports.append(_named(run, None if folder is None else _shown(run, folder, reporter, invocation)))
             except Interrupted:
                 raise
             except EvalqError as error:
@@ -93,22 +99,10 @@ def _named(run: PlannedRun, report: Json) -> Json:
     return {**report, "name": run.name} if run.name and isinstance(report, dict) else report
 
 
-def _one(
-    run: PlannedRun,
-    suite: str,
-    place: Backend,
-    reporter: Reporter,
-    invocation: Invocation,
-    done: list[RunFolder],
-) -> Json:
-    """Start one run and, unless detached, see it through; returns its report, its folder goes into ``done``."""
+def _one(run: PlannedRun, suite: str, place: Backend, reporter: Reporter, invocation: Invocation) -> RunFolder | None:
+    """Start one run and see it through; its folder, or None where it is left to the fleet."""
     begin = _begin(run, suite, invocation, place.settings.unpack_bytes)
-    folder = begin_or_join(begin, place, reporter, detach=invocation.start.detach)
-    if folder is None:
-        return None
-    report = _shown(run, folder, reporter, invocation)
-    done.append(folder)
-    return report
+    return begin_or_join(begin, place, reporter, detach=invocation.start.detach)
 
 
 def _begin(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: int) -> Callable[[], Job | Sweep]:

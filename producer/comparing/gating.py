@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import UsageError
+from evalq.producer.comparing.history import pasts_of
 from evalq.producer.comparing.operands import alike, operand, partner
 
 if TYPE_CHECKING:
@@ -67,4 +69,9 @@ def gate_runs(
                 raise
             runs = " ".join(run.run for run in candidates)
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
-    return decide(policy, candidates, partners, baseline=name, lacking=lacking)
+    pasts = pasts_of(candidates, partners, servers) if policy.quarantine else {}
+    return decide(policy, candidates, partners, baseline=name, lacking=lacking, pasts=pasts, today=_today())
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()

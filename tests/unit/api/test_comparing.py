@@ -12,9 +12,7 @@ import pytest
 import evalq
 from evalq.evalcore.evaluators.cooperation.sample import write_events
 from evalq.producer.cli import main
-from tests.unit.comparing.conftest import BAD, GOOD, Made, here, made
-
-__all__ = ["here", "made"]  # fixtures
+from tests.unit.comparing.conftest import BAD, GOOD, Made
 
 POLICY = {"gates": [{"metric": "verification.pass_rate", "min": 0.5, "max_drop": 0.1}]}
 SURE = [(f"c{number % 20:02d}", True) for number in range(200)]
@@ -177,4 +175,5 @@ def test_hostile_ids_stay_text_wherever_a_notebook_shows_them(made: Made) -> Non
     assert "alert(1)" in found._repr_html_()
     assert found._repr_html_().startswith('<div class="tex2jax_ignore mathjax_ignore">')
     assert not re.search(r"(?<!\\)\]\(", str(found)), "no link"
+    assert "$" not in str(found).replace(r"<span>\$</span>", ""), "no formula, either"
     assert found[0].flips()["case"].iloc[0].startswith(HOSTILE)
