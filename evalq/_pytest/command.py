@@ -64,11 +64,15 @@ class Command:
         folders = tuple(event["folder"] for event in events if event.get("event") == "done")
         return Ended(code, folders, told)
 
-    def end(self) -> None:
-        """Have it keep what it has paid for and end, within seconds."""
+    def interrupt(self) -> None:
+        """Have it keep what it has paid for and end."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
+
+    def end(self) -> None:
+        """The same, within seconds."""
+        self.interrupt()
         try:
             self._process.wait(_ENDING_SECONDS)
         except subprocess.TimeoutExpired:

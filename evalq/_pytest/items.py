@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -16,10 +16,6 @@ from evalq.producer.suites.listing import listed_cases
 from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
 
 __all__ = ["CaseTest", "SuiteFile", "SuiteTest"]
-
-
-class Failed(Exception):
-    """A test that failed, told without a traceback of this plug-in."""
 
 
 class SuiteFile(pytest.File):
@@ -37,8 +33,6 @@ class SuiteFile(pytest.File):
             listed = [listed_cases(run) for run in self.suite.runs]
         except (EvalqError, OSError) as error:
             raise self.CollectError(visible(f"evalq: {error}")) from error
-        if not worker:
-            self.runs.forget()
         names = _Names()
         for number, (run, cases) in enumerate(zip(self.suite.runs, listed, strict=True)):
             yield RunGroup.from_parent(self, name=names.of(run.called), file=self, number=number, run=run, cases=cases)
@@ -50,7 +44,7 @@ class SuiteFile(pytest.File):
         if self._outcomes is None:
             try:
                 self._outcomes = [Outcome(folder, self.suite.policy) for folder in self.runs.folders()]
-            except (EvalqError, NotMade) as error:
+            except (EvalqError, NotMade, OSError) as error:
                 raise Problem(str(error)) from error
         return self._outcomes
 
@@ -92,10 +86,13 @@ class SuiteTest(pytest.Item):
 
     def setup(self) -> None:
         """What was not evaluated is an error, and no failure."""
+        problem = ""
         try:
             self._verdict = self.decide()
-        except Problem as problem:
-            raise Failed(str(problem)) from problem
+        except Problem as error:
+            problem = str(error)
+        if problem:
+            _fail(problem)
 
     def runtest(self) -> None:
         """Pass, fail, or be undecided."""
@@ -106,13 +103,7 @@ class SuiteTest(pytest.Item):
         if decided == "INCONCLUSIVE" and told != "fail":
             say = pytest.skip if told == "skip" else pytest.xfail
             say(visible(f"undecided: {why}"))
-        raise Failed(why if decided == "NO-GO" else f"undecided: {why}")
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The reason alone."""
-        if isinstance(excinfo.value, Failed):
-            return visible(str(excinfo.value))
-        return super().repr_failure(excinfo, style)
+        _fail(why if decided == "NO-GO" else f"undecided: {why}")
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """By suite and name."""
@@ -177,6 +168,11 @@ class PolicyTest(SuiteTest):
         except EvalqError as error:
             raise Problem(f"evalq: {error}") from error
         return decision.decided, decision_text(decision)
+
+
+def _fail(reason: str) -> NoReturn:
+    """Without a traceback: it would be of this plug-in."""
+    pytest.fail(visible(reason), pytrace=False)
 
 
 class _Names:

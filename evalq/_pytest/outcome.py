@@ -61,7 +61,8 @@ class Outcome:
     def every_case(self) -> Verdict:
         """The worst of all. Raises Problem where an answer is missing."""
         found = [(case, *self.case(case)) for case in self._places]
-        worst = min((decided for _, decided, _ in found), key=_WORST_FIRST.index, default="GO")
+        order: list[Decided] = sorted((decided for _, decided, _ in found), key=_WORST_FIRST.index)
+        worst = order[0] if order else "GO"
         told = [f"{case}: {why}" for case, decided, why in found if decided == worst]
         more = [f"and {len(told) - _NAMED} more"] if len(told) > _NAMED else []
         return worst, "\n".join([*told[:_NAMED], *more])

@@ -53,19 +53,21 @@ class SuiteRuns:
         self._session = session or config.stash.setdefault(_SESSION, uuid.uuid4().hex)
         self._key = os.environ.get("EVALQ_ONCE") or self._session
         name = uuid.uuid5(uuid.NAMESPACE_URL, f"{self._key} {path}").hex[:16]
-        self._place = self._here / "evalq-runs" / "pytest" / name
+        self._out = Path("evalq-runs") / "pytest" / name
+        self._place = self._here / self._out
         self._command: Command | None = None
         self._ending = threading.Thread()
         self._folders: list[Path] | None = None
         self._problem = ""
+        self._interrupted = False
 
-    def forget(self) -> None:
-        """Take nothing for this session's that another of the same key has left: for whoever begins the session."""
+    def begin(self) -> None:
+        """For the process that begins the session: nothing of one before it counts, though it had the same key.
+
+        Where there is a broker they are begun, and not waited for: the fleet evaluates meanwhile. Raises OSError.
+        """
         self._marker.unlink(missing_ok=True)
-
-    def enqueue(self) -> None:
-        """Begin them where there is a broker and nobody has, and wait for nothing: the fleet evaluates meanwhile."""
-        if not self._queued or self._ended() is not None:
+        if not self._queued:
             return
         lock = self._lock_file()
         try:
@@ -80,7 +82,7 @@ class SuiteRuns:
     def folders(self) -> list[Path]:
         """Their folders in the suite's order, once all have their reports. Raises NotMade."""
         if self._problem:
-            raise NotMade(f"{self._problem.partition(chr(10))[0]} (said in full by an earlier test)")
+            raise NotMade(f"{self._problem.partition(chr(10))[0]} an earlier test says what it said")
         if self._folders is None:
             with self._lock_file() as lock, _locked(lock):
                 ended = self._ended() or self._keep(self._start().wait())
@@ -90,17 +92,23 @@ class SuiteRuns:
             self._folders = [self._here / folder for folder in ended.folders]
         return self._folders
 
+    def interrupt(self) -> None:
+        """Have what was enqueued here, and has not ended, keep what is paid for and end: nobody waits for it."""
+        if self._command is not None and self._ending.is_alive():
+            self._command.interrupt()
+            self._interrupted = True
+
     def stop(self) -> str:
-        """End what was enqueued here and has not ended, since nobody waits for it; what it said then, or nothing."""
-        if self._command is None or not self._ending.is_alive():
+        """Wait until it has ended; what it said then, or nothing where it had to be told nothing."""
+        if self._command is None or not self._interrupted:
             return ""
         self._command.end()
         self._ending.join()
         ended = self._ended()
-        return ended.told.strip().rpartition("\n")[2] if ended else ""
+        return ended.told.strip().rpartition("\n")[2].removeprefix("evalq: ") if ended else ""
 
     def _start(self) -> Command:
-        words = ["run", str(self.path), "--once", self._key, "--out", str(self._place), "--json", "--no-progress"]
+        words = ["run", str(self.path), "--once", self._key, "--out", str(self._out), "--json", "--no-progress"]
         return Command([*words, *self._words], self._here)
 
     def _see_through(self, command: Command, lock: IO[str]) -> None:

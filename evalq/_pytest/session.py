@@ -1,7 +1,8 @@
-"""A session of pytest that has suites: which of its processes begins their runs, and what becomes of them at its end."""
+"""A session of pytest with suites: which of its processes begins their runs, and what becomes of them at its end."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -45,7 +46,6 @@ def begin_for_workers(config: pytest.Config, paths: Iterable[Path], session: str
             runs = SuiteRuns(config, path, load_suite(path), session)
         except EvalqError:
             continue
-        runs.forget()
         _enqueue(config, path, runs)
 
 
@@ -53,16 +53,19 @@ def _enqueue(config: pytest.Config, path: Path, runs: SuiteRuns) -> None:
     begun = config.stash.setdefault(_BEGUN, {})
     if path not in begun:
         begun[path] = runs
-        runs.enqueue()
+        with contextlib.suppress(OSError):  # the first test of the suite tries again, and says what is wrong
+            runs.begin()
 
 
 def end(config: pytest.Config) -> None:
     """End what no test has waited for: after Ctrl-C, or where pytest stops at a failure."""
-    told = config.stash.setdefault(_TOLD, [])
-    for path, runs in config.stash.get(_BEGUN, {}).items():
+    begun, told = config.stash.get(_BEGUN, {}), config.stash.setdefault(_TOLD, [])
+    for runs in begun.values():
+        runs.interrupt()
+    for path, runs in begun.items():
         said = runs.stop()
         if said:
-            told.append(visible(f"{path.name} was not waited for, and is ended: {said}"))
+            told.append(visible(f"{path.name}: {said}"))
 
 
 def told_at_end(config: pytest.Config) -> list[str]:

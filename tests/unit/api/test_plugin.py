@@ -6,13 +6,16 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import evalq.producer.comparing.gating
 import evalq.producer.comparing.text
 import evalq.producer.outputs.cases
+import evalq.producer.suites.listing
 import evalq.producer.suites.suite_file
 import evalq.workers.settings  # noqa: F401 - a session in this process forgets its imports, and numpy allows one
+from evalq.evalcore.contract import registry
 from tests.unit.comparing.conftest import BAD, GOOD
 
 pytest_plugins = ["pytester"]
@@ -126,12 +129,55 @@ def test_a_policy_that_nothing_can_decide_is_an_error(pytester: pytest.Pytester)
 
 
 def test_nothing_is_computed_for_a_list(pytester: pytest.Pytester) -> None:
-    """Nor for files that are no suites of this project, which other plug-ins may want."""
-    suite = _suite(pytester, SURE)
-    _run(pytester, "--evalq", str(suite), "--collect-only")
+    """It has every case all the same; nor where no test is left, nor for other YAML, which other plug-ins may want."""
+    suite = _suite(pytester, SURE, DEMAND)
+    listed = _run(pytester, "--evalq", str(suite), "--collect-only", "-q")
+    names = ["verification::records", *(f"verification::c{number}" for number in range(3)), "policy"]
+    assert [line for line in listed.outlines if "::" in line] == [f"evals/nightly.yaml::{name}" for name in names]
+    _run(pytester, "--evalq", str(suite), "-k", "nothing").assert_outcomes(deselected=5)
     _run(pytester, str(suite))
     _run(pytester)
     assert not (pytester.path / "evalq-runs").exists()
+
+
+def test_a_suite_is_evaluated_when_its_first_test_is_run(pytester: pytest.Pytester) -> None:
+    """Which is after all others, so that nobody waits for it who wants those; and by one key once."""
+    suite = _suite(pytester, SURE)
+    pytester.makepyfile("from pathlib import Path\ndef test_it(): assert not Path('evalq-runs').exists()")
+    _run(pytester, "--evalq", str(suite), "test_a_suite_is_evaluated_when_its_first_test_is_run.py").assert_outcomes(
+        passed=5
+    )
+
+
+def test_one_key_is_one_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVALQ_ONCE: a job that is run again takes the results that are there."""
+    monkeypatch.setenv("EVALQ_ONCE", "a commit")
+    suite = _suite(pytester, SURE)
+    for _ in range(2):
+        _run(pytester, "--evalq", str(suite)).assert_outcomes(passed=4)
+    assert len(list((pytester.path / "evalq-runs").rglob("run.json"))) == 1
+
+
+def test_runs_that_were_not_made_are_errors_of_their_tests(pytester: pytest.Pytester) -> None:
+    """Said in full once; nothing passes."""
+    suite = _suite(pytester, SURE, {"gates": [{"metric": "verification.pass_rate", "max_drop": 0.1}]})
+    ran = _run(pytester, "--evalq", str(suite))
+    ran.assert_outcomes(errors=5)
+    ran.stdout.fnmatch_lines(["evalq run nightly.yaml ended with 2:", "*is measured against a baseline*"])
+    assert str(ran.stdout).count("is measured against") == 1
+    pytester.makeini("[pytest]\nevalq_args = --detach")
+    ran = _run(pytester, "--evalq", str(suite))
+    ran.stdout.fnmatch_lines(["*evalq_args: --detach and --dry-run leave no reports*"])
+
+
+def test_cases_that_nobody_can_list_are_one_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of an evaluator that does not say which case a record is about before it is evaluated."""
+    measures = registry.get("verification").measures
+    assert measures is not None
+    monkeypatch.setattr(type(registry.get("verification")), "measures", msgspec.structs.replace(measures, named=None))
+    ran = _run(pytester, "--evalq", str(_suite(pytester, [*SURE, ("lost", False)])), "-v")
+    ran.assert_outcomes(passed=1, failed=1)
+    ran.stdout.fnmatch_lines(["*::verification::cases FAILED*", "lost: 0 of 1 answers pass; every answer has to"])
 
 
 def test_processes_of_xdist_share_one_run(pytester: pytest.Pytester) -> None:
