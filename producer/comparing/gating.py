@@ -69,7 +69,7 @@ def gate_runs(
                 raise
             runs = " ".join(run.run for run in candidates)
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
-    pasts = pasts_of(candidates, partners, servers) if policy.by_case else {}
+    pasts = pasts_of(candidates, partners, servers) if policy.quarantine else {}
     return decide(policy, candidates, partners, baseline=name, lacking=lacking, pasts=pasts, today=_today())
 
 
