@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.looks import Look
 from evalq.evalcore.compare.policy import Tier
 from evalq.evalcore.model.canonical import Json
 
@@ -16,15 +18,13 @@ Decided = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 
 EXIT_CODES: dict[Decided, int] = {"GO": 0, "NO-GO": 1, "INCONCLUSIVE": 4}
 
-ALPHA = 0.025
-
 
 class Check(msgspec.Struct, frozen=True):
     """One demand and how the candidate meets it.
 
     ``demand`` says it in a few words, ``reason`` why it was decided so. ``low`` and ``high`` bound the number in
-    question at 95 %, ``p_worse`` is how surprising it is if the demand is kept; both are None where the number comes
-    without an interval. ``cases`` are those that decided it.
+    question at 95 % (at more for answers that are not a candidate's first), ``p_worse`` is how surprising it is if the
+    demand is kept; both are None where the number comes without an interval. ``cases`` are those that decided it.
     """
 
     metric: str
@@ -40,13 +40,17 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """All of a gate's checks, and what follows: ``decided`` over the critical ones. ``notes`` is what else to know."""
+    """All of a gate's checks, and what follows: ``decided`` over the critical ones. ``notes`` is what else to know.
+
+    ``look`` is which one it was at an approved baseline, None without one.
+    """
 
     decided: Decided
     checks: tuple[Check, ...]
     notes: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
     baseline: str = ""
+    look: Look | None = None
 
     @property
     def exit_code(self) -> int:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from evalq.evalcore.compare.comparison import Estimate, estimate
-from evalq.evalcore.compare.decision import ALPHA, Check, Decided, Decision, overall
+from evalq.evalcore.compare.decision import Check, Decided, Decision, overall
 from evalq.evalcore.compare.demands import compared, held, held_by_cases, plain
+from evalq.evalcore.compare.looks import Errors, Look
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
@@ -27,14 +28,15 @@ def decide(
     partners: Partners,
     *,
     baseline: str = "",
-    alpha: float = ALPHA,
+    look: Look | None = None,
     lacking: str = "",
 ) -> Decision:
-    """Hold ``candidates``, each called otherwise, to ``policy``; ``alpha`` is the error a NO-GO may have.
+    """Hold ``candidates``, each called otherwise, to ``policy``; ``look`` says what errors that may have.
 
     A demand that needs a baseline is inconclusive, for the reason in ``lacking``, where a candidate has no partner.
     Raises UsageError for a metric that no candidate has, and for a missing partner where ``lacking`` is empty.
     """
+    errors = look.errors if look else Errors()
     checks: list[Check] = []
     for run in candidates:
         if run.called in partners:
@@ -47,9 +49,10 @@ def decide(
             if not lacking:
                 raise UsageError(f"{gate.metric} may drop behind a baseline, and none is named: --baseline NAME")
             checks.append(Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking))
-        checks += _of_gate(gate, policy, run, partner, alpha)
-    decided, counted = overall(checks, alpha)
-    return Decision(decided, counted, tuple(_notes(candidates)), tuple(run.run for run in candidates), baseline)
+        checks += _of_gate(gate, policy, run, partner, errors)
+    decided, counted = overall(checks, errors.no_go)
+    notes = (*([look.told()] if look else []), *_notes(candidates))
+    return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, look)
 
 
 def _run_of(gate: Gate, runs: Sequence[RunCases]) -> RunCases:
@@ -108,24 +111,26 @@ def _collapse(policy: Policy, run: RunCases, partner: RunCases | None, lacking: 
     yield Check(f"{run.called}.collapse", demand, "critical", decided, reason, len(found), cases=tuple(found[:20]))
 
 
-def _of_gate(gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, alpha: float) -> Iterator[Check]:
+def _of_gate(gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, errors: Errors) -> Iterator[Check]:
     measure = next((each for each in run.cases.measures if each.name == gate.path), None)
     if measure is None:
         yield from plain(gate, run, partner)
         return
-    yield from held(gate, run.cases, measure, alpha)
+    yield from held(gate, run.cases, measure, errors)
     if gate.per_case is not None:
-        yield held_by_cases(gate, gate.per_case, run.cases, measure, alpha)
+        yield held_by_cases(gate, gate.per_case, run.cases, measure, errors)
     if partner is not None and gate.compares:
-        observed, worst = _estimates(partner, run, measure)
-        for check in compared(gate, measure, observed, worst, alpha):
+        observed, worst = _estimates(partner, run, measure, errors.go)
+        for check in compared(gate, measure, observed, worst, errors):
             yield _enough(check, observed, policy)
 
 
-def _estimates(partner: RunCases, run: RunCases, measure: Measure) -> tuple[Estimate | None, Estimate | None]:
+def _estimates(
+    partner: RunCases, run: RunCases, measure: Measure, alpha: float
+) -> tuple[Estimate | None, Estimate | None]:
     """The change as observed, and with everything that is missing held against the candidate."""
     pairs, harsh = (pairs_of(partner.cases, run.cases, measure, worst=worst) for worst in (False, True))
-    return tuple(estimate(each, measure) if each.ids else None for each in (pairs, harsh))  # type: ignore[return-value]  # two of them
+    return tuple(estimate(each, measure, alpha) if each.ids else None for each in (pairs, harsh))  # type: ignore[return-value]  # two of them
 
 
 def _enough(check: Check, observed: Estimate | None, policy: Policy) -> Check:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.compare.comparison import change_in, p_values
-from evalq.evalcore.compare.decision import ALPHA, Decided
+from evalq.evalcore.compare.decision import Decided
 from evalq.evalcore.compare.demands import by_case, margin_of
-from evalq.evalcore.compare.intervals import level_of
+from evalq.evalcore.compare.intervals import ALPHA, level_of
+from evalq.evalcore.compare.looks import Errors
 from evalq.evalcore.compare.pairs import Pairs, Side
 from evalq.evalcore.compare.policy import Gate, PerCase, Tier
 from evalq.evalcore.compare.summary import CaseSummary, Column
@@ -125,7 +126,9 @@ def _each(wanted: PerCase, measure: Measure, alpha: float, pairs: Pairs) -> Deci
     side = pairs.cand
     column = Column(side.answers.tolist(), side.total.tolist(), side.squares.tolist())
     names = [str(number) for number in range(len(side.answers))]
-    found, _ = by_case(wanted, CaseSummary([measure], names, [0] * len(names), {measure.name: column}), measure, alpha)
+    found, _ = by_case(
+        wanted, CaseSummary([measure], names, [0] * len(names), {measure.name: column}), measure, Errors(alpha)
+    )
     decided = set(found.values())
     return "NO-GO" if "NO-GO" in decided else "INCONCLUSIVE" if "INCONCLUSIVE" in decided else "GO"
 

@@ -16,7 +16,7 @@ from evalq.producer.comparing.planning import Asked, outlook, outlook_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
-from evalq.producer.invocation.options import as_json, decision_outputs, option, server_options
+from evalq.producer.invocation.options import as_json, decision_outputs, judged, option, server_options
 
 __all__ = ["COMMAND"]
 
@@ -26,6 +26,7 @@ def _gate(
     candidates: tuple[str, ...],
     policy: str,
     baseline: str,
+    candidate: str,
     allow_inconclusive: bool,
     outputs: tuple[Path, ...],
     as_json: bool,
@@ -41,7 +42,7 @@ def _gate(
         raise UsageError("name the run to gate (a folder, an id or a file), or plan one with --dry-run")
     with errors_written("gate", outputs), invocation.servers() as servers:
         wanted, runs = load_policy(policy), candidates_of(candidates, servers)
-        decision = gate_runs(wanted, runs, baseline, servers)
+        decision = gate_runs(wanted, runs, baseline, servers, candidate=candidate)
     return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 
@@ -61,6 +62,7 @@ COMMAND = command(
         ["--policy"], required=True, type=click.Path(exists=True, dir_okay=False), help="What has to hold: a YAML file."
     ),
     option("--baseline", default="", metavar="BASE", help="What drops are measured against: a baseline's name, a run."),
+    judged(),
     may_be_inconclusive(),
     decision_outputs(),
     option("--dry-run", is_flag=True, help="Tell what the gate will be able to see, before anything is paid."),

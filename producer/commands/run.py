@@ -19,13 +19,14 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.finish import conclude_shown, tell
 from evalq.producer.attending.start import begin_or_join
 from evalq.producer.comparing.ending import exit_code
-from evalq.producer.comparing.suites import check_gate, gate_suite, write_undecided
+from evalq.producer.comparing.suites import Against, check_gate, gate_suite, write_undecided
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 from evalq.producer.invocation.options import (
     calling_options,
     decision_outputs,
+    judged,
     option,
     output_options,
     place_options,
@@ -48,7 +49,12 @@ _SEVERITY = (0, 5, 2, 3)
 
 
 def _run(
-    invocation: Invocation, config: str, baseline: str, outputs: tuple[Path, ...], allow_inconclusive: bool
+    invocation: Invocation,
+    config: str,
+    baseline: str,
+    candidate: str,
+    outputs: tuple[Path, ...],
+    allow_inconclusive: bool,
 ) -> int:
     from evalq.producer.runs.backend import shared_place
 
@@ -79,7 +85,8 @@ def _run(
                 write_undecided(suite, error)
     decision = None
     if suite.policy and not worst and done:
-        decision = gate_suite(suite, done, baseline, invocation, reporter, allow_inconclusive=allow_inconclusive)
+        against = Against(baseline, candidate or invocation.start.once or "")
+        decision = gate_suite(suite, done, against, invocation, reporter, allow_inconclusive=allow_inconclusive)
     if output.fmt == "json" and not invocation.start.detach and not output.json_lines:
         decided = {} if decision is None else {"decision": msgspec.to_builtins(decision)}
         click.echo(canonical_json({"suite": suite.name, "runs": reports, **decided}))
@@ -151,6 +158,7 @@ COMMAND = command(
     click.Argument(["config"], type=click.Path(exists=True, dir_okay=False)),
     *[option for option in _options if option.name not in _NOT_HERE],
     option("--baseline", default="", metavar="BASE", help="What the policy's drops are measured against."),
+    judged(),
     decision_outputs(),
     may_be_inconclusive(),
 )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evalq.evalcore.compare.decision import ALPHA
 from evalq.evalcore.compare.gate import run_meant
+from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.pairs import Side, pairs_of
 from evalq.evalcore.compare.planning import DROPS, Plan, Power, powers
 from evalq.evalcore.compare.policy import Gate, Policy

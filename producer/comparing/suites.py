@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -20,7 +20,14 @@ from evalq.producer.suites.suite_file import Suite
 if TYPE_CHECKING:
     from evalq.producer.monitor.reporter import Reporter
 
-__all__ = ["check_gate", "gate_suite", "write_undecided"]
+__all__ = ["Against", "check_gate", "gate_suite", "write_undecided"]
+
+
+class Against(NamedTuple):
+    """What the command line says of a decision: the ``baseline`` in place of the suite's, and who is judged."""
+
+    baseline: str = ""
+    candidate: str = ""
 
 
 def check_gate(suite: Suite, baseline: str, *, detach: bool) -> None:
@@ -47,7 +54,7 @@ def check_gate(suite: Suite, baseline: str, *, detach: bool) -> None:
 def gate_suite(
     suite: Suite,
     done: Sequence[RunFolder],
-    baseline: str,
+    against: Against,
     invocation: Invocation,
     reporter: Reporter,
     *,
@@ -58,7 +65,8 @@ def gate_suite(
     output = invocation.output
     with errors_written("gate", suite.outputs), invocation.servers() as servers:
         runs = candidates_of([str(folder.path) for folder in done], servers)
-        decision = gate_runs(suite.policy, runs, baseline or suite.baseline, servers, first=True)
+        baseline = against.baseline or suite.baseline
+        decision = gate_runs(suite.policy, runs, baseline, servers, candidate=against.candidate, first=True)
     for path in suite.outputs:
         write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive)
     if output.fmt in ("markdown", "yaml") and not output.json_lines:

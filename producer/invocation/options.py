@@ -17,6 +17,7 @@ __all__ = [
     "calling_options",
     "decision_outputs",
     "follow_options",
+    "judged",
     "live_options",
     "option",
     "output_options",
@@ -102,6 +103,16 @@ def as_json() -> click.Option:
 def allow_inconclusive() -> click.Option:
     """Of commands that gate."""
     return option("--allow-inconclusive", is_flag=True, help="Exit 0 where the data cannot decide, instead of 4.")
+
+
+def judged() -> click.Option:
+    """Of commands that gate."""
+    return option(
+        "--candidate",
+        default="",
+        metavar="KEY",
+        help="What is judged, such as a commit: stopped by any answers, it stays so [run: --once; its answers].",
+    )
 
 
 def decision_outputs() -> click.Option:
