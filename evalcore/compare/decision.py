@@ -12,7 +12,7 @@ from evalq.evalcore.compare.looks import Look
 from evalq.evalcore.compare.policy import Tier
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "overall"]
+__all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "overall", "surprising"]
 
 Decided = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 
@@ -56,6 +56,15 @@ class Decision(msgspec.Struct, frozen=True):
     def exit_code(self) -> int:
         """Of the command that decided."""
         return EXIT_CODES[self.decided]
+
+
+def surprising(decision: Decision) -> list[Check]:
+    """The checks that stop it by what chance might undo; what is missing, or without an interval, is none of them."""
+    return [
+        check
+        for check in decision.checks
+        if check.tier == "critical" and check.decided == "NO-GO" and check.p_worse is not None
+    ]
 
 
 def overall(checks: Sequence[Check], alpha: float = ALPHA) -> tuple[Decided, tuple[Check, ...]]:

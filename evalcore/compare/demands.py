@@ -10,7 +10,7 @@ import msgspec
 from evalq.evalcore.compare.comparison import Estimate
 from evalq.evalcore.compare.decision import Check, Decided
 from evalq.evalcore.compare.intervals import Level, level_of
-from evalq.evalcore.compare.looks import Errors
+from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, PerCase
 from evalq.evalcore.compare.run import RunCases
@@ -22,11 +22,8 @@ from evalq.evalcore.model.canonical import Json
 
 __all__ = ["by_case", "compared", "held", "held_by_cases", "margin_of", "plain"]
 
-_SINGLE = Errors()
-"""Of one look that is not counted."""
 
-
-def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = _SINGLE) -> Iterator[Check]:
+def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE) -> Iterator[Check]:
     """The mean over cases within absolute bounds: by its interval, as observed and at the worst."""
     for bound, least in ((gate.min, True), (gate.max, False)):
         if bound is None:
@@ -136,7 +133,7 @@ def held_by_cases(gate: Gate, wanted: PerCase, run: CaseSummary, measure: Measur
 
 
 def by_case(
-    wanted: PerCase, run: CaseSummary, measure: Measure, errors: Errors = _SINGLE
+    wanted: PerCase, run: CaseSummary, measure: Measure, errors: Errors = SINGLE
 ) -> tuple[dict[str, Decided], float]:
     """Each answered case by itself, those that fail first, the most surprising of them before the others; and how
     surprising the first is, among all of them.

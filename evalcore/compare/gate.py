@@ -9,7 +9,7 @@ import msgspec
 from evalq.evalcore.compare.comparison import Estimate, estimate
 from evalq.evalcore.compare.decision import Check, Decided, Decision, overall
 from evalq.evalcore.compare.demands import compared, held, held_by_cases, plain
-from evalq.evalcore.compare.looks import Errors, Look
+from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
@@ -28,15 +28,14 @@ def decide(
     partners: Partners,
     *,
     baseline: str = "",
-    look: Look | None = None,
+    errors: Errors = SINGLE,
     lacking: str = "",
 ) -> Decision:
-    """Hold ``candidates``, each called otherwise, to ``policy``; ``look`` says what errors that may have.
+    """Hold ``candidates``, each called otherwise, to ``policy``; ``errors`` is how often that may be wrong.
 
     A demand that needs a baseline is inconclusive, for the reason in ``lacking``, where a candidate has no partner.
     Raises UsageError for a metric that no candidate has, and for a missing partner where ``lacking`` is empty.
     """
-    errors = look.errors if look else Errors()
     checks: list[Check] = []
     for run in candidates:
         if run.called in partners:
@@ -51,8 +50,7 @@ def decide(
             checks.append(Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking))
         checks += _of_gate(gate, policy, run, partner, errors)
     decided, counted = overall(checks, errors.no_go)
-    notes = (*([look.told()] if look else []), *_notes(candidates))
-    return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, look)
+    return Decision(decided, counted, tuple(_notes(candidates)), tuple(run.run for run in candidates), baseline)
 
 
 def _run_of(gate: Gate, runs: Sequence[RunCases]) -> RunCases:

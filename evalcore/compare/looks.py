@@ -18,7 +18,7 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.model.canonical import canonical_json, digest
 
-__all__ = ["Errors", "Look", "answers_digest", "baseline_digest"]
+__all__ = ["SCREEN", "SINGLE", "Errors", "Look", "answers_digest", "baseline_digest", "confirming"]
 
 
 class Errors(NamedTuple):
@@ -26,6 +26,17 @@ class Errors(NamedTuple):
 
     no_go: float = ALPHA
     go: float = ALPHA
+
+
+SINGLE = Errors()
+"""Of one look that is not counted."""
+SCREEN = 0.05
+"""How surprising answers have to be for both sides to be asked afresh."""
+
+
+def confirming(number: int) -> Errors:
+    """What the ``number``-th confirmation on a baseline may spend, from 1: NO-GO sums to .05 over all of them."""
+    return Errors(SCREEN / (number * (number + 1)))
 
 
 class Look(msgspec.Struct, frozen=True):

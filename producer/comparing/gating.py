@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from evalq.evalcore.compare.decision import Check, Decision
+from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
-from evalq.evalcore.compare.looks import answers_digest, baseline_digest
+from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.model.canonical import digest
 from evalq.producer.comparing.baselines import Baselines
-from evalq.producer.comparing.looks import looks_of
+from evalq.producer.comparing.docket import Docket, noted
 from evalq.producer.comparing.operands import alike, operand, partner
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["candidates_of", "distinct", "gate_runs", "load_policy"]
+__all__ = ["Matched", "candidates_of", "distinct", "gate_runs", "is_approved", "load_policy", "matched"]
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -49,6 +46,23 @@ def distinct(runs: list[RunCases]) -> list[RunCases]:
     return runs
 
 
+class Matched(NamedTuple):
+    """Candidates and what each is compared with: all that a decision is made of.
+
+    ``lacking`` says why one has no partner, ``baseline`` what was named.
+    """
+
+    policy: Policy
+    candidates: Sequence[RunCases]
+    partners: Mapping[str, RunCases]
+    baseline: str = ""
+    lacking: str = ""
+
+    def decide(self, errors: Errors = SINGLE) -> Decision:
+        """By `evalq.evalcore.compare.gate.decide`."""
+        return decide(*self[:3], baseline=self.baseline, errors=errors, lacking=self.lacking)
+
+
 def gate_runs(
     policy: Policy,
     candidates: Sequence[RunCases],
@@ -62,8 +76,29 @@ def gate_runs(
 
     At a baseline that was approved by name each look is counted, and spends of one error: ``candidate`` is what is
     judged, such as a commit; without it, other answers are another candidate. One that was stopped stays so.
+    ``first`` as for `matched`, which raises what this raises; and StorageError where looks cannot be counted.
+    """
+    found = matched(policy, candidates, baseline, servers, first=first)
+    if not found.partners or not is_approved(baseline, servers):
+        return found.decide()
+    docket = Docket(policy, candidates, found.partners, servers, candidate)
+    look = docket.look()
+    return docket.settled(noted(found.decide(look.errors), look), found.baseline)
+
+
+def is_approved(baseline: str | RunCases, servers: Servers) -> bool:
+    """Whether it is the name of approved runs, and no run or file."""
+    named = isinstance(baseline, str) and not Path(baseline).exists()
+    return named and bool(Baselines(servers).known(str(baseline)))
+
+
+def matched(
+    policy: Policy, candidates: Sequence[RunCases], baseline: str | RunCases, servers: Servers, *, first: bool = False
+) -> Matched:
+    """Which approved run each of ``candidates`` is compared with.
+
     ``first``: they may be the first of their kind; what is to be compared is inconclusive where nothing is approved.
-    Raises UsageError for that otherwise, StorageError where looks cannot be counted.
+    Raises UsageError for that otherwise.
     """
     partners: dict[str, RunCases] = {}
     lacking, name = "", baseline.run if isinstance(baseline, RunCases) else baseline
@@ -81,38 +116,4 @@ def gate_runs(
                 raise
             runs = " ".join(run.run for run in candidates)
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
-    if partners and isinstance(baseline, str) and not Path(baseline).exists() and Baselines(servers).known(baseline):
-        return _counted(policy, candidates, partners, name, lacking, candidate, servers)
-    return decide(policy, candidates, partners, baseline=name, lacking=lacking)
-
-
-def _counted(
-    policy: Policy,
-    candidates: Sequence[RunCases],
-    partners: Mapping[str, RunCases],
-    name: str,
-    lacking: str,
-    candidate: str,
-    servers: Servers,
-) -> Decision:
-    """The decision of the next look at the baseline, or of the one that these answers had before."""
-    looks, place, answers = looks_of(servers), baseline_digest(policy, partners.values()), answers_digest(candidates)
-    key = digest(candidate.encode("utf-8", "surrogateescape")) if candidate else answers
-    look = looks.take(place, key, answers)
-    decision = decide(policy, candidates, partners, baseline=name, look=look, lacking=lacking)
-    stands = looks.settle(place, key, _stopped(decision))
-    if not stands or decision.decided == "NO-GO":
-        return decision
-    demand = "one decision a candidate, however often it is run"
-    check = Check(name, demand, "critical", "NO-GO", f"it was stopped by earlier answers: {stands}")
-    return msgspec.structs.replace(decision, decided="NO-GO", checks=(*decision.checks, check))
-
-
-def _stopped(decision: Decision) -> str:
-    """Why answers stop a candidate for good: what chance might undo. What is missing may come, and is no such thing."""
-    surprising = [
-        f"{check.metric} {check.reason}"
-        for check in decision.checks
-        if check.tier == "critical" and check.decided == "NO-GO" and check.p_worse is not None
-    ]
-    return f"run {', '.join(decision.candidates)}: {'; '.join(surprising)}" if surprising else ""
+    return Matched(policy, candidates, partners, name, lacking)

@@ -24,7 +24,7 @@ from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
 from evalq.producer.folder.job import Job, RunOptions, begun, planned
-from evalq.producer.folder.run_folder import CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
+from evalq.producer.folder.run_folder import ASKED, CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.sweeps.identity import asked_of, expectations, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
@@ -109,15 +109,24 @@ class Sweep:
         return cls(begun(asked, evaluator.name, run, fill), head, new=True)
 
     @classmethod
-    def load(cls, folder: RunFolder) -> Sweep:
-        """The sweep begun in ``folder``. Raises WireError for damaged files.
+    def asked_in(cls, folder: RunFolder) -> Sweep | None:
+        """What was asked in ``folder``, finished or not, to be asked `again`; None where nothing was that is known.
+
+        Raises what `load` raises.
+        """
+        name = next((name for name in (HEAD, ASKED) if (folder.path / name).is_file()), None)
+        return cls.load(folder, name) if name else None
+
+    @classmethod
+    def load(cls, folder: RunFolder, name: str = HEAD) -> Sweep:
+        """The sweep begun in ``folder``, by its file ``name``. Raises WireError for damaged files.
 
         Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
         """
         try:
-            head = _Head.from_wire((folder.path / HEAD).read_bytes())
+            head = _Head.from_wire((folder.path / name).read_bytes())
         except (OSError, msgspec.DecodeError) as error:
-            raise WireError(f"{folder.path / HEAD} is damaged: {error}; start the sweep anew") from error
+            raise WireError(f"{folder.path / name} is damaged: {error}; start the sweep anew") from error
         if head.header.code != code_version():
             raise ConfigError(
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; "
@@ -133,6 +142,16 @@ class Sweep:
                 f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
             )
         return cls(folder, head)
+
+    def again(self, target: str, once: str) -> Sweep:
+        """A new sweep of the same cases, which asks ``target``: without a cache and to the last repeat.
+
+        It is of the suite "NAME-confirm". Raises what `start` raises; RunExistsError for one of the same key.
+        """
+        live = SweepOptions(target, self.live.repeat, max_calls=self.live.max_calls, max_cost=self.live.max_cost)
+        suite, tags = f"{self._asked.suite}-confirm", {**self._asked.tags, "confirms": self.run}
+        asked = msgspec.structs.replace(self._asked, out=None, under=None, suite=suite, tags=tags, once=once)
+        return Sweep.start(self.evaluator, self.request, live, asked)
 
     @staticmethod
     def in_calls(folder: RunFolder) -> bool:
@@ -239,9 +258,14 @@ class Sweep:
         self.folder.discard()
 
     def drop_working_files(self) -> None:
-        """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs."""
+        """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs.
+
+        What was asked stays, under another name, so that it can be asked again.
+        """
         if not self.recorded.errors and not self.spent:
-            for name in (HEAD, PROMPTS, CALLS, DRIVER):
+            with contextlib.suppress(FileNotFoundError):
+                (self.folder.path / HEAD).replace(self.folder.path / ASKED)
+            for name in (PROMPTS, CALLS, DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
 
 
