@@ -175,7 +175,7 @@ class _Names:
 
 def _demanded(suite: Suite, run: RunCases) -> dict[str, tuple[Decided, str]]:
     """{case: what the policy's demands on single cases come to}; the worst counts where there are several."""
-    from evalq.evalcore.compare.demands import by_case
+    from evalq.evalcore.compare.repeats import by_case, rows_of
 
     found: dict[str, tuple[Decided, str]] = {}
     order = ("NO-GO", "INCONCLUSIVE", "GO")
@@ -185,10 +185,11 @@ def _demanded(suite: Suite, run: RunCases) -> dict[str, tuple[Decided, str]]:
             continue
         if gate.run not in (run.called, run.evaluator):
             continue
-        why = f"the policy wants {gate.per_case.min_passes} of {gate.per_case.of}"
-        for case, decided in by_case(gate.per_case, run.cases, measure)[0].items():
-            if case not in found or order.index(decided) < order.index(found[case][0]):
-                found[case] = decided, why
+        rows, least = rows_of(run.cases, measure), suite.policy.minimum_repeats if suite.policy else 1
+        for demand in gate.per_case.demands:
+            for case, decided in by_case(demand, rows, minimum=least)[0].items():
+                if case not in found or order.index(decided) < order.index(found[case][0]):
+                    found[case] = decided, f"the policy: {demand.demand}"
     return found
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import redis
 
     from evalq.workers.ledger.baselines import BaselineStore
+    from evalq.workers.ledger.drift import Drift
     from evalq.workers.ledger.heartbeats import Heartbeats
     from evalq.workers.ledger.history import History
     from evalq.workers.ledger.looks import LookStore
@@ -90,6 +91,13 @@ class Servers:
         from evalq.workers.ledger.looks import LookStore
 
         return LookStore(self.client)
+
+    @cached_property
+    def drift(self) -> Drift:
+        """Whether the runs of a suite get worse."""
+        from evalq.workers.ledger.drift import Drift
+
+        return Drift(self.client, self.settings)
 
     @cached_property
     def watch(self) -> Watch:

@@ -12,7 +12,7 @@ from evalq.evalcore.compare.looks import Look
 from evalq.evalcore.compare.policy import Tier
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "overall", "surprising"]
+__all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "Quarantined", "overall", "surprising"]
 
 Decided = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 
@@ -39,6 +39,23 @@ class Check(msgspec.Struct, frozen=True):
     cases: tuple[str, ...] = ()
 
 
+class Quarantined(msgspec.Struct, frozen=True):
+    """A case that the policy has in quarantine. ``aside``: it is, so that no demand on single cases is decided by it.
+
+    ``why`` says why it is or is not. ``passed`` of ``answers`` are the candidate's, and in ``history`` those before it.
+    """
+
+    run: str
+    case: str
+    aside: bool
+    why: str
+    reason: str
+    until: str = ""
+    passed: int = 0
+    answers: int = 0
+    history: tuple[int, int] = (0, 0)
+
+
 class Decision(msgspec.Struct, frozen=True):
     """All of a gate's checks, and what follows: ``decided`` over the critical ones. ``notes`` is what else to know.
 
@@ -50,6 +67,7 @@ class Decision(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
     baseline: str = ""
+    quarantined: tuple[Quarantined, ...] = ()
     look: Look | None = None
 
     @property

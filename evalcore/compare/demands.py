@@ -1,4 +1,4 @@
-"""Single demands of a gate: a bound, a drop behind the baseline, a share that every case keeps, a plain number."""
+"""Single demands of a gate: a bound, a drop behind the baseline, a plain number."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from evalq.evalcore.compare.decision import Check, Decided
 from evalq.evalcore.compare.intervals import Level, level_of
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
-from evalq.evalcore.compare.policy import Gate, PerCase
+from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.distributions import at_least, at_most
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["by_case", "compared", "held", "held_by_cases", "margin_of", "plain"]
+__all__ = ["compared", "held", "margin_of", "plain"]
 
 
 def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE) -> Iterator[Check]:
@@ -103,52 +102,6 @@ def _agreed(check: Check, at_worst: Decided) -> Check:
         return check
     reason = f"{check.reason}; it would be {at_worst} if what is missing counted against it"
     return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
-
-
-def held_by_cases(gate: Gate, wanted: PerCase, run: CaseSummary, measure: Measure, errors: Errors) -> Check:
-    """Every case keeps a share of passes: each by its exact interval (Clopper and Pearson 1934).
-
-    GO needs the lower end of every case at the share; for NO-GO the cases' surprises count by Holm's procedure.
-    """
-    demand = f"every case passes {wanted.min_passes} of {wanted.of}"
-    if measure.kind != "pass":
-        raise UsageError(f"{gate.metric}: per_case is about passes, and this is a score")
-    found, surprise = by_case(wanted, run, measure, errors)
-    failing = [case for case, each in found.items() if each == "NO-GO"]
-    open_ = [case for case, each in found.items() if each == "INCONCLUSIVE"]
-    decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not found else "GO"
-    reason = f"{len(failing)} of {len(found)} case(s) fail it, {len(open_)} have too few answers to tell"
-    return Check(
-        gate.metric,
-        demand,
-        gate.tier,
-        decided,
-        reason,
-        len(failing),
-        None,
-        None,
-        surprise,
-        tuple(failing or open_)[:20],
-    )
-
-
-def by_case(
-    wanted: PerCase, run: CaseSummary, measure: Measure, errors: Errors = SINGLE
-) -> tuple[dict[str, Decided], float]:
-    """Each answered case by itself, those that fail first, the most surprising of them before the others; and how
-    surprising the first is, among all of them.
-    """
-    pairs = pairs_of(run, run, measure)
-    cases = list(zip(pairs.ids, pairs.cand.total.tolist(), pairs.cand.answers.tolist(), strict=True))
-    surprises = sorted((at_most(round(m), n, wanted.share), case) for case, m, n in cases)
-    found: dict[str, Decided] = {}
-    for rank, (p, case) in enumerate(surprises):
-        if p > errors.no_go / (len(surprises) - rank):
-            break
-        found[case] = "NO-GO"
-    for case, m, n in cases:
-        found.setdefault(case, "INCONCLUSIVE" if at_least(round(m), n, wanted.share) > errors.go else "GO")
-    return found, min(1.0, surprises[0][0] * len(surprises)) if surprises else 1.0
 
 
 def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check]:

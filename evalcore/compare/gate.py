@@ -8,10 +8,12 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import Estimate, estimate
 from evalq.evalcore.compare.decision import Check, Decided, Decision, overall
-from evalq.evalcore.compare.demands import compared, held, held_by_cases, plain
+from evalq.evalcore.compare.demands import compared, held, plain
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.quarantine import Past, aside_in, fallen, flaky_cases, past_of, quarantined
+from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
@@ -30,14 +32,22 @@ def decide(
     baseline: str = "",
     errors: Errors = SINGLE,
     lacking: str = "",
+    pasts: Mapping[str, Past] | None = None,
+    today: str = "",
 ) -> Decision:
     """Hold ``candidates``, each called otherwise, to ``policy``; ``errors`` is how often that may be wrong.
+
+    ``pasts`` is the history of each one's cases by what it is called, its baseline's answers alone where it is left
+    out; ``today`` the ISO day by which a quarantine ends.
 
     A demand that needs a baseline is inconclusive, for the reason in ``lacking``, where a candidate has no partner.
     Raises UsageError for a metric that no candidate has, and for a missing partner where ``lacking`` is empty.
     """
     checks: list[Check] = []
+    past = [_past(run, policy, partners, pasts or {}) for run in candidates]
+    held_back = tuple(quarantined(policy, candidates, past, today))
     for run in candidates:
+        checks += fallen(run, held_back, errors.no_go)
         if run.called in partners:
             checks += _of_run(policy, run, partners[run.called])
         checks += _collapse(policy, run, partners.get(run.called), lacking)
@@ -48,9 +58,16 @@ def decide(
             if not lacking:
                 raise UsageError(f"{gate.metric} may drop behind a baseline, and none is named: --baseline NAME")
             checks.append(Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking))
-        checks += _of_gate(gate, policy, run, partner, errors)
+        checks += _of_gate(gate, policy, run, partner, errors, aside_in(run, held_back))
     decided, counted = overall(checks, errors.no_go)
-    return Decision(decided, counted, tuple(_notes(candidates)), tuple(run.run for run in candidates), baseline)
+    notes = (*_notes(candidates), *_flaky(candidates, past))
+    return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
+
+
+def _past(run: RunCases, policy: Policy, partners: Partners, pasts: Mapping[str, Past]) -> Past:
+    if run.called in pasts or not policy.by_case:
+        return pasts.get(run.called, Past({}, 0))
+    return past_of(run, partners.get(run.called))
 
 
 def _run_of(gate: Gate, runs: Sequence[RunCases]) -> RunCases:
@@ -109,18 +126,21 @@ def _collapse(policy: Policy, run: RunCases, partner: RunCases | None, lacking: 
     yield Check(f"{run.called}.collapse", demand, "critical", decided, reason, len(found), cases=tuple(found[:20]))
 
 
-def _of_gate(gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, errors: Errors) -> Iterator[Check]:
+def _of_gate(
+    gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, errors: Errors, aside: frozenset[str]
+) -> Iterator[Check]:
     measure = next((each for each in run.cases.measures if each.name == gate.path), None)
     if measure is None:
         yield from plain(gate, run, partner)
         return
-    yield from held(gate, run.cases, measure, errors)
-    if gate.per_case is not None:
-        yield held_by_cases(gate, gate.per_case, run.cases, measure, errors)
+    least = policy.minimum_repeats
+    for check in held(gate, run.cases, measure, errors):
+        yield enough_repeats(check, run.cases, measure, least)
+    yield from held_by_cases(gate, run.cases, measure, errors, least, aside)
     if partner is not None and gate.compares:
         observed, worst = _estimates(partner, run, measure, errors.go)
         for check in compared(gate, measure, observed, worst, errors):
-            yield _enough(check, observed, policy)
+            yield enough_repeats(_enough(check, observed, policy), run.cases, measure, least)
 
 
 def _estimates(
@@ -146,3 +166,10 @@ def _notes(candidates: Sequence[RunCases]) -> Iterator[str]:
         lacking = sum(run.cases.missing)
         if lacking:
             yield f"{run.called}: {lacking} answer(s) are missing (errors, dead or unanswered); they are no scores"
+
+
+def _flaky(candidates: Sequence[RunCases], pasts: Sequence[Past]) -> Iterator[str]:
+    for run, past in zip(candidates, pasts, strict=True):
+        if flaky := flaky_cases(past):
+            more = f" and {len(flaky) - 10} more" if len(flaky) > 10 else ""
+            yield f"{run.called}: {len(flaky)} case(s) are flaky by their history: {', '.join(flaky[:10])}{more}"

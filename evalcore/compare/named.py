@@ -8,7 +8,7 @@ from functools import lru_cache
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.pairs import Pairs
 
-__all__ = ["named_cases"]
+__all__ = ["fisher", "named_cases"]
 
 _Row = tuple[float, float, str]
 """(its p-value, the smallest that its counts allow, its name)."""
@@ -28,7 +28,7 @@ def named_cases(pairs: Pairs, *, turned: bool = False, alpha: float = ALPHA) -> 
         strict=True,
     )
     for case, n_b, m_b, n_c, m_c in counts:
-        p, least = _fisher(n_b, round(m_b), n_c, round(m_c))
+        p, least = fisher(n_b, round(m_b), n_c, round(m_c))
         rows.append((p, least, case))
     named: list[str] = []
     rows.sort()
@@ -53,7 +53,7 @@ def _hypotheses(least: list[float], alpha: float) -> int:
 
 
 @lru_cache(maxsize=65536)
-def _fisher(n_b: int, m_b: int, n_c: int, m_c: int) -> tuple[float, float]:
+def fisher(n_b: int, m_b: int, n_c: int, m_c: int) -> tuple[float, float]:
     """P(so few passes fall to the candidate), and the smallest value that this could have had."""
     m, every = m_b + m_c, math.comb(n_b + n_c, n_c)
     low = max(0, m - n_b)

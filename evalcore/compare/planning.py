@@ -12,12 +12,12 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import change_in, p_values
 from evalq.evalcore.compare.decision import Decided
-from evalq.evalcore.compare.demands import by_case, margin_of
+from evalq.evalcore.compare.demands import margin_of
 from evalq.evalcore.compare.intervals import ALPHA, level_of
 from evalq.evalcore.compare.looks import Errors
 from evalq.evalcore.compare.pairs import Pairs, Side
-from evalq.evalcore.compare.policy import Gate, PerCase, Tier
-from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.policy import CaseDemand, Gate, Tier
+from evalq.evalcore.compare.repeats import Answered, by_case
 from evalq.evalcore.contract.measures import Measure
 
 if TYPE_CHECKING:
@@ -97,10 +97,8 @@ def _demands(gate: Gate, measure: Measure, alpha: float) -> Iterator[tuple[str, 
             of = " of the baseline" if name == "max_relative_drop" else ""
             yield f"falls by at most {getattr(gate, name):.4g}{of}", partial(_drop, gate, name, measure, alpha)
     if gate.per_case is not None and measure.kind == "pass":
-        yield (
-            f"every case passes {gate.per_case.min_passes} of {gate.per_case.of}",
-            partial(_each, gate.per_case, measure, alpha),
-        )
+        for demand in gate.per_case.demands:
+            yield demand.demand, partial(_each, demand, measure, alpha)
 
 
 def _bound(measure: Measure, bound: float, alpha: float, least: bool, pairs: Pairs) -> Decided:
@@ -122,13 +120,11 @@ def _drop(gate: Gate, name: str, measure: Measure, alpha: float, pairs: Pairs) -
     return "NO-GO" if p_values(pairs, measure, change)[0] <= alpha else "INCONCLUSIVE"
 
 
-def _each(wanted: PerCase, measure: Measure, alpha: float, pairs: Pairs) -> Decided:
+def _each(demand: CaseDemand, measure: Measure, alpha: float, pairs: Pairs) -> Decided:
     side = pairs.cand
-    column = Column(side.answers.tolist(), side.total.tolist(), side.squares.tolist())
-    names = [str(number) for number in range(len(side.answers))]
-    found, _ = by_case(
-        wanted, CaseSummary([measure], names, [0] * len(names), {measure.name: column}), measure, Errors(alpha)
-    )
+    passed = side.total if measure.better == "higher" else side.answers - side.total
+    counts = enumerate(zip(passed.tolist(), side.answers.tolist(), strict=True))
+    found, _ = by_case(demand, [Answered(str(at), round(m), n) for at, (m, n) in counts], errors=Errors(alpha))
     decided = set(found.values())
     return "NO-GO" if "NO-GO" in decided else "INCONCLUSIVE" if "INCONCLUSIVE" in decided else "GO"
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from datetime import date
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.contract.answers import Params
 
-__all__ = ["Gate", "PerCase", "Policy", "Tier"]
+__all__ = ["CaseDemand", "Gate", "PassK", "PerCase", "Policy", "Quarantine", "Tier"]
 
 Tier = Literal["critical", "supporting", "advisory"]
 """critical blocks, supporting warns, advisory is shown."""
@@ -28,22 +29,68 @@ _Number = Annotated[float, AfterValidator(_finite)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class PerCase(Params):
-    """What every single case has to keep: so many passes ``of`` so many answers, as a share that its answers prove."""
+def _day(value: str) -> str:
+    try:
+        return date.fromisoformat(value).isoformat()
+    except ValueError:
+        raise PydanticCustomError("day", "a day is needed, such as 2030-12-31") from None
 
-    min_passes: int = Field(ge=1)
-    of: int = Field(ge=1)
+
+class PassK(Params):
+    """The least that a chance over ``k`` further answers of a case may be."""
+
+    k: int = Field(ge=1, le=1000)
+    min: Annotated[_Number, Field(gt=0, lt=1)]
+
+
+class CaseDemand(NamedTuple):
+    """What a case has to keep: that an answer passes with a probability of at least ``share``.
+
+    ``number`` is what the policy asks for, over ``k`` answers: fewer cannot tell. ``demand`` says it in words.
+    """
+
+    number: Literal["passes", "pass@", "pass^"]
+    k: int
+    share: float
+    demand: str
+
+
+class PerCase(Params):
+    """What every single case has to keep, as far as its answers prove it.
+
+    ``min_passes`` passes ``of`` so many answers, as a share; ``pass_at_k`` that at least one of k answers passes, and
+    ``pass_hat_k`` that all of k do (Yao et al. 2024), with a probability of ``min`` at least.
+    """
+
+    min_passes: int | None = Field(default=None, ge=1)
+    of: int | None = Field(default=None, ge=1)
+    pass_at_k: PassK | None = None
+    pass_hat_k: PassK | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> PerCase:
-        if self.min_passes > self.of:
+        if (self.min_passes is None) != (self.of is None):
+            raise PydanticCustomError("share", "min_passes and of go together")
+        if self.min_passes is not None and self.of is not None and self.min_passes > self.of:
             raise PydanticCustomError("share", "min_passes cannot be more than of")
+        if not self.demands:
+            raise PydanticCustomError("demand", "one of min_passes (with of), pass_at_k, pass_hat_k is needed")
         return self
 
     @property
-    def share(self) -> float:
-        """Of a case's answers, those that pass."""
-        return self.min_passes / self.of
+    def demands(self) -> tuple[CaseDemand, ...]:
+        """Each by itself, as the probability of a pass that it comes to."""
+        found = []
+        if self.min_passes is not None and self.of is not None:
+            words = f"every case passes {self.min_passes} of {self.of}"
+            found.append(CaseDemand("passes", 1, self.min_passes / self.of, words))
+        if (at := self.pass_at_k) is not None:
+            share = -math.expm1(math.log1p(-at.min) / at.k)
+            found.append(CaseDemand("pass@", at.k, share, f"pass@{at.k} of every case at least {at.min:.4g}"))
+        if (hat := self.pass_hat_k) is not None:
+            share = math.exp(math.log(hat.min) / hat.k)
+            found.append(CaseDemand("pass^", hat.k, share, f"pass^{hat.k} of every case at least {hat.min:.4g}"))
+        return tuple(found)
 
 
 class Gate(Params):
@@ -85,17 +132,44 @@ class Gate(Params):
         return self.max_drop is not None or self.max_relative_drop is not None
 
 
+class Quarantine(Params):
+    """A flaky case that no demand on single cases is to fail on, for a ``reason`` and ``until`` a day, that included.
+
+    It holds only while the case's history proves it flaky. ``run`` is needed where runs share its name.
+    """
+
+    case: str = Field(min_length=1)
+    reason: str = Field(min_length=1)
+    run: str = ""
+    until: Annotated[str, AfterValidator(_day)] = ""
+
+
 class Policy(Params):
     """All gates of a policy file, and what holds for each run that they are about.
 
-    With fewer than ``minimum_pairs`` cases that both runs answered, nothing is decided for the better. ``missing`` is
-    how many answers the candidate may lack that the baseline has. ``collapse`` "none" allows no collapsed case, and
-    "none-new" none that the baseline does not have. Another golden set than the baseline's (or other parameters) is no
-    ground for a decision, unless ``specification`` says "intersection": then the cases of both count.
+    With fewer than ``minimum_pairs`` cases that both runs answered, a drop is not decided; with fewer than
+    ``minimum_repeats`` answers of a case, nothing that it counts in. ``missing`` is how many answers the candidate may
+    lack that the baseline has. ``collapse`` "none" allows no collapsed case, and "none-new" none that the baseline does
+    not have. Another golden set than the baseline's (or other parameters) is no ground for a decision, unless
+    ``specification`` says "intersection": then the cases of both count. ``quarantine`` names flaky cases.
     """
 
     gates: tuple[Gate, ...] = Field(min_length=1)
     minimum_pairs: int = Field(default=10, ge=1)
+    minimum_repeats: int = Field(default=1, ge=1)
     missing: int = Field(default=0, ge=0)
     collapse: Literal["allowed", "none", "none-new"] = "allowed"
     specification: Literal["same", "intersection"] = "same"
+    quarantine: tuple[Quarantine, ...] = ()
+
+    @property
+    def by_case(self) -> bool:
+        """Whether anything in it is about single cases, so that their history matters."""
+        return bool(self.quarantine) or any(gate.per_case is not None for gate in self.gates)
+
+    @model_validator(mode="after")
+    def _once_each(self) -> Policy:
+        named = [(each.run, each.case) for each in self.quarantine]
+        if twice := next((case for at, (run, case) in enumerate(named) if (run, case) in named[:at]), None):
+            raise PydanticCustomError("twice", "quarantine names {case} twice", {"case": twice})
+        return self

@@ -16,6 +16,8 @@ class Usage(msgspec.Struct, frozen=True):
     """Over all outputs: ``attempts`` with those that failed, ``cost`` of all of them where the target has a price.
 
     ``seconds`` are quantiles of the time of each output's last attempt: {"p50": 1.2, "p95": 4.0, "p99": 6.1}.
+    ``config`` is the digest of the settings of the target that gave them, empty where they are of several. ``sample``
+    has numbers of some answers: two runs of which one took answers from a cache have some of them in common.
     """
 
     outputs: int = 0
@@ -25,6 +27,8 @@ class Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: dict[str, float] = {}
+    config: str = ""
+    sample: list[int] = []
 
     @property
     def cost_each(self) -> float:

@@ -6,8 +6,9 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import ValidationError
@@ -32,13 +33,20 @@ def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values
     """
     try:
         # By way of JSON: strict types, and yet a list may fill a tuple.
-        return model.model_validate_json(json.dumps(data, allow_nan=False), strict=True)
+        return model.model_validate_json(json.dumps(data, allow_nan=False, default=_plain), strict=True)
     except ValidationError as error:
         faults = explained(error, model, show_values=show_values)
         lines = [f"{'.'.join(map(str, key)) or '(top level)'}: {reason}" for key, reason in faults]
         raise ConfigError("\n  ".join([f"{where}: wrong parameters", *lines])) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: not plain JSON data: {error}") from None
+
+
+def _plain(value: object) -> str:
+    """A day that is written without quotes, which YAML takes for more than text."""
+    if type(value) is date:
+        return value.isoformat()
+    raise TypeError(f"a {type(value).__name__} stands in it")
 
 
 def explained(
@@ -55,12 +63,21 @@ def explained(
 
 def _known(model: type[Params], path: tuple[Any, ...]) -> list[str]:
     for part in path:
+        if isinstance(part, int):
+            continue
         field = model.model_fields.get(str(part))
-        inner = field.annotation if field else None
-        if not (isinstance(inner, type) and issubclass(inner, Params)):
+        inner = _model_in(field.annotation) if field else None
+        if inner is None:
             return ["see the documentation"]
         model = inner
     return sorted(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[Params] | None:
+    """The model that a field holds, by itself, in a tuple or where there may be none."""
+    if isinstance(annotation, type) and issubclass(annotation, Params):
+        return annotation
+    return next((model for each in get_args(annotation) if (model := _model_in(each)) is not None), None)
 
 
 def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:

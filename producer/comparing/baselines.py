@@ -33,7 +33,10 @@ class Baselines:
         self._folder = folder
 
     def approve(self, name: str, run: RunCases) -> Path:
-        """Keep ``run`` as the baseline ``name`` of its evaluator and target; the file. Raises UsageError, OSError."""
+        """Keep ``run`` as the baseline ``name`` of its evaluator and target; the file. Drift is watched from it on.
+
+        Raises UsageError, OSError.
+        """
         _check(name)
         place, data = place_of(run), msgspec.json.encode(run)
         path = self._path(name, place)
@@ -41,6 +44,7 @@ class Baselines:
         write_atomic(path, data + b"\n")
         if self._servers.named:
             self._servers.baselines.keep(name, place, data)
+            self._servers.drift.approve(run)
         return path
 
     def known(self, name: str) -> list[RunCases]:

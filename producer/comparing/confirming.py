@@ -112,6 +112,7 @@ def _asked_afresh(
     gates = tuple(gate for gate in found.policy.gates if gate.metric in names)
     known = [(run.called, run.evaluator) for run in found.candidates]
     meant = {at for gate in gates if (at := run_meant(gate.run, known)) is not None}
+    meant |= {at for at, run in enumerate(found.candidates) if f"{run.called}.quarantine" in names}
     candidates, partners = [], {}
     with shared_place(asking.place, [Path.cwd()], reporter=asking.reporter, calls=True) as place:
         for at in sorted(meant):
@@ -121,7 +122,7 @@ def _asked_afresh(
             partners[run.called] = base
     # What is missing is told by how it was screened; of fresh answers it only keeps them from being certain.
     policy = found.policy.model_copy(update={"gates": gates, "collapse": "allowed", "missing": _NO_LIMIT})
-    return Matched(policy, candidates, partners, found.baseline)
+    return Matched(policy, candidates, partners, found.baseline, pasts=found.pasts)
 
 
 def _blocks(sides: _Sides, key: str, asking: Asking) -> tuple[RunCases, RunCases]:

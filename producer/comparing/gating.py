@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,11 +11,13 @@ from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.quarantine import Past
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.comparing.docket import Docket, noted
+from evalq.producer.comparing.history import pasts_of
 from evalq.producer.comparing.operands import alike, operand, partner
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ def distinct(runs: list[RunCases]) -> list[RunCases]:
 class Matched(NamedTuple):
     """Candidates and what each is compared with: all that a decision is made of.
 
-    ``lacking`` says why one has no partner, ``baseline`` what was named.
+    ``lacking`` says why one has no partner, ``baseline`` what was named; ``pasts`` is the history of each one's cases.
     """
 
     policy: Policy
@@ -57,10 +60,13 @@ class Matched(NamedTuple):
     partners: Mapping[str, RunCases]
     baseline: str = ""
     lacking: str = ""
+    pasts: Mapping[str, Past] = {}
 
     def decide(self, errors: Errors = SINGLE) -> Decision:
         """By `evalq.evalcore.compare.gate.decide`."""
-        return decide(*self[:3], baseline=self.baseline, errors=errors, lacking=self.lacking)
+        policy, candidates, partners, baseline, lacking, pasts = self
+        given = {"baseline": baseline, "lacking": lacking}
+        return decide(policy, candidates, partners, **given, errors=errors, pasts=pasts, today=_today())
 
 
 def gate_runs(
@@ -116,4 +122,9 @@ def matched(
                 raise
             runs = " ".join(run.run for run in candidates)
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
-    return Matched(policy, candidates, partners, name, lacking)
+    pasts = pasts_of(candidates, partners, servers) if policy.by_case else {}
+    return Matched(policy, candidates, partners, name, lacking, pasts)
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from evalq.evalcore.compare.comparison import Comparison, Flip
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.run import RunCases
-from evalq.producer.comparing.text import VERDICTS, Shown
+from evalq.producer.comparing.text import VERDICTS, Shown, standing_of
 from evalq.producer.page.markup import Html, element, joined
 
 __all__ = ["comparison_html", "decision_html"]
@@ -31,7 +31,9 @@ def decision_html(decision: Decision) -> str:
     rows = [(check.decided, check.metric, check.demand, check.reason, check.tier) for check in decision.checks]
     table = _table(("", "number", "has to be", "why", "tier"), rows)
     notes = element("ul", *[element("li", note) for note in decision.notes]) if decision.notes else None
-    return _block(title, table, notes)
+    held = [(each.run, each.case, standing_of(each), each.reason, each.until) for each in decision.quarantined]
+    quarantine = _table(("run", "case", "quarantine", "reason", "until"), held) if held else None
+    return _block(title, table, quarantine, notes)
 
 
 def _measure(found: Comparison) -> tuple[object, ...]:

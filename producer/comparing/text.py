@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from evalq.evalcore.compare.comparison import Comparison, Estimate
-from evalq.evalcore.compare.decision import Check, Decision
+from evalq.evalcore.compare.decision import Check, Decision, Quarantined
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.views.markdown import escape, visible
+from evalq.evalcore.views.markdown import escape, table, visible
 
-__all__ = ["VERDICTS", "Shown", "comparison_notes", "comparison_text", "decision_text", "surprise"]
+__all__ = ["VERDICTS", "Shown", "comparison_notes", "comparison_text", "decision_text", "standing_of", "surprise"]
 
 _SHOWN = 10
 VERDICTS = {
@@ -39,9 +39,21 @@ def decision_text(decision: Decision) -> str:
     for check in decision.checks:
         if check.cases and check.decided != "GO":
             lines += ["", f"{escape(check.metric)}, {escape(check.demand)}: {', '.join(map(escape, check.cases))}"]
+    if decision.quarantined:
+        rows: list[tuple[object, ...]] = [
+            (each.run, each.case, standing_of(each), each.reason, each.until) for each in decision.quarantined
+        ]
+        lines += ["", table(("run", "case", "quarantine", "reason", "until"), rows).rstrip("\n")]
     if decision.notes:
         lines += ["", *(f"- {escape(note)}" for note in decision.notes)]
     return visible("\n".join(lines) + "\n")
+
+
+def standing_of(entry: Quarantined) -> str:
+    """Whether a case in quarantine is set aside, how often it passed, and why."""
+    what = "set aside" if entry.aside else "counts all the same"
+    now = f", {entry.passed} of {entry.answers} now" if entry.answers else ""
+    return f"{what}: {entry.why}{now}"
 
 
 def _row(check: Check) -> str:

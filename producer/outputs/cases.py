@@ -10,17 +10,17 @@ from typing import Any
 
 import msgspec
 
+from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.compare.run import SCHEMA, RunCases
-from evalq.evalcore.compare.summary import CaseSummary, Summing
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Evaluator, Measures
+from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.model.canonical import Json, canonical_json, canonical_line, digest
+from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
 from evalq.producer.outputs.usage import usage_of
 
-__all__ = ["CASES", "cases_of", "computed_cases", "decoded"]
+__all__ = ["CASES", "cases_of", "computed_cases", "decoded", "fresh_cases", "report_digest"]
 
 CASES = "cases.json"
 
@@ -37,10 +37,7 @@ def cases_of(folder: RunFolder, *, keep: bool = True) -> RunCases:
     if kept is not None and kept.report == name:
         return kept
     found = _read(folder, registry.get(report["evaluator"]), report, name)
-    if keep:
-        with contextlib.suppress(OSError):  # a folder that can only be read is compared all the same
-            folder.write(CASES, msgspec.json.encode(found))
-    return found
+    return _keep(folder, found) if keep else found
 
 
 def decoded(data: bytes, origin: str) -> RunCases:
@@ -54,13 +51,6 @@ def decoded(data: bytes, origin: str) -> RunCases:
     return found
 
 
-def _kept(path: Path) -> RunCases | None:
-    try:
-        return decoded(path.read_bytes(), str(path))
-    except (OSError, WireError):
-        return None
-
-
 def computed_cases(
     evaluator: Evaluator[Any, Any], report: dict[str, Json], lines: Iterable[bytes], *, suite: str, tags: dict[str, str]
 ) -> RunCases:
@@ -68,55 +58,53 @@ def computed_cases(
 
     Raises UsageError for an evaluator whose runs are not compared.
     """
-    name = hashlib.sha256(canonical_line(report)).hexdigest()
-    measures = _measures(evaluator, evaluator.name)
-    run = f"{evaluator.name}-{name[:10]}"
-    found = _found(evaluator, report, _summed(measures, lines, report), run=run, report_digest=name)
+    name = report_digest(report)
+    counter = CaseCounter(evaluator)
+    counter.add(lines)
+    found = counter.cases(report, run=f"{evaluator.name}-{name[:10]}", digest_of_report=name)
     return msgspec.structs.replace(found, suite=suite, tags=tags)
 
 
+def fresh_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json]) -> RunCases:
+    """Those of a run whose records are in ``folder``, and whose report is not yet; kept there for when it is.
+
+    Raises UsageError for an evaluator whose runs are not compared.
+    """
+    name = report_digest(report)
+    kept = _kept(folder.path / CASES)
+    return kept if kept is not None and kept.report == name else _keep(folder, _read(folder, evaluator, report, name))
+
+
+def report_digest(report: dict[str, Json]) -> str:
+    """The SHA-256 of the report.json that ``report`` is written to."""
+    return hashlib.sha256(canonical_line(report)).hexdigest()
+
+
+def _kept(path: Path) -> RunCases | None:
+    try:
+        return decoded(path.read_bytes(), str(path))
+    except (OSError, WireError):
+        return None
+
+
+def _keep(folder: RunFolder, found: RunCases) -> RunCases:
+    with contextlib.suppress(OSError):  # a folder that can only be read is compared all the same
+        folder.write(CASES, msgspec.json.encode(found))
+    return found
+
+
 def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], name: str) -> RunCases:
-    measures = _measures(evaluator, str(folder.path))
+    counter = CaseCounter(evaluator, str(folder.path))
     if not folder.records.is_file():
         raise UsageError(f"{folder.path}: its records are not here, only its report; compare it where it was driven")
     info, outputs = folder.info(), folder.path / OUTPUTS
     with open_input(folder.records) as lines:
-        cases = _summed(measures, lines, report)
+        counter.add(lines)
     return msgspec.structs.replace(
-        _found(evaluator, report, cases, run=info.run, report_digest=name),
+        counter.cases(report, run=info.run, digest_of_report=name),
         name=info.name,
         suite=info.suite,
         target=info.target,
         tags=info.tags,
         usage=usage_of(outputs) if outputs.is_file() else None,
     )
-
-
-def _measures(evaluator: Evaluator[Any, Any], place: str) -> Measures:
-    if evaluator.measures is None:
-        raise UsageError(f"{place}: runs of {evaluator.name} are not compared: it declares no measures")
-    return evaluator.measures
-
-
-def _found(
-    evaluator: Evaluator[Any, Any], report: dict[str, Json], cases: CaseSummary, *, run: str, report_digest: str
-) -> RunCases:
-    return RunCases(
-        run=run,
-        evaluator=evaluator.name,
-        version=evaluator.version,
-        specification=digest(canonical_json(report["params"])),
-        report=report_digest,
-        records=dict(report["records"]),
-        results=report["results"],
-        cases=cases,
-    )
-
-
-def _summed(measures: Measures, lines: Iterable[bytes], report: dict[str, Json]) -> CaseSummary:
-    summing, decode, see = Summing(measures.measures), msgspec.json.Decoder().decode, measures.see
-    for line in lines:
-        sighting = see(decode(line))
-        if sighting is not None:
-            summing.add(sighting)
-    return summing.summary(measures.collapsed(report))

@@ -169,15 +169,26 @@ def class_of(*names: str) -> str:
     return ".".join(_NO_CLASS.sub("_", name)[:80] or "_" for name in names)
 
 
-def run_suite(run: RunCases, *, allowed: str = "", reasons: Mapping[str, Sequence[str]] | None = None) -> Suite:
+def run_suite(
+    run: RunCases,
+    *,
+    allowed: str = "",
+    reasons: Mapping[str, Sequence[str]] | None = None,
+    aside: Mapping[str, str] | None = None,
+) -> Suite:
     """The cases of ``run``: one fails when any of its answers does, and is an error when none came.
 
-    With ``allowed``, which says why, neither blocks: both are skipped then. ``reasons`` of a case are why its answers
-    failed. Scores neither pass nor fail, so a case of an evaluator that has them alone passes when it was answered.
+    With ``allowed``, which says why, neither blocks: both are skipped then, as is a case in ``aside``, for the reason
+    there. ``reasons`` of a case are why its answers failed. Scores neither pass nor fail, so a case of an evaluator
+    that has them alone passes when it was answered.
     """
     place = f"{run.called}@{run.target}" if run.target else run.called
     names = (place,) if run.suite == "default" else (run.suite, place)
-    cases = [case if case.state == "passed" else _told(case, allowed, reasons or {}) for case in _cases(run)]
+    excused = aside or {}
+    cases = [
+        case if case.state == "passed" else _told(case, excused.get(case.name, allowed), reasons or {})
+        for case in _cases(run)
+    ]
     return Suite(" ".join(names), class_of("evalq", *names), cases, _facts(run))
 
 

@@ -33,6 +33,7 @@ from evalq.producer.outputs import write_final
 from evalq.producer.runs.backend import Backend, resumable, shared_place
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.holding import driving, halted, left, refuse_over
+from evalq.producer.runs.record_drift import count_drift
 from evalq.producer.runs.record_history import remember
 from evalq.producer.runs.share import share, share_cases
 
@@ -80,6 +81,8 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
         reporter.detail(_told(standing, seconds))
         # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
         if missing := remember(job.folder, job.evaluator, report, seconds, place.settings):
+            reporter.say(missing)
+        if missing := count_drift(job.folder, job.evaluator, report, place.settings):
             reporter.say(missing)
         if not place.inline and (missing := share(job.run, report, place.settings)):
             reporter.say(missing)

@@ -66,7 +66,7 @@ class HandOver:
 
     def _detach(self) -> bool:
         target, tags = target_of(self._job.folder), tags_of(self._job.folder)
-        facts = Detached(server_seconds(self._ledger.client), target, tags)
+        facts = Detached(server_seconds(self._ledger.client), target, tags, self._job.folder.info().name)
         Reports(self._ledger, self._ledger.settings).detach(self._job.run, facts)
         self._ledger.hand_over(self._job.run)
         return True

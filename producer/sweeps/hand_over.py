@@ -67,6 +67,6 @@ class SweepHandOver:
         sweep, began = self._sweep, server_seconds(self._calls.client)
         header = sweep.evaluation()
         if header is not None:
-            facts = Detached(began, sweep.header.target, sweep.tags)
+            facts = Detached(began, sweep.header.target, sweep.tags, sweep.folder.info().name)
             UnattendedSweeps(self._calls, self._calls.settings).leave(sweep.run, Left(header, facts))
         return True

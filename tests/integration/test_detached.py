@@ -7,12 +7,18 @@ import signal
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from evalq.evalcore.compare.drift_record import DriftRecord, counted
 from evalq.evalcore.errors import Divergent, InfrastructureError
+from evalq.evalcore.model.packing import unpack
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.cases import cases_of
 from evalq.workers.ledger.detached import Reports
+from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.history import History, HistoryKey
-from evalq.workers.ledger.keys import RunKeys
+from evalq.workers.ledger.keys import HistoryKeys, RunKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.finaliser import finalise
 from evalq.workers.settings import Settings
@@ -29,6 +35,8 @@ from tests.integration.harness import (
     wait_until,
 )
 from tests.integration.scraping import running_exporter
+
+NIGHT = HistoryKey("planagent", "night")
 
 
 def _detach(server: Server, data: Path, out: Path, name: str = "small.csv") -> str:
@@ -74,16 +82,25 @@ def test_workers_finish_a_detached_run_alone(
 def test_watching_a_finalised_run_gives_the_whole_folder(
     server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path
 ) -> None:
-    """Report first, then watch: the same bytes, the records too, and one entry in the history."""
+    """Report first, then watch: the same bytes, the records too, and one entry in the history.
+
+    In its drift it is counted once, with the cases that its command finds.
+    """
     fleet.add(1)
     run = _detach(server, data, tmp_path / "run")
     wait_until(lambda: _reports(server).report(run), "the report is in the ledger")
+    chains = server.client.hgetall(HistoryKeys.of(NIGHT.member).drift)
     assert evalq("report", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
     assert not (tmp_path / "run" / "records.jsonl").exists()
     assert evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
     same_answer(calm("small.csv"), tmp_path / "run")
     assert info(tmp_path / "run")["state"] == "done"
-    assert len(History(server.client, Settings()).entries(HistoryKey("planagent", "night"))) == 1
+    assert len(History(server.client, Settings()).entries(NIGHT)) == 1
+    found = cases_of(RunFolder.existing(tmp_path / "run"))
+    assert Drift(server.client, Settings()).count(NIGHT, found) is not None
+    assert server.client.hgetall(HistoryKeys.of(NIGHT.member).drift) == chains
+    record = msgspec.json.decode(unpack(next(iter(chains.values())), 1 << 20), type=DriftRecord)
+    assert record == counted(None, found)
 
 
 def test_a_second_finaliser_changes_nothing(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
@@ -92,12 +109,12 @@ def test_a_second_finaliser_changes_nothing(server: Server, fleet: Fleet, data: 
     run = _detach(server, data, tmp_path / "run")
     wait_until(lambda: server.client.hget(RunKeys.of(run).meta, "state") == b"done", "the run is finalised")
     first = _reports(server).report(run)
-    entries = History(server.client, Settings()).entries(HistoryKey("planagent", "night"))
+    entries = History(server.client, Settings()).entries(NIGHT)
     assert finalise(run, RunLedger(server.client, Settings()), Settings(roots=(data,)))
     with pytest.raises(Divergent, match="another report"):
         _reports(server).store(run, b"another")
     assert _reports(server).report(run) == first
-    assert History(server.client, Settings()).entries(HistoryKey("planagent", "night")) == entries
+    assert History(server.client, Settings()).entries(NIGHT) == entries
 
 
 def test_what_workers_cannot_finish_is_left_to_watch(server: Server, data: Path, calm: Calm, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.model.manifest import queue_name
 from evalq.evalcore.version import code_version
+from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.history import Entry, History, HistoryKey
 from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Fleet, Server, evalq, info, start_evalq, wait_until
@@ -71,7 +72,10 @@ def test_a_suite_that_has_ended_is_forgotten_by_name(server: Server, fleet: Flee
 def test_a_run_that_is_finished_twice_is_remembered_once(
     server: Server, fleet: Fleet, data: Path, tmp_path: Path
 ) -> None:
-    """The folder cannot be written when the history already is: the resumed run, with the same answer, adds nothing."""
+    """The folder cannot be written when the history already is: the resumed run, with the same answer, adds nothing.
+
+    Nor does it to the drift of its suite.
+    """
     out = tmp_path / "run"
     run = start_evalq("planagent", "small.csv", "--broker", server.url, "--suite", "night", "--format", "none",
                       "--out", str(out), cwd=data)  # fmt: skip
@@ -79,7 +83,7 @@ def test_a_run_that_is_finished_twice_is_remembered_once(
     (out / "report.json" / "in the way").mkdir(parents=True)
     fleet.add(1)
     assert run.wait(timeout=PATIENCE) == 3
-    before = _entries(server)
+    before, (drift,) = _entries(server), Drift(server.client, Settings()).states(NIGHT)
     (out / "report.json" / "in the way").rmdir()
     (out / "report.json").rmdir()
     done = evalq("resume", out, "--broker", server.url, "--format", "none", cwd=data)
@@ -87,6 +91,8 @@ def test_a_run_that_is_finished_twice_is_remembered_once(
     assert (out / "report.json").is_file()
     assert _entries(server) == before
     assert len(before) == 1
+    assert drift.run == before[0].run
+    assert Drift(server.client, Settings()).states(NIGHT) == [drift]
 
 
 def test_a_history_that_cannot_be_written_ends_no_run(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:

@@ -19,11 +19,15 @@ _STEP = 1000
 
 
 class Detached(msgspec.Struct, frozen=True):
-    """What a producer leaves with a run for whoever finalises it; ``began`` is in seconds, by the server's clock."""
+    """What a producer leaves with a run for whoever finalises it; ``began`` is in seconds, by the server's clock.
+
+    ``name`` is what its suite calls the run.
+    """
 
     began: float
     target: str = ""
     tags: dict[str, str] = {}
+    name: str = ""
 
 
 class Reports:

@@ -96,12 +96,14 @@ class HistoryKeys(NamedTuple):
     ids: str  # of its runs, the newest first
     texts: str  # their entries
     recent: str  # those of their values that are shown side by side
+    drift: str  # {chain: its runs' answers as sums, packed}, a chain for each specification
+    drifting: str  # {chain: when it was counted last, and what is shown of it}
 
     @classmethod
     def of(cls, member: str) -> Self:
         """The keys of the history that the index has as ``member``."""
         key = SHARED.history + member
-        return cls(key, key + ":texts", key + ":recent")
+        return cls(key, *(f"{key}:{part}" for part in cls._fields[1:]))
 
 
 class LookKeys(NamedTuple):

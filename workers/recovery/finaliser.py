@@ -8,6 +8,7 @@ settling needs an input that it may not read) is left to `evalq watch`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import signal
@@ -21,6 +22,8 @@ from typing import IO, Any, BinaryIO
 import msgspec
 import redis
 
+from evalq.evalcore.compare.counting import CaseCounter
+from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.partial import decode
@@ -36,6 +39,7 @@ from evalq.workers.connections import connect
 from evalq.workers.inputs import find
 from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Reports
+from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.history import History, HistoryKey, entry_of
@@ -65,20 +69,39 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
         return False
     if len(chunks) != seal.chunks:
         raise InfrastructureError(f"the ledger has lost {seal.chunks - len(chunks)} of its {seal.chunks} chunks")
-    report = _fold(header, chunks, seal, ledger, [Path(root) for root in settings.roots] or [Path.cwd()])
+    evaluator, total = registry.get(header.evaluator), sum(chunk.records for chunk in chunks)
+    counter = CaseCounter(evaluator) if evaluator.measures and total <= settings.cases_records else None
+    report = _fold(header, chunks, seal, ledger, [Path(root) for root in settings.roots] or [Path.cwd()], counter)
     took = max(0.0, round(server_seconds(ledger.client) - facts.began, 3))
-    evaluator = registry.get(header.evaluator)
     place = HistoryKey(header.evaluator, header.suite, facts.target)
     entry = entry_of(evaluator, run, place, report, took, facts.tags)
     # History first: a run with a report is not finalised again, so an entry that is missing then stays missing.
     History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.views.metrics if metric.recent])
-    reports.store(run, canonical_line(report))
+    data = canonical_line(report)
+    if counter is not None:
+        cases = counter.cases(report, run=run, digest_of_report=hashlib.sha256(data).hexdigest())
+        cases.name, cases.suite, cases.target, cases.tags = facts.name, header.suite, facts.target, facts.tags
+        _count_drift(place, cases, ledger, settings)
+    reports.store(run, data)
     ledger.close(run, "done")
     return True
 
 
+def _count_drift(place: HistoryKey, cases: RunCases, ledger: RunLedger, settings: Settings) -> None:
+    """As its command would have; a chain that cannot be read is no reason to keep a report back."""
+    try:
+        Drift(ledger.client, settings).count(place, cases)
+    except EvalqError as error:
+        log.warning("run %s is not counted in the drift of its suite: %s", cases.run, error)
+
+
 def _fold(
-    header: Header, chunks: Sequence[Chunk], seal: Seal, ledger: RunLedger, roots: Sequence[Path]
+    header: Header,
+    chunks: Sequence[Chunk],
+    seal: Seal,
+    ledger: RunLedger,
+    roots: Sequence[Path],
+    counter: CaseCounter | None,
 ) -> dict[str, Json]:
     evaluator = registry.get(header.evaluator)
     fold = Fold(evaluator, validate(evaluator.Params, header.params, "manifest"), len(header.inputs))
@@ -87,7 +110,10 @@ def _fold(
         for chunk, partial in zip(some, ledger.collect(header.run, [chunk.seq for chunk in some]), strict=True):
             if partial is None or not partial.data:
                 raise InfrastructureError(f"the answer of chunk {chunk.seq} is no longer in the ledger")
-            fold.add(chunk.input, decode(partial, evaluator, chunk))
+            outcome = decode(partial, evaluator, chunk)
+            fold.add(chunk.input, outcome)
+            if counter is not None:
+                counter.add(outcome.lines)
     members: list[list[str]] = [[] for _ in header.inputs]
     for chunk in chunks:
         members[chunk.input].extend(chunk.members)
@@ -103,7 +129,9 @@ def _fold(
         return open_input(path)
 
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
-        report, _ = fold.finish(summaries, reopen, Path(scratch))
+        report, lines = fold.finish(summaries, reopen, Path(scratch))
+    if counter is not None:
+        counter.add(lines)
     return report
 
 

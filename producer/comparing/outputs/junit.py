@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from evalq.evalcore.compare.run import RunCases
 from evalq.producer.comparing.outputs.outcome import Outcome, Point
 from evalq.producer.outputs.junit import State, Suite, Testcase, class_of, junit, run_suite
 
@@ -16,7 +17,12 @@ def write_junit(outcome: Outcome, name: str) -> bytes:
     """The file. Where the outcome lets the run pass, nothing in it is a failure: what did not hold is skipped."""
     allowed = f"{outcome.word}: it blocks nothing" if outcome.passes else ""
     own = Suite(f"evalq {outcome.what}", class_of("evalq", outcome.what), list(_testcases(outcome)))
-    return junit(f"evalq {outcome.what}", [own, *(run_suite(run, allowed=allowed) for run in outcome.runs)])
+    suites = [run_suite(run, allowed=allowed, aside=_aside(outcome, run)) for run in outcome.runs]
+    return junit(f"evalq {outcome.what}", [own, *suites])
+
+
+def _aside(outcome: Outcome, run: RunCases) -> dict[str, str]:
+    return {case: reason for (called, case), reason in outcome.aside.items() if called == run.called}
 
 
 def _testcases(outcome: Outcome) -> Iterator[Testcase]:

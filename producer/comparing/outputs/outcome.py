@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from evalq.evalcore.compare.comparison import Comparison, Verdict
-from evalq.evalcore.compare.decision import Check, Decided, Decision
+from evalq.evalcore.compare.decision import Check, Decided, Decision, Quarantined
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import escape
-from evalq.producer.comparing.text import comparison_text, decision_text
+from evalq.producer.comparing.text import comparison_text, decision_text, standing_of
 
 __all__ = ["Compared", "Outcome", "Point", "Standing", "of_comparisons", "of_decision", "of_error"]
 
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
     """``what`` was done ("gate", "compare") and what came out, in a ``word`` of its own.
 
     ``runs`` are those whose cases are shown, ``text`` is all of it as Markdown and ``document`` as JSON. ``allowed``:
-    what is open may pass.
+    what is open may pass. ``aside`` are cases in quarantine, each (its run, its name), with the reason.
     """
 
     what: str
@@ -52,6 +52,7 @@ class Outcome(NamedTuple):
     text: str
     document: Json
     allowed: bool = False
+    aside: Mapping[tuple[str, str], str] = {}
 
     @property
     def passes(self) -> bool:
@@ -74,16 +75,32 @@ _ORDER: Sequence[Verdict] = ("worse", "inconclusive", "same", "better")
 
 def of_decision(decision: Decision, runs: Sequence[RunCases], *, allowed: bool = False) -> Outcome:
     """A gate's."""
-    points = tuple(_point(check) for check in decision.checks)
+    points = (*map(_point, decision.checks), *map(_quarantined, decision.quarantined))
+    aside = {(each.run, each.case): f"quarantine: {each.reason}" for each in decision.quarantined if each.aside}
     text, document = decision_text(decision), msgspec.to_builtins(decision)
     return Outcome(
-        "gate", decision.decided, _DECIDED[decision.decided], points, tuple(runs), text, document, allowed=allowed
+        "gate",
+        decision.decided,
+        _DECIDED[decision.decided],
+        points,
+        tuple(runs),
+        text,
+        document,
+        allowed=allowed,
+        aside=aside,
     )
 
 
 def _point(check: Check) -> Point:
     name = f"{check.metric}: {check.demand}"
     return Point(name, _DECIDED[check.decided], check.decided, check.reason, check.cases, check.tier)
+
+
+def _quarantined(entry: Quarantined) -> Point:
+    """It stands in every format, and decides nothing."""
+    name = f"{entry.run}.quarantine: {entry.case}" if entry.run else f"quarantine: {entry.case}"
+    word = "QUARANTINED" if entry.aside else "NOT QUARANTINED"
+    return Point(name, "open", word, f"{standing_of(entry)}; {entry.reason}", (), "advisory")
 
 
 def of_comparisons(compared: Sequence[Compared]) -> Outcome:

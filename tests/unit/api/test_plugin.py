@@ -53,7 +53,9 @@ def test_every_case_is_a_test_with_its_own_result(pytester: pytest.Pytester) -> 
     ran = _run(pytester, "--evalq", str(suite), "-v")
     ran.assert_outcomes(passed=4, failed=2, xfailed=1)
     ran.stdout.fnmatch_lines(["*nightly.yaml::verification::c0 PASSED*", "*::verification::lost FAILED*"])
-    ran.stdout.fnmatch_lines(["0 of 20 answers pass; the policy wants 7 of 10", "*# NO-GO: verification-*"])
+    ran.stdout.fnmatch_lines(
+        ["0 of 20 answers pass; the policy: every case passes 7 of 10", "*# NO-GO: verification-*"]
+    )
     _run(pytester, "--evalq", str(suite), "--evalq-undecided", "fail").assert_outcomes(passed=4, failed=3)
     pytester.makeini("[pytest]\nevalq_suites = evals/*.yaml\nevalq_undecided = skip")
     _run(pytester).assert_outcomes(passed=4, failed=2, skipped=1)

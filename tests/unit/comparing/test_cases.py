@@ -123,4 +123,24 @@ def test_what_calls_took_is_summed_over_all_outputs(tmp_path: Path) -> None:
     ]
     path.write_bytes(b"\n".join(map(msgspec.json.encode, [*lines, {"case": "b", "error": "no"}])))
     found = usage_of(path)
-    assert found == Usage(101, 1, 200, 50.0, 300, 0, {"p50": 5.0, "p95": 9.5, "p99": 9.9})
+    wanted = Usage(101, 1, 200, 50.0, 300, 0, {"p50": 5.0, "p95": 9.5, "p99": 9.9})
+    assert msgspec.structs.replace(found, sample=[]) == wanted
+
+
+def test_runs_that_share_answers_are_known_by_some_of_them(tmp_path: Path) -> None:
+    """And those of one target by its settings; a sample is no larger for more answers."""
+
+    def used(seconds: range, config: str = "c") -> Usage:
+        lines = [
+            {"case": "a", "repeat": at, "config": config, "attempts": [{"latency_seconds": second / 7}]}
+            for at, second in enumerate(seconds)
+        ]
+        (tmp_path / "outputs.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
+        return usage_of(tmp_path / "outputs.jsonl")
+
+    first, other, more = used(range(500)), used(range(1000, 1500), "d"), used(range(700))
+    assert (first.config, other.config) == ("c", "d")
+    assert len(first.sample) == len(used(range(5000)).sample) == 32
+    assert used(range(500)) == first
+    assert not set(first.sample) & set(other.sample)
+    assert set(first.sample) & set(more.sample)  # it took 500 from a cache

@@ -12,11 +12,12 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from evalq.evalcore.compare.decision import Check, Decision
+from evalq.evalcore.compare.decision import Check, Decision, Quarantined
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
+from evalq.producer.comparing.html import decision_html
 from evalq.producer.comparing.outputs import check_decision_output, write_decision
 from tests.deploy.programs import CHECKERS, program
 from tests.unit.comparing.conftest import BAD, GOOD, Command
@@ -52,7 +53,8 @@ def decision_of(cases: Sequence[str], reason: str = "seen") -> Decision:
         Check("vs.usage.cost", "at most 3", "advisory", "NO-GO", reason, 4.0),
         Check("vs.pass_rate", "at least 0.9", "supporting", "INCONCLUSIVE", reason),
     )
-    return Decision("NO-GO", checks, (reason,), ("vs-1",), "main")
+    held = tuple(Quarantined("vs", case, at % 2 == 0, reason, reason, "2030-01-01") for at, case in enumerate(cases))
+    return Decision("NO-GO", checks, (reason,), ("vs-1",), "main", held)
 
 
 def written(folder: Path, decision: Decision, runs: Sequence[RunCases]) -> dict[str, bytes]:
@@ -134,6 +136,30 @@ def test_a_case_fails_when_an_answer_does_and_errs_when_none_came(tmp_path: Path
     write_decision(tmp_path / "go.xml", Decision("GO", (), (), ("vs-1",)), runs)
     tags = {child.tag for case in validated(tmp_path / "go.xml").iter("testcase") for child in case}
     assert tags == {"skipped"}
+
+
+def test_a_case_in_quarantine_is_skipped_and_told_of_in_every_format(tmp_path: Path) -> None:
+    """With its reason; one that is named there and counts all the same fails as any other."""
+    runs = [run_of(["aside", "counts"], [1, 1])]
+    held = (
+        Quarantined(
+            "vs", "aside", True, "flaky: 30 of 40 answers passed before", "index rebuilt at night", "2030-01-01"
+        ),
+        Quarantined("vs", "counts", False, "stable: 0 of 90 answers passed before", "somebody thought so"),
+    )
+    files = written(tmp_path, Decision("NO-GO", (), (), ("vs-1",), "", held), runs)
+    root = ElementTree.fromstring(files["junit.xml"])  # noqa: S314 - of our own
+    states = {case.get("name"): [child.tag for child in case] for case in root.iter("testcase")}
+    assert (states["aside"], states["counts"]) == (["skipped"], ["failure"])
+    assert states["vs.quarantine: aside"] == states["vs.quarantine: counts"] == ["skipped"]
+    for name in ("junit.xml", "summary.md", "comment.md", "annotations.txt", "gate.json"):
+        text = files[name].decode()
+        for said in ("index rebuilt at night", "30 of 40 answers passed before", "0 of 90 answers passed before"):
+            assert said in text, name
+    assert "set aside" in files["summary.md"].decode()
+    assert "counts all the same" in files["summary.md"].decode()
+    assert [each["aside"] for each in json.loads(files["gate.json"])["quarantined"]] == [True, False]
+    assert "2030-01-01" in decision_html(Decision("GO", (), (), ("vs-1",), "", held))
 
 
 def test_a_file_of_no_format_is_refused_before_anything_is_decided(tmp_path: Path) -> None:

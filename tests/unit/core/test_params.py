@@ -67,8 +67,8 @@ def test_plain_data_fills_nested_params_and_tuples() -> None:
         ({"stric": True}, "stric: unknown key (known here: bands, extra, limits, name, rules, strict)"),
         ({"limits": {"hi": 1}}, "limits.hi: unknown key (known here: first, low, most)"),
         ({"limits": {"first": {"word": "a"}}}, "limits.first.word: unknown key (known here: kind, words)"),
-        ({"rules": [{}, {"word": 1}]}, "rules.1.word: unknown key (known here: see the documentation)"),
-        ({"extra": {"word": 1}}, "extra.word: unknown key (known here: see the documentation)"),
+        ({"rules": [{}, {"word": 1}]}, "rules.1.word: unknown key (known here: kind, words)"),
+        ({"extra": {"word": 1}}, "extra.word: unknown key (known here: kind, words)"),
     ],
 )
 def test_an_unknown_key_is_named_with_its_path_and_its_neighbours(data: dict[str, Any], said: str) -> None:

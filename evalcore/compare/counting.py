@@ -1,0 +1,52 @@
+"""Adding up the record lines of a run to what a comparison sees of it, wherever the lines come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import Summing
+from evalq.evalcore.contract.evaluator import Evaluator, Measures
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.model.canonical import Json, canonical_json, digest
+
+__all__ = ["CaseCounter"]
+
+
+class CaseCounter:
+    """Takes the lines of records.jsonl in their order, then gives the run's cases; memory grows with the cases."""
+
+    def __init__(self, evaluator: Evaluator[Any, Any], place: str = "") -> None:
+        """Raises UsageError, which names ``place``, for an evaluator whose runs are not compared."""
+        if evaluator.measures is None:
+            raise UsageError(
+                f"{place or evaluator.name}: runs of {evaluator.name} are not compared: it declares no measures"
+            )
+        self._evaluator = evaluator
+        self._measures: Measures = evaluator.measures
+        self._summing = Summing(self._measures.measures)
+        self._decode = msgspec.json.Decoder().decode
+
+    def add(self, lines: Iterable[bytes]) -> None:
+        """Count the next records."""
+        see, decode, summing = self._measures.see, self._decode, self._summing
+        for line in lines:
+            sighting = see(decode(line))
+            if sighting is not None:
+                summing.add(sighting)
+
+    def cases(self, report: dict[str, Json], *, run: str, digest_of_report: str) -> RunCases:
+        """What was counted, as a run called ``run`` that has this report."""
+        return RunCases(
+            run=run,
+            evaluator=self._evaluator.name,
+            version=self._evaluator.version,
+            specification=digest(canonical_json(report["params"])),
+            report=digest_of_report,
+            records=dict(report["records"]),
+            results=report["results"],
+            cases=self._summing.summary(self._measures.collapsed(report)),
+        )

@@ -1,0 +1,129 @@
+"""What is kept of a chain of runs between two of them, and what is shown of it: with each run counted exactly once."""
+
+from __future__ import annotations
+
+import msgspec
+
+from evalq.evalcore.compare.drift import Chain, begin, count
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.model.canonical import canonical_json
+
+__all__ = ["SCHEMA", "DriftRecord", "DriftState", "MeasureState", "approved", "counted", "key_of", "state_of"]
+
+SCHEMA = "evalq.drift-record/1"
+
+
+class DriftRecord(msgspec.Struct, kw_only=True):
+    """A chain with its newest run, and ``before`` that run: its answers may be replaced, as `evalq retry` does.
+
+    ``before`` is empty where the newest run began the chain. ``name`` is what the suite calls these runs, ``run`` the
+    newest one.
+    """
+
+    schema: str = SCHEMA
+    name: str = ""
+    run: str
+    now: Chain
+    before: Chain | None = None
+
+
+class MeasureState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How one measure stands. ``since`` is the run that paged, empty where none did.
+
+    ``e`` is the detector's value, ``p`` the newest run's p-value, ``change`` by how much the newest run differs from
+    all before it, as a share of the scale; below 0 is worse.
+    """
+
+    since: str = ""
+    e: float = 0.0
+    p: float = 1.0
+    change: float = 0.0
+
+
+class DriftState(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown of a chain: without the answers that it holds.
+
+    ``run`` is the newest run, ``runs`` how many were compared with the ``reference``, which was approved (``kind``
+    "baseline") or came first. ``counted`` is when the newest one was, in seconds since 1970; 0 where nobody knows.
+    """
+
+    specification: str
+    version: str = ""
+    name: str = ""
+    run: str
+    reference: str
+    kind: str
+    runs: int
+    measures: dict[str, MeasureState]
+    counted: float = 0.0
+
+    @property
+    def drifting(self) -> bool:
+        """Whether any measure pages."""
+        return any(measure.since for measure in self.measures.values())
+
+
+def key_of(run: RunCases) -> str:
+    """Which chain of its suite ``run`` belongs to: runs of one specification, version of the evaluator, and name."""
+    return canonical_json([run.specification, run.version, run.name]).decode()
+
+
+def counted(record: DriftRecord | None, run: RunCases) -> DriftRecord | None:
+    """The record with ``run``; the very same one where that is no further evidence, None where there is none yet.
+
+    The newest run again, with other answers, takes its own place. An older one stays as it was counted, since all that
+    came later was compared with it; so does the reference. A run without any answer tells nothing.
+    """
+    if not any(any(column.count) for column in run.cases.columns.values()):
+        return record
+    if record is None:
+        return DriftRecord(name=run.name, run=run.run, now=begin(run))
+    if run.run == record.run and dict(record.now.known).get(run.run) not in (None, run.report):
+        if record.before is not None:
+            return _after(record, record.before, run)
+        if record.now.kind == "first":
+            return DriftRecord(name=run.name, run=run.run, now=begin(run))
+    if run.run == record.now.reference:
+        return record
+    return _after(record, record.now, run)
+
+
+def _after(record: DriftRecord, before: Chain, run: RunCases) -> DriftRecord:
+    now = count(before, run)
+    if now is before:
+        return record
+    return DriftRecord(name=run.name, run=run.run, now=now, before=before)
+
+
+def approved(record: DriftRecord | None, run: RunCases) -> DriftRecord:
+    """A chain that begins anew with the approved ``run``: what was counted before is evidence no more.
+
+    The very same record where that run is its reference already, so that approving it once more forgets nothing.
+    """
+    chain = begin(run, "baseline")
+    if record is None:
+        return DriftRecord(name=run.name, run=run.run, now=chain)
+    old = record.now
+    if (old.kind, old.reference) == ("baseline", run.run) and dict(old.known).get(run.run, run.report) == run.report:
+        return record
+    # A run that was counted before, and is resumed or tried again later, is none that came after the approved one.
+    chain.known += [each for each in old.known if each[0] != run.run]
+    return DriftRecord(name=run.name, run=record.run, now=chain)
+
+
+def state_of(record: DriftRecord, version: str) -> DriftState:
+    """What is shown of ``record``."""
+    chain = record.now
+    return DriftState(
+        specification=chain.specification,
+        version=version,
+        name=record.name,
+        run=record.run,
+        reference=chain.reference,
+        kind=chain.kind,
+        runs=chain.runs,
+        measures={
+            name: MeasureState(watched.since, watched.e, watched.p, watched.change)
+            for name, watched in chain.watched.items()
+        },
+    )

@@ -1,0 +1,174 @@
+"""Which cases are flaky by their history, and which of those a policy has in quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from evalq.evalcore.compare.decision import Check, Quarantined
+from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.named import fisher
+from evalq.evalcore.compare.policy import Policy, Quarantine
+from evalq.evalcore.compare.repeats import Answered, rows_of
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.share_sequence import surely_above, surely_below
+
+__all__ = ["STEADY", "Flakiness", "Past", "aside_in", "fallen", "flakiness", "flaky_cases", "past_of", "quarantined"]
+
+STEADY = 0.95
+"""A case whose commoner result has a larger share than this is stable, one in which it has a smaller one flaky."""
+
+Flakiness = Literal["flaky", "stable", "unknown"]
+
+
+class Past(NamedTuple):
+    """What is known of cases from before: {case: (passes, answers)} over so many ``runs`` of one target."""
+
+    cases: dict[str, tuple[int, int]]
+    runs: int
+
+
+@lru_cache(maxsize=65536)
+def flakiness(passed: int, answers: int) -> Flakiness:
+    """Whether a case sometimes passes and sometimes fails, by a confidence sequence for the share of its commoner
+    result: it may be looked at after every run, and the chance of ever being wrong is .025 on either side.
+    """
+    most = max(passed, answers - passed)
+    if answers and surely_below(most, answers, STEADY):
+        return "flaky"
+    return "stable" if answers and surely_above(most, answers, STEADY) else "unknown"
+
+
+def past_of(run: RunCases, partner: RunCases | None, history: Sequence[RunCases] = ()) -> Past:
+    """The history of a run's cases: its baseline's answers, and those of all runs of the baseline's target.
+
+    That is the target by the digest of its settings, which recorded outputs do not have: of those the baseline alone
+    counts. Without a baseline it is the target of ``run`` itself. Runs by other parameters ask something else, and
+    answers that several runs share, since they came from a cache, count once.
+    """
+    counted: list[RunCases] = []
+    config = _config(partner or run)
+    if partner is not None and _of_one_kind(partner, run):
+        counted.append(partner)
+    for each in history:
+        if (
+            _of_one_kind(each, run)
+            and config
+            and _config(each) == config
+            and not any(_share(each, one) for one in (run, *counted))
+        ):
+            counted.append(each)
+    cases: dict[str, tuple[int, int]] = {}
+    for each in counted:
+        measure = _measure(each)
+        for row in rows_of(each.cases, measure) if measure is not None else ():
+            passed, answers = cases.get(row.case, (0, 0))
+            cases[row.case] = passed + row.passed, answers + row.answers
+    return Past(cases, len(counted))
+
+
+def _of_one_kind(run: RunCases, other: RunCases) -> bool:
+    """Whether the same is asked and judged by both."""
+    facts = ((each.evaluator, each.version, each.specification) for each in (run, other))
+    return next(facts) == next(facts)
+
+
+def _config(run: RunCases) -> str:
+    return run.usage.config if run.usage is not None else ""
+
+
+def _share(run: RunCases, other: RunCases) -> bool:
+    """Whether they are one run, or have answers in common."""
+    ours, theirs = (set(each.usage.sample) if each.usage is not None else set() for each in (run, other))
+    return run.run == other.run or bool(ours & theirs)
+
+
+def _measure(run: RunCases) -> Measure | None:
+    return next((each for each in run.cases.measures if each.kind == "pass"), None)
+
+
+def flaky_cases(past: Past) -> list[str]:
+    """Those of them that are flaky, by their names."""
+    return sorted(case for case, counts in past.cases.items() if flakiness(*counts) == "flaky")
+
+
+def quarantined(policy: Policy, runs: Sequence[RunCases], pasts: Sequence[Past], today: str) -> Iterator[Quarantined]:
+    """Each entry of the policy's quarantine for each of ``runs`` that it means; ``today`` is an ISO day.
+
+    A case is set aside only while its history proves it flaky: one that always fails is no flaky one, and what nobody
+    has seen often enough may be either. Nor does quarantine excuse answers that are missing.
+    """
+    for entry in policy.quarantine:
+        meant = 0
+        for run, past in zip(runs, pasts, strict=True):
+            measure = _measure(run)
+            rows = {row.case: row for row in rows_of(run.cases, measure)} if measure is not None else {}
+            if entry.run in ("", run.called, run.evaluator) and (row := rows.get(entry.case)) is not None:
+                meant += 1
+                yield _entry(entry, run, row, past, today)
+        if not meant:
+            yield Quarantined(entry.run, entry.case, False, "no run has such a case", entry.reason, entry.until)
+
+
+def _entry(entry: Quarantine, run: RunCases, row: Answered, past: Past, today: str) -> Quarantined:
+    passed, answers = past.cases.get(entry.case, (0, 0))
+    state = flakiness(passed, answers)
+    why = f"{state}: {passed} of {answers} answers passed in {past.runs} earlier run(s) of one target"
+    if not answers:
+        why = "unknown: no earlier run of this target answered it"
+    aside = state == "flaky"
+    if entry.until and entry.until < today:
+        aside, why = False, f"its quarantine ended on {entry.until}; {why}"
+    elif row.missing or not row.answers:
+        aside, why = False, f"{row.missing} of its answers are missing, which quarantine does not excuse; {why}"
+    return Quarantined(
+        run.called,
+        entry.case,
+        aside,
+        why,
+        entry.reason,
+        entry.until,
+        row.passed,
+        row.answers,
+        (passed, answers),
+    )
+
+
+def aside_in(run: RunCases, entries: Sequence[Quarantined]) -> frozenset[str]:
+    """The cases of a run that are set aside."""
+    return frozenset(entry.case for entry in entries if entry.aside and entry.run == run.called)
+
+
+def fallen(run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA) -> Iterator[Check]:
+    """Whether any case that is set aside passes less often than its history has it: that is no flakiness any more.
+
+    By Fisher's exact test of each, one-sided, and Holm's procedure over them.
+    """
+    tested = []
+    for entry in entries:
+        if entry.aside and entry.run == run.called:
+            (passed, answers), now = entry.history, (entry.answers, entry.passed)
+            tested.append((fisher(answers, passed, *now)[0], entry))
+    if not tested:
+        return
+    tested.sort(key=lambda each: (each[0], each[1].case))
+    worse = []
+    for rank, (p, entry) in enumerate(tested):
+        if p > alpha / (len(tested) - rank):
+            break
+        worse.append(entry)
+    lowest, first = tested[0]
+    reason = f"{len(worse)} of {len(tested)} case(s) in quarantine fell below their history; most surprising is "
+    reason += f"{first.case}: {first.passed} of {first.answers}, and {first.history[0]} of {first.history[1]} before"
+    yield Check(
+        f"{run.called}.quarantine",
+        "no case in quarantine is seen to pass less often than before",
+        "critical",
+        "NO-GO" if worse else "GO",
+        reason,
+        len(worse),
+        p_worse=min(1.0, lowest * len(tested)),
+        cases=tuple(entry.case for entry in worse),
+    )

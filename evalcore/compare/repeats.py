@@ -1,0 +1,187 @@
+"""Demands on every single case, decided by its repeats: a share of passes, pass@k, pass^k."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from evalq.evalcore.compare.decision import Check, Decided
+from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.looks import SINGLE, Errors
+from evalq.evalcore.compare.policy import CaseDemand, Gate
+from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.distributions import at_least, at_most, smallest
+from evalq.evalcore.errors import UsageError
+
+__all__ = ["Answered", "by_case", "case_interval", "enough_repeats", "estimate", "held_by_cases", "provable", "rows_of"]
+
+_SHOWN = 20
+
+
+class Answered(NamedTuple):
+    """One case: how many of its ``answers`` passed, and how many more are ``missing``."""
+
+    case: str
+    passed: int
+    answers: int
+    missing: int = 0
+
+
+def rows_of(run: CaseSummary, measure: Measure) -> list[Answered]:
+    """The cases that were answered or should have been, by a measure of kind "pass", in the order of their ids."""
+    column = run.columns[measure.name]
+    rows = []
+    for case, ones, answers, missing in zip(run.ids, column.total, column.count, run.missing, strict=True):
+        if answers or missing:
+            passed = round(ones if measure.better == "higher" else answers - ones)
+            rows.append(Answered(case, passed, answers, missing))
+    return rows
+
+
+@lru_cache(maxsize=65536)
+def estimate(demand: CaseDemand, passed: int, answers: int) -> float | None:
+    """The unbiased estimate of the number that is demanded; None for fewer answers than it is taken over.
+
+    pass@k is 1 - C(n-c, k) / C(n, k) for c passes among n answers (Chen et al. 2021), pass^k is C(c, k) / C(n, k)
+    (Yao et al. 2024).
+    """
+    if answers < demand.k:
+        return None
+    kind, of = (passed, answers) if demand.number != "pass@" else (answers - passed, answers)
+    every = math.prod(max(0, kind - at) / (of - at) for at in range(demand.k))
+    return 1.0 - every if demand.number == "pass@" else every
+
+
+@lru_cache(maxsize=65536)
+def case_interval(demand: CaseDemand, passed: int, answers: int, alpha: float = ALPHA) -> tuple[float, float]:
+    """Bounds of that number by Clopper and Pearson (1934), each wrong with probability ``alpha`` at most."""
+    low, high = 0.0, 1.0
+    if passed:
+        low = smallest(lambda p: at_least(passed, answers, p) >= alpha, 0.0, passed / answers)
+    if passed < answers:
+        high = smallest(lambda p: at_most(passed, answers, p) < alpha, passed / answers, 1.0)
+    return _reached(demand, low), _reached(demand, high)
+
+
+def _reached(demand: CaseDemand, p: float) -> float:
+    return 1.0 - (1.0 - p) ** demand.k if demand.number == "pass@" else p**demand.k
+
+
+def provable(demand: CaseDemand, alpha: float = ALPHA) -> int | None:
+    """How many answers prove it where all of them pass; None where no number does."""
+    return math.ceil(math.log(alpha) / math.log(demand.share) - 1e-9) if demand.share < 1.0 else None
+
+
+def by_case(
+    demand: CaseDemand, rows: Sequence[Answered], *, minimum: int = 1, errors: Errors = SINGLE
+) -> tuple[dict[str, Decided], float]:
+    """Each case by itself, those that fail first, the most surprising of them before the others; and how surprising
+    the first is, among all of them.
+
+    GO needs a case's lower bound at the demand. For NO-GO the cases' surprises count by Holm's procedure. A case with
+    fewer than ``minimum`` answers, or than the demand is taken over, is undecided, and so is one whose missing answers
+    could change what it is.
+    """
+    least = max(minimum, demand.k)
+    found, surprise = _decided(demand, [(row.case, row.passed, row.answers) for row in rows], least, errors)
+    if any(row.missing for row in rows):
+        filled = [(row.case, row.passed, row.answers + row.missing) for row in rows]
+        worst, _ = _decided(demand, filled, least, errors)
+        found = {case: each if each == worst[case] else "INCONCLUSIVE" for case, each in found.items()}
+    return found, surprise
+
+
+def _decided(
+    demand: CaseDemand, rows: Sequence[tuple[str, int, int]], least: int, errors: Errors
+) -> tuple[dict[str, Decided], float]:
+    enough = [row for row in rows if row[2] >= least]
+    surprises = sorted((_below(m, n, demand.share), case) for case, m, n in enough)
+    found: dict[str, Decided] = {}
+    for rank, (p, case) in enumerate(surprises):
+        if p > errors.no_go / (len(surprises) - rank):
+            break
+        found[case] = "NO-GO"
+    proved = {case for case, m, n in enough if _above(m, n, demand.share) <= errors.go}
+    for case, _, _ in rows:
+        found.setdefault(case, "GO" if case in proved else "INCONCLUSIVE")
+    return found, min(1.0, surprises[0][0] * len(surprises)) if surprises else 1.0
+
+
+@lru_cache(maxsize=65536)
+def _below(m: int, n: int, share: float) -> float:
+    return at_most(m, n, share)
+
+
+@lru_cache(maxsize=65536)
+def _above(m: int, n: int, share: float) -> float:
+    return at_least(m, n, share)
+
+
+def held_by_cases(
+    gate: Gate,
+    run: CaseSummary,
+    measure: Measure,
+    errors: Errors,
+    minimum: int = 1,
+    aside: frozenset[str] = frozenset(),
+) -> Iterator[Check]:
+    """What ``per_case`` demands, a check each, of all cases but those set ``aside``.
+
+    Raises UsageError for scores, of which none passes.
+    """
+    if gate.per_case is None:
+        return
+    if measure.kind != "pass":
+        raise UsageError(f"{gate.metric}: per_case is about passes, and this is a score")
+    rows = [row for row in rows_of(run, measure) if row.case not in aside]
+    for demand in gate.per_case.demands:
+        found, surprise = by_case(demand, rows, minimum=minimum, errors=errors)
+        failing = [case for case, each in found.items() if each == "NO-GO"]
+        open_ = [case for case, each in found.items() if each == "INCONCLUSIVE"]
+        decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not found else "GO"
+        reason = "; ".join(_reasons(demand, rows, len(failing), set(open_), minimum))
+        reason += f"; {len(aside)} more in quarantine" if aside else ""
+        cases = tuple((failing or open_)[:_SHOWN])
+        yield Check(gate.metric, demand.demand, gate.tier, decided, reason, len(failing), None, None, surprise, cases)
+
+
+def _reasons(
+    demand: CaseDemand, rows: Sequence[Answered], failing: int, undecided: set[str], minimum: int
+) -> Iterator[str]:
+    yield f"{failing} of {len(rows)} case(s) fail it, {len(undecided)} are undecided"
+    estimates = [(each, row) for row in rows if (each := estimate(demand, row.passed, row.answers)) is not None]
+    if estimates:
+        lowest, row = min(estimates, key=lambda each: (each[0], each[1].case))
+        low, high = case_interval(demand, row.passed, row.answers)
+        name = "the share" if demand.number == "passes" else f"{demand.number}{demand.k}"
+        mean = math.fsum(each for each, _ in estimates) / len(estimates)
+        yield (
+            f"{name} is {mean:.4g} on average, lowest in {row.case}: {lowest:.4g} ({row.passed} of {row.answers}), "
+            f"with 95 % between {low:.4g} and {high:.4g}"
+        )
+    least = max(demand.k, minimum)
+    few = sum(row.answers < least for row in rows)
+    if few:
+        yield f"{few} case(s) have fewer than the {least} answers that it takes"
+    needed = provable(demand)
+    if needed is None and undecided:
+        yield "no number of passes proves it"
+    elif needed is not None and any(row.answers < needed for row in rows if row.case in undecided):
+        yield f"even a case that always passes takes {max(needed, least)} answers to prove it"
+
+
+def enough_repeats(check: Check, run: CaseSummary, measure: Measure, minimum: int) -> Check:
+    """The check, where every case that was answered has ``minimum`` answers."""
+    counts = [count for count in run.columns[measure.name].count if count]
+    few = sum(count < minimum for count in counts)
+    if not few:
+        return check
+    reason = (
+        f"{few} of {len(counts)} case(s) have fewer answers than the {minimum} that the policy wants; {check.reason}"
+    )
+    return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)

@@ -1,0 +1,57 @@
+"""Earlier runs of a target: how often each case passed in them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from evalq.evalcore.compare.quarantine import Past, past_of
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.errors import EvalqError
+from evalq.producer.invocation.finding import folders
+from evalq.producer.outputs.cases import cases_of, decoded
+
+if TYPE_CHECKING:
+    from evalq.producer.servers import Servers
+
+__all__ = ["MOST", "pasts_of"]
+
+MOST = 100
+"""Runs of a target that are looked at, the latest ones."""
+
+
+def pasts_of(candidates: Sequence[RunCases], partners: Mapping[str, RunCases], servers: Servers) -> dict[str, Past]:
+    """The history of each candidate's cases: runs in ./evalq-runs and, where one is named, in the ledger."""
+    return {run.called: past_of(run, partners.get(run.called), list(_earlier(run, servers))) for run in candidates}
+
+
+def _earlier(run: RunCases, servers: Servers) -> Iterator[RunCases]:
+    """Finished runs of its evaluator and target; recorded outputs have none. What cannot be read is none, either."""
+    if not run.target:
+        return
+    seen: set[str] = set()
+    alike = [
+        folder
+        for folder, info in folders()
+        if (info.evaluator, info.target, info.state) == (run.evaluator, run.target, "done") and info.run != run.run
+    ]
+    for folder in alike[-MOST:]:
+        with contextlib.suppress(EvalqError, OSError):
+            found = cases_of(folder, keep=False)
+            seen.add(found.run)
+            yield found
+    if servers.named:
+        yield from _in_ledger(run, servers, seen)
+
+
+def _in_ledger(run: RunCases, servers: Servers, seen: set[str]) -> Iterator[RunCases]:
+    from evalq.workers.ledger.detached import Reports
+    from evalq.workers.ledger.history import HistoryKey
+
+    reports = Reports(servers.runs, servers.settings)
+    for entry in servers.history.entries(HistoryKey(run.evaluator, run.suite, run.target), MOST):
+        data = reports.cases(entry.run) if entry.run not in seen | {run.run} else None
+        if data is not None:
+            with contextlib.suppress(EvalqError):
+                yield decoded(data, f"what the ledger has of run {entry.run}")
