@@ -1,4 +1,4 @@
-"""Pages made from the code and recorded results: settings, life, targets, metrics, evaluators, reliability's table.
+"""Pages made from the code and recorded results: settings, policy, life, targets, metrics, evaluators, the fault suite.
 
 With --check, exits 1 when one is out of date.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from evaluator_pages import FOLDER, evaluator_page
+from policy_page import policy_page
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Params
@@ -156,6 +157,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "life.md": life_page(),
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
+        DOCS / "reference" / "policy.md": policy_page(),
         **{FOLDER / f"{name}.md": evaluator_page(name) for name in registry.own()},
         chaos.PAGE: chaos.page(),
         observers.PAGE: observers.page(),

@@ -40,7 +40,7 @@ class PassK(Params):
     """The least that a chance over ``k`` further answers of a case may be."""
 
     k: int = Field(ge=1, le=1000)
-    min: Annotated[_Number, Field(gt=0, lt=1)]
+    min: float = Field(gt=0, lt=1)
 
 
 class CaseDemand(NamedTuple):
@@ -104,7 +104,7 @@ class Gate(Params):
     metric: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\..+$")
     min: _Number | None = None
     max: _Number | None = None
-    max_drop: Annotated[_Number, Field(ge=0)] | None = None
+    max_drop: Annotated[float, Field(ge=0), AfterValidator(_finite)] | None = None
     max_relative_drop: _Share | None = None
     equals: _Number | bool | str | None = None
     per_case: PerCase | None = None

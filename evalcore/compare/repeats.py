@@ -18,9 +18,20 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.distributions import at_least, at_most, smallest
 from evalq.evalcore.errors import UsageError
 
-__all__ = ["Answered", "by_case", "case_interval", "enough_repeats", "estimate", "held_by_cases", "provable", "rows_of"]
+__all__ = [
+    "Answered",
+    "by_case",
+    "case_interval",
+    "enough_for",
+    "enough_repeats",
+    "estimate",
+    "held_by_cases",
+    "provable",
+    "rows_of",
+]
 
 _SHOWN = 20
+_MOST = 10_000
 
 
 class Answered(NamedTuple):
@@ -75,6 +86,28 @@ def _reached(demand: CaseDemand, p: float) -> float:
 def provable(demand: CaseDemand, alpha: float = ALPHA) -> int | None:
     """How many answers prove it where all of them pass; None where no number does."""
     return math.ceil(math.log(alpha) / math.log(demand.share) - 1e-9) if demand.share < 1.0 else None
+
+
+def enough_for(demand: CaseDemand, rate: float, cases: int, power: float = 0.8) -> int | None:
+    """About how many answers prove it of all ``cases`` with a chance of ``power``, if each passes at ``rate``.
+
+    None where that is no more than the demand itself, or takes more than `_MOST`.
+    """
+    least = max(demand.k, provable(demand) or _MOST + 1)
+    if rate <= demand.share or least > _MOST:
+        return None
+    answers = least
+    while answers <= _MOST and _all_proved(demand, rate, cases, answers) < power:
+        answers += max(1, answers // 50)
+    return answers if answers <= _MOST else None
+
+
+def _all_proved(demand: CaseDemand, rate: float, cases: int, answers: int) -> float:
+    few, enough = 0, answers  # the fewest passes that prove it; all of them do
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if at_least(middle, answers, demand.share) <= ALPHA else (middle, enough)
+    return at_least(enough, answers, rate) ** cases
 
 
 def by_case(

@@ -1,17 +1,18 @@
-"""The property of what two runs are compared by."""
+"""The properties of what two runs are compared by, and of what a policy may be about."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
 import msgspec
 
+from evalq.evalcore.compare.paths import why_no_number
 from evalq.evalcore.conformance.subject import Example, Subject
 from evalq.evalcore.contract.measures import Measures, Sighting
 
-__all__ = ["measures"]
+__all__ = ["measures", "paths"]
 
 
 def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
@@ -33,6 +34,25 @@ def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> It
         wrong = [case for case in found if not isinstance(case, str)]
         if wrong:
             yield f"{wrong[:3]!r} is said to be a collapsed case, which is no case's id"
+
+
+def paths(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """A policy may name every number of the results: keys that come with the data are declared, or empty before it."""
+    report, _ = subject.finish([example], [[subject.compute(example.whole())]])
+    for path in _numbers(report.get("results")):
+        reason = why_no_number(path, subject.evaluator, subject.params, [example.name], live=False)
+        if reason:
+            yield f"a policy about {path} is refused before the run: {reason}"
+
+
+def _numbers(place: Any, path: str = "") -> Iterator[str]:
+    """The paths to numbers, as a policy writes them; below a key with dots it cannot name any."""
+    for key, value in place.items() if isinstance(place, Mapping) else ():
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(value, int | float):
+            yield here
+        elif "." not in str(key):
+            yield from _numbers(value, here)
 
 
 def _faults(declared: Measures, sighting: Sighting) -> Iterator[str]:

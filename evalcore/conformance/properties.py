@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.conformance.garbage import garbled
-from evalq.evalcore.conformance.measured import measures
+from evalq.evalcore.conformance.measured import measures, paths
 from evalq.evalcore.conformance.paged import page
 from evalq.evalcore.conformance.purity import watched
 from evalq.evalcore.conformance.subject import Example, Subject, random_cuts
@@ -303,6 +303,7 @@ PROPERTIES: dict[str, Property] = {
         declarations,
         lines,
         measures,
+        paths,
         page,
         dead,
         purity,

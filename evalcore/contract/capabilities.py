@@ -212,6 +212,9 @@ class Views(msgspec.Struct, frozen=True):
 
     Of report.html, ``summary`` is what it begins with, ``charts`` what it draws, and ``rows`` how records become its
     table. Without them it has the metrics and what every record has.
+
+    A policy may be about any number of the results, and one that no run has is refused before the run: ``at_times``
+    are the paths that results have with some records only, where no metric shows them.
     """
 
     metrics: tuple[Metric, ...] = ()
@@ -223,6 +226,7 @@ class Views(msgspec.Struct, frozen=True):
     summary: Callable[[Mapping[str, Json]], Summary] | None = None
     charts: tuple[Chart, ...] = ()
     rows: Rows = generic_rows
+    at_times: tuple[str, ...] = ()
 
 
 class Sample(msgspec.Struct, frozen=True):

@@ -7,12 +7,17 @@ from collections.abc import Iterator, Mapping
 
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["escape", "generic", "inert", "table", "visible"]
+__all__ = ["escape", "generic", "inert", "plain_dollars", "table", "visible"]
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 _LIVE = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)", re.IGNORECASE)
 """Where a mention of somebody, an address or a link without markup would come alive, after all escaping is undone."""
 _GAP = "\N{ZERO WIDTH SPACE}"
+_DOLLAR = r"<span>\$</span>"
+"""A dollar sign that begins no formula, to forges and notebooks: some look for one in the source, where the backslash
+counts, and some in the page, where it is gone, but no formula reaches from one element into the next."""
+_PATH = re.compile(re.escape(_DOLLAR) + r"(?=[.:]|\\\[)")
+"""The root of a path in JSON, with which a fault begins: alone in its cell, and the backslash will do."""
 
 
 def visible(text: str) -> str:
@@ -34,7 +39,13 @@ def escape(text: object) -> str:
     # The backslash first, or it would escape those that are put in for the others.
     for sign in "\\`*_[]|#~":
         flat = flat.replace(sign, "\\" + sign)
-    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return plain_dollars(flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+
+
+def plain_dollars(text: str) -> str:
+    """``text``, escaped otherwise, whose dollar signs are no bounds of formulas."""
+    plain = text.replace("$", _DOLLAR)
+    return "\\$" + plain[len(_DOLLAR) :] if _PATH.match(plain) else plain
 
 
 def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:

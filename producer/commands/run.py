@@ -19,13 +19,15 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.finish import conclude_shown, tell
 from evalq.producer.attending.start import begin_or_join
 from evalq.producer.comparing.ending import exit_code
-from evalq.producer.comparing.suites import Against, check_gate, gate_suite, write_undecided
+from evalq.producer.comparing.suites import Against, check_confirm, check_gate, gate_suite, write_undecided
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 from evalq.producer.invocation.options import (
     calling_options,
+    confirming_options,
     decision_outputs,
+    from_environment,
     judged,
     option,
     output_options,
@@ -53,6 +55,8 @@ def _run(
     config: str,
     baseline: str,
     candidate: str,
+    confirm: bool,
+    base_target: str,
     outputs: tuple[Path, ...],
     allow_inconclusive: bool,
 ) -> int:
@@ -63,7 +67,13 @@ def _run(
     for run in suite.runs:
         for path in run.outputs:
             check_output(path)
-    check_gate(suite, baseline, detach=invocation.start.detach)
+    if suite.policy is None and from_environment("baseline"):
+        baseline = ""  # set for the suites that have a policy
+    against = Against(baseline, candidate or invocation.start.once or "", confirm, base_target)
+    check_gate(suite, against, detach=invocation.start.detach)
+    if confirm:
+        with invocation.servers() as servers:
+            check_confirm(suite, against, servers)
     place, output = invocation.backend(), invocation.output
     reporter = output.reporter("records")
     reports: list[Json] = []
@@ -73,7 +83,10 @@ def _run(
     with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
         for run in suite.runs:
             try:
-                reports.append(_named(run, _one(run, suite.name, common, reporter, invocation, done)))
+                folder = _one(run, suite.name, common, reporter, invocation)
+                if folder is not None:
+                    done.append(folder)
+                reports.append(_named(run, None if folder is None else _shown(run, folder, reporter, invocation)))
             except Interrupted:
                 raise
             except EvalqError as error:
@@ -85,7 +98,6 @@ def _run(
                 write_undecided(suite, error)
     decision = None
     if suite.policy and not worst and done:
-        against = Against(baseline, candidate or invocation.start.once or "")
         decision = gate_suite(suite, done, against, invocation, reporter, allow_inconclusive=allow_inconclusive)
     if output.fmt == "json" and not invocation.start.detach and not output.json_lines:
         decided = {} if decision is None else {"decision": msgspec.to_builtins(decision)}
@@ -100,22 +112,10 @@ def _named(run: PlannedRun, report: Json) -> Json:
     return {**report, "name": run.name} if run.name and isinstance(report, dict) else report
 
 
-def _one(
-    run: PlannedRun,
-    suite: str,
-    place: Backend,
-    reporter: Reporter,
-    invocation: Invocation,
-    done: list[RunFolder],
-) -> Json:
-    """Start one run and, unless detached, see it through; returns its report, its folder goes into ``done``."""
+def _one(run: PlannedRun, suite: str, place: Backend, reporter: Reporter, invocation: Invocation) -> RunFolder | None:
+    """Start one run and see it through; its folder, or None where it is left to the fleet."""
     begin = _begin(run, suite, invocation, place.settings.unpack_bytes)
-    folder = begin_or_join(begin, place, reporter, detach=invocation.start.detach)
-    if folder is None:
-        return None
-    report = _shown(run, folder, reporter, invocation)
-    done.append(folder)
-    return report
+    return begin_or_join(begin, place, reporter, detach=invocation.start.detach)
 
 
 def _begin(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: int) -> Callable[[], Job | Sweep]:
@@ -159,6 +159,7 @@ COMMAND = command(
     *[option for option in _options if option.name not in _NOT_HERE],
     option("--baseline", default="", metavar="BASE", help="What the policy's drops are measured against."),
     judged(),
+    *confirming_options(),
     decision_outputs(),
     may_be_inconclusive(),
 )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from evalq.producer.servers import Servers
     from evalq.producer.sweeps.sweep import Sweep
 
-__all__ = ["Asking", "confirm_runs"]
+__all__ = ["Asking", "check_sides", "confirm_runs"]
 
 _NO_LIMIT = 1 << 62
 
@@ -94,12 +94,18 @@ def _sides(run: RunCases, partner: RunCases | None, asking: Asking) -> _Sides:
             "by the answers that there are, and counts its looks"
         )
     base = asking.base_target or (partner.target if partner else "")
-    if not base or base == run.target:
-        raise UsageError(
-            f"--confirm asks the baseline's target again, and {run.called} has {base or 'none'} on both sides: name "
-            "the target that still answers as the baseline did (--base-target NAME), or omit --confirm"
-        )
+    check_sides(run.called, run.target, base, {base})
     return _Sides(sweep, base, run.target)
+
+
+def check_sides(called: str, target: str, base: str, bases: Iterable[str]) -> None:
+    """Raise UsageError where ``called``, which asks ``target``, would be on both sides: ``base``, or else ``bases``."""
+    for each in [base] if base else bases:
+        if not each or each == target:
+            raise UsageError(
+                f"--confirm asks the baseline's target again, and {called} has {each or 'none'} on both sides: name "
+                "the target that still answers as the baseline did (--base-target NAME), or omit --confirm"
+            )
 
 
 def _asked_afresh(

@@ -26,9 +26,11 @@ _LOOKS = FOLDER / ".looks"
 class Looks(Protocol):
     """Looks by the digest of baseline and policy, of a candidate and of its answers.
 
-    `take` gives the look by some answers of a candidate, the next where they are new; `settle` says why a candidate is
-    stopped, which is why it was stopped first.
+    `count` is how many there were, `take` gives the look by some answers of a candidate, the next where they are new;
+    `settle` says why a candidate is stopped, which is why it was stopped first.
     """
+
+    def count(self, baseline: str) -> int: ...
 
     def take(self, baseline: str, candidate: str, answers: str) -> Look: ...
 
@@ -56,6 +58,10 @@ class _FileLooks:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    def count(self, baseline: str) -> int:
+        path = self._folder / f"{baseline}.json"
+        return self._read(path).count if path.exists() else 0
+
     def take(self, baseline: str, candidate: str, answers: str) -> Look:
         with self._counted(baseline) as count:
             known = count.candidates.setdefault(candidate, _Candidate())
@@ -80,12 +86,17 @@ class _FileLooks:
                 write_atomic(ignored, b"*\n")
             with open_appending(self._folder / "lock") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                count = msgspec.json.decode(path.read_bytes(), type=_Count) if path.exists() else _Count()
+                count = self._read(path) if path.exists() else _Count()
                 before = msgspec.json.encode(count)
                 yield count
                 if (after := msgspec.json.encode(count)) != before:
                     write_atomic(path, after)
-        except msgspec.DecodeError as error:
-            raise StorageError(f"{path} is damaged ({error}): remove it, and looks are counted anew") from error
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror or error}: looks at a baseline have to be counted") from error
+
+    @staticmethod
+    def _read(path: Path) -> _Count:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=_Count)
+        except msgspec.DecodeError as error:
+            raise StorageError(f"{path} is damaged ({error}): remove it, and looks are counted anew") from error

@@ -9,20 +9,28 @@ import msgspec
 
 from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.looks import Look, baseline_digest
 from evalq.evalcore.compare.pairs import Side, pairs_of
 from evalq.evalcore.compare.planning import DROPS, Plan, Power, powers
 from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.repeats import enough_for
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import escape, table
+from evalq.producer.comparing.gating import is_approved
+from evalq.producer.comparing.looks import looks_of
 from evalq.producer.comparing.operands import operand
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["Asked", "Outlook", "outlook", "outlook_text"]
+__all__ = ["Asked", "Outlook", "Proof", "outlook", "outlook_text"]
+
+
+_RATES = (1.0, 0.99, 0.95, 0.9, 0.8)
+"""Pass rates for which it is said how many answers prove a demand on single cases."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -34,13 +42,26 @@ class Asked(msgspec.Struct, frozen=True):
     seed: int = 1
 
 
+class Proof(msgspec.Struct, frozen=True):
+    """How many ``answers`` prove a demand on single cases of all ``cases``, in four of five runs.
+
+    By the pass rate that every case has ("1", "0.95", ...): None where none do.
+    """
+
+    metric: str
+    demand: str
+    cases: int
+    answers: dict[str, int | None]
+
+
 class Outlook(msgspec.Struct, frozen=True):
-    """The power of each demand, and ``notes`` on those that have none to tell."""
+    """The power of each demand, ``proofs`` of those on single cases, and ``notes`` on what has none to tell."""
 
     baseline: str
     powers: list[Power]
     notes: list[str]
     alpha: float
+    proofs: list[Proof] = []
 
 
 def outlook(
@@ -49,14 +70,19 @@ def outlook(
     baseline: str,
     asked: Asked,
     servers: Servers,
-    alpha: float = ALPHA,
 ) -> Outlook:
     """The outlook for a run like ``candidates`` (or as ``asked``) against ``baseline`` (or none yet).
 
-    Raises UsageError where neither says how many cases there are.
+    At an approved baseline it is that of the next look, which is not counted. Raises UsageError where neither says how
+    many cases there are.
     """
     bases = operand(baseline, servers) if baseline else []
+    alpha = ALPHA
+    if baseline and is_approved(baseline, servers):
+        meant = {id(base): base for gate in policy.gates if (base := _meant(gate, bases)) is not None}
+        alpha = Look(looks_of(servers).count(baseline_digest(policy, meant.values())) + 1).errors.no_go
     found: list[Power] = []
+    proofs: list[Proof] = []
     notes: list[str] = []
     for gate in policy.gates:
         base = _meant(gate, bases)
@@ -65,12 +91,19 @@ def outlook(
             notes.append(f"{gate.metric} is taken as it stands: nothing is known of its chance variation")
             continue
         plan = _plan(gate, measure, base, _meant(gate, candidates), asked)
+        proofs += _proofs(gate, plan.cases)
         try:
             found += powers(gate, measure, plan, alpha, asked.seed)
         except ValueError as error:
             notes.append(f"{gate.metric}: {error}")
     notes += _warnings(policy, bases, asked)
-    return Outlook(baseline, found, notes, alpha)
+    return Outlook(baseline, found, notes, alpha, proofs)
+
+
+def _proofs(gate: Gate, cases: int) -> Iterator[Proof]:
+    for demand in gate.per_case.demands if gate.per_case is not None else ():
+        answers = {f"{rate:g}": enough_for(demand, rate, cases) for rate in _RATES}
+        yield Proof(gate.metric, demand.demand, cases, answers)
 
 
 def _meant(gate: Gate, runs: Sequence[RunCases]) -> RunCases | None:
@@ -108,6 +141,11 @@ def _typical(side: Side) -> int:
 
 
 def _warnings(policy: Policy, bases: Iterable[RunCases], asked: Asked) -> Iterator[str]:
+    if 0 < asked.repeats < policy.minimum_repeats:
+        yield (
+            f"{asked.repeats} answer(s) a case are planned, and the policy wants {policy.minimum_repeats}: what counts "
+            "cases will be INCONCLUSIVE whatever comes"
+        )
     for base in bases:
         cases = len(base.cases.ids)
         if cases < policy.minimum_pairs:
@@ -146,6 +184,18 @@ def outlook_text(found: Outlook) -> str:
         for power in found.powers
     ]
     lines += [table(heads, rows)]
+    for proof in found.proofs[:1]:
+        lines += [f"Answers a case that prove it of all {proof.cases:,} cases in 80 %, if every case passes", ""]
+        heads = (
+            "number",
+            "has to be",
+            *("always" if rate == "1" else f"{100 * float(rate):g} %" for rate in proof.answers),
+        )
+        rows = [
+            (each.metric, each.demand, *("none" if n is None else f"about {n:,}" for n in each.answers.values()))
+            for each in found.proofs
+        ]
+        lines += [table(heads, rows)]
     notes = [
         "“sees”: the smallest change seen in four of five comparisons. Drops are spread over all cases.",
         f"NO-GO is decided at an error of {found.alpha:.3g}.",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from evalq.evalcore.contract.evaluator import Evaluator, Option
@@ -18,6 +19,7 @@ __all__ = [
     "confirming_options",
     "decision_outputs",
     "follow_options",
+    "from_environment",
     "judged",
     "live_options",
     "option",
@@ -35,6 +37,11 @@ def option(*flags: str, **attrs: Any) -> click.Option:
     """An option that is also read from EVALQ_<its longest flag>."""
     name = max((f for f in flags if f.startswith("-")), key=len).lstrip("-").replace("-", "_").upper()
     return click.Option(list(flags), envvar=f"EVALQ_{name}", **attrs)
+
+
+def from_environment(name: str) -> bool:
+    """Whether the option ``name`` of the command that runs was given by its variable, and not by whoever called it."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.ENVIRONMENT
 
 
 def server_options() -> list[click.Option]:

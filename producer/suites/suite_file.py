@@ -44,6 +44,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, Request, live_calls
 from evalq.evalcore.contract.params import explained, line_of, load_mapping, option_params, validate
 from evalq.evalcore.errors import ConfigError
+from evalq.producer.suites.policy_paths import why_unknown
 from evalq.producer.suites.run_model import AnyRun, SuiteKeys, live_keys, run_model
 from evalq.producer.sweeps.options import SweepOptions
 
@@ -116,10 +117,15 @@ def _policy(path: str | Path, suite: SuiteKeys, runs: Sequence[PlannedRun]) -> P
     if several:
         raise _wrong(path, [(("runs",), f"several are called {several[0]}: a policy needs a name for each")])
     for number, gate in enumerate(policy.gates):
-        if run_meant(gate.run, names) is None:
+        meant = run_meant(gate.run, names)
+        if meant is None:
             there = ", ".join(called for called, _ in names)
             reason = f"{gate.run} is no single run of this suite; there are: {there}"
             raise _wrong(file, [((*place, "gates", number, "metric"), reason)])
+        run = runs[meant]
+        reason = why_unknown(gate.path, run.evaluator, run.request, live=run.live is not None)
+        if reason:
+            raise _wrong(file, [((*place, "gates", number, "metric"), f"{gate.metric}: {reason}")])
     return policy
 
 

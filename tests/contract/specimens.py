@@ -310,6 +310,15 @@ class MeasuresBeyondItsScale(Summing):
     measures = Measures((Measure("mean", "score"),), lambda line: Sighting(str(line["id"]), (2.0,)))
 
 
+class NamesLate(Summing):
+    """Has a number in its results with some records only, and does not say so."""
+
+    def section(self, results: Sequence[InputResult[Any]], params: SumParams) -> dict[str, Json]:
+        """None without records."""
+        records = sum(result.tally.scored for result in results)
+        return {"always": records} | ({"late": records} if records else {})
+
+
 class DrawsBeyondItsRange(Summing):
     """Draws a share of two."""
 

@@ -95,6 +95,7 @@ def _number(text: str) -> float | str:
         (specimens.SaysTuples, {"results"}),
         (specimens.LacksStatus, {"lines"}),
         (specimens.MeasuresBeyondItsScale, {"measures"}),
+        (specimens.NamesLate, {"paths"}),
         (specimens.DrawsBeyondItsRange, {"page"}),
         (specimens.FailsWithoutAReason, {"page"}),
         (specimens.TellsTwoStories, {"markdown"}),

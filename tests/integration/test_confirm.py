@@ -107,6 +107,12 @@ def test_what_cannot_be_asked_again_is_said_before_anything_is_paid(here: Path) 
     assert (done.returncode, "--base-target NAME" in done.stderr) == (2, True), done.stderr
     done = evalq("gate", "same", *args, "--baseline", "base", cwd=here)
     assert (done.returncode, "at an approved baseline: --baseline NAME" in done.stderr) == (2, True), done.stderr
+    suite = {"runs": [{"evaluator": "vs", "golden": "golden.json", "target": "old"}], "policy": POLICY}
+    (here / "evalq.yaml").write_text(yaml.safe_dump(suite))
+    before = _calls(here)
+    done = evalq("run", "evalq.yaml", *args[2:], "--baseline", "main", cwd=here)
+    assert (done.returncode, "--base-target NAME" in done.stderr) == (2, True), done.stderr
+    assert _calls(here) == before
     recorded = ("vs", "golden.json", "--outputs", "same/outputs.jsonl", "--inline", "--out", "recorded")
     assert evalq(*recorded, "--format", "none", cwd=here).returncode == 0
     done = evalq("gate", "recorded", *args, "--baseline", "main", cwd=here)

@@ -1,12 +1,16 @@
-"""A module that asks for a ``server`` has one of its own, unless it says otherwise."""
+"""What tests of several rooms ask for: a server, and finished runs in the current folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
+import evalq
 from tests.integration.harness import Server, running_server
+from tests.unit.comparing.conftest import BAD, GOOD, Made
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +18,25 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for a module."""
     with running_server(tmp_path_factory.mktemp("server")) as started:
         yield started
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with no server named."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EVALQ_BROKER", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def made(here: Path) -> Made:
+    """Makes the folder of a verification run of transcripts, each (id, whether it complies)."""
+
+    def make(name: str, transcripts: Sequence[tuple[str, bool]], **more: object) -> Path:
+        lines = [json.dumps({"id": case, "actual_output": GOOD if passed else BAD}) for case, passed in transcripts]
+        (here / "in.jsonl").write_text("\n".join(lines) + "\n")
+        run = evalq.evaluate("verification", "in.jsonl", folder=name, **more)  # type: ignore[arg-type]  # any of them
+        assert run.path is not None
+        return run.path
+
+    return make

@@ -22,6 +22,10 @@ class LookStore:
     def __init__(self, client: redis.Redis) -> None:
         self._client: Any = client
 
+    def count(self, baseline: str) -> int:
+        """How many looks there were."""
+        return int(self._client.hget(LookKeys.of(baseline).looks, "count") or 0)
+
     def take(self, baseline: str, candidate: str, answers: str) -> Look:
         """The look at ``candidate`` by those ``answers``: the one that it was before, or the next."""
         number, draw, stands = self._step("take", baseline, candidate, answers)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from evalq.evalcore.evaluators.planagent.texts import Texts
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.markdown import inert
+from evalq.evalcore.views.markdown import inert, plain_dollars
 
 __all__ = ["escaped", "notes"]
 
@@ -18,7 +18,7 @@ _UNPRINTED = re.compile(r"[\s\x00-\x1f\x7f]+")
 def escaped(text: str, blank: str = "") -> str:
     """``text`` from the data so that it stays one line and one cell, and means nothing to Markdown or HTML."""
     line = _SPECIAL.sub(r"\\\1", inert(_UNPRINTED.sub(" ", text).strip()))
-    return line or blank
+    return plain_dollars(line) or blank
 
 
 def notes(results: Mapping[str, Json], rounds: Sequence[str], rules: Mapping[str, str], text: Texts) -> Iterator[str]:

@@ -77,7 +77,9 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
         ),
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, notices, summary=opening, charts=CHARTS, rows=ROWS)
+    views = Views(
+        METRICS, PANELS, markdown, notices, summary=opening, charts=CHARTS, rows=ROWS, at_times=("unresolved",)
+    )
     sample = Sample(write_sample)
 
     def evaluate(self, batch: Batch, params: SelfCheckParams) -> Outcome[SelfCheckState]:

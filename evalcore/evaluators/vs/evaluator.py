@@ -108,7 +108,16 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
         ),
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, document=results_document, summary=opening, charts=CHARTS, rows=ROWS)
+    views = Views(
+        METRICS,
+        PANELS,
+        markdown,
+        document=results_document,
+        summary=opening,
+        charts=CHARTS,
+        rows=ROWS,
+        at_times=("stopping",),
+    )
     sample = Sample(write_sample, records=1_500)
     gathering = Gathering((".json",), output_line)
     calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True, stopping=stopping)

@@ -32,7 +32,8 @@ def test_exchanging_the_runs_turns_every_number(runs: tuple[list[tuple[int, int]
     assert a is not None
     assert b is not None
     assert (a.delta, a.low, a.high) == pytest.approx((-b.delta, -b.high, -b.low))
-    assert (a.p_worse, a.p_better) == pytest.approx((b.p_better, b.p_worse), abs=1e-3)
+    # Sums of unequal weights are put on a grid, where what lies near the value seen counts as equal to it, on its side.
+    assert (a.p_worse, a.p_better) == pytest.approx((b.p_better, b.p_worse), abs=5e-3)
     assert there.verdict == {"worse": "better", "better": "worse"}.get(back.verdict, back.verdict)
 
 

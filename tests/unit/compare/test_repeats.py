@@ -13,7 +13,7 @@ import pytest
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import CaseDemand, Gate, PerCase, Policy
-from evalq.evalcore.compare.repeats import Answered, by_case, case_interval, estimate, provable
+from evalq.evalcore.compare.repeats import Answered, by_case, case_interval, enough_for, estimate, provable
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.contract.params import validate
@@ -98,6 +98,24 @@ def test_so_many_answers_prove_it_where_all_pass() -> None:
         found = [by_case(wanted, [Answered("x", n, n)])[0]["x"] for n in (needed, needed - 1)]
         assert found == ["GO", "INCONCLUSIVE"] if needed > wanted.k else ["GO"], wanted
     assert provable(demand(pass_hat_k={"k": 5, "min": 0.9})) == 176
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.95])
+def test_so_many_answers_prove_it_of_all_cases_in_four_of_five_runs(rate: float) -> None:
+    """The chance by enumeration, at the number that is named and at all below it."""
+    for wanted in (AT, HAT, SHARE):
+        named = enough_for(wanted, rate, 30)
+        assert named is not None
+
+        def proved(n: int, wanted: CaseDemand = wanted) -> float:
+            chances = _chances(n, rate)
+            found = [by_case(wanted, [Answered("x", m, n)])[0]["x"] for m in range(n + 1)]
+            return sum(chance for chance, each in zip(chances, found, strict=True) if each == "GO") ** 30
+
+        assert proved(named) >= 0.8
+        assert all(proved(fewer) < 0.8 for fewer in range(1, named))
+    assert enough_for(SHARE, 0.8, 30) is None
+    assert enough_for(demand(min_passes=10, of=10), 1.0, 30) is None
 
 
 def test_too_few_repeats_are_undecided_and_it_says_how_many_it_takes() -> None:

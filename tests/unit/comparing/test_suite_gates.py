@@ -110,6 +110,15 @@ def test_runs_of_one_evaluator_are_told_apart_by_their_names(approved: Path, run
     [
         ({"policy": {"gates": [{"metric": "vs.pass_rate", "min": 0.5}]}}, "evalq.yaml:3: policy.gates.0.metric: vs is"),
         ({"policy": {"gates": [{"metric": "verification.pass_rate"}]}}, "policy.gates.0: one of min"),
+        (
+            {"policy": {"gates": [{"metric": "verification.passed.most", "min": 1}]}},
+            "evalq.yaml:3: policy.gates.0.metric: verification.passed.most: the results have no 'most' there",
+        ),
+        (
+            {"policy": {"gates": [{"metric": "verification.passrate", "min": 1}]}},
+            "no 'passrate' there; there are: bands, components, failed, mean_score, pass_rate, passed, unsubstantiated",
+        ),
+        ({"policy": {"gates": [{"metric": "verification.usage.cost", "max": 1}]}}, "usage is what live calls took"),
         ({"policy": {"gates": [DROP], "colapse": "none"}}, "policy.colapse: unknown key (known here: collapse"),
         ({"policy": "gone.yaml"}, "gone.yaml: cannot be read"),
         ({"policy": {"gates": [DROP]}}, "is measured against a baseline, and none is named"),
@@ -148,3 +157,29 @@ def test_a_suite_that_is_left_to_the_fleet_cannot_be_decided(approved: Path, com
     done = command("run", "evalq.yaml", "--detach", "--broker", "redis://127.0.0.1:1/0")
     assert done.code == 2
     assert "waits for its runs" in done.stderr
+
+
+def test_a_variable_for_gates_is_no_matter_of_a_suite_without_one(
+    approved: Path, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EVALQ_BASELINE is set for a whole job; as an option it would have been meant for this very suite."""
+    suite(approved, [{"evaluator": "verification", "inputs": ["t.jsonl"]}])
+    monkeypatch.setenv("EVALQ_BASELINE", "main")
+    assert run().code == 0
+    refused = run("--baseline", "main")
+    assert refused.code == 2
+    assert "a suite that has a policy" in refused.stderr
+    suite(approved, [{"evaluator": "verification", "inputs": ["t.jsonl"]}], policy={"gates": [DROP]})
+    assert decided(run()) == "GO", "where there is a policy it names its baseline"
+
+
+def test_paths_that_come_with_the_data_are_left_to_the_runs(here: Path, run: Command) -> None:
+    """Labels make results of their own, and an evaluator that is yet to be asked of money says what that costs."""
+    transcripts(here / "t.jsonl", [True] * 3)
+    for metric in ("verification.labels.total", "verification.mean_score", "verification.bands.excellent"):
+        suite(
+            here,
+            [{"evaluator": "verification", "inputs": ["t.jsonl"]}],
+            policy={"gates": [{"metric": metric, "min": 0}]},
+        )
+        assert "key" not in run().stderr

@@ -109,6 +109,8 @@ def test_escaped_text_is_one_line_without_bare_marks(text: str) -> None:
     """No newline, control character or unescaped special remains."""
     got = escaped(text, "-")
     assert got
+    assert not re.search(r"(?<!\\)\$", got)
+    got = got.replace(r"<span>\$</span>", "").removeprefix(r"\$")
     assert not re.search(r"[\x00-\x1f\x7f\u2028\u2029\x85]", got)
     assert not re.search(r"[\\`*<&\[\]|~]", re.sub(r"\\[\\`*<&\[\]|~]", "", got))
 

@@ -164,7 +164,7 @@ def test_the_report_reads_as_markdown(tmp_path: Path) -> None:
     assert "| tests\\_pass | 66.7 % |" in text
     assert "Goal reached in 0 of 1 records" in text
     assert "| true positive rate | 100.0 % | 20.7 % to 100.0 % | at least 70.0 % | undecided |" in text
-    assert "| records.jsonl:4 | $: expected an object, got an array |" in text
+    assert "| records.jsonl:4 | \\$: expected an object, got an array |" in text
     plain = evaluator.views.markdown(_run(tmp_path, {}), {})
     assert "Effectiveness" not in plain
     assert "Broken records" not in plain

@@ -144,7 +144,7 @@ def test_the_report_reads_as_markdown(tmp_path: Path) -> None:
     assert "Records with an unsubstantiated claim: 1." in text
     assert "## Labelled records (1)" in text
     assert "| verdict of 'hardened' is the label | 1 | 100.0 % |" in text
-    assert "| records.jsonl:2 | $: expected an object, got an array |" in text
+    assert "| records.jsonl:2 | \\$: expected an object, got an array |" in text
     empty = evaluator.views.markdown(_run(tmp_path, {}), {})
     assert "0 of 0 passed (-)" in empty
     assert "| score | - |" in empty

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-import evalq
 from evalq.producer.servers import Servers
 from evalq.producer.viewing.server import ViewServer
 from evalq.producer.viewing.site import Site
 from evalq.producer.viewing.viewer import Viewer
 from evalq.workers.settings import Settings
 from tests.page.reading import Read
-from tests.unit.comparing.conftest import BAD, GOOD
-
-Made = Callable[..., Path]
+from tests.unit.comparing.conftest import Made
 
 
 @dataclass(frozen=True)
@@ -88,22 +83,6 @@ def viewing(*given: str, settings: Settings | None = None) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with no server named."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("EVALQ_BROKER", raising=False)
-    return tmp_path
-
-
-@pytest.fixture
-def made(here: Path) -> Made:
-    """Makes the folder of a verification run of transcripts, each (id, whether it complies)."""
-
-    def make(name: str, transcripts: Sequence[tuple[str, bool]], **more: object) -> Path:
-        lines = [json.dumps({"id": case, "actual_output": GOOD if passed else BAD}) for case, passed in transcripts]
-        (here / "in.jsonl").write_text("\n".join(lines) + "\n")
-        run = evalq.evaluate("verification", "in.jsonl", folder=f"evalq-runs/{name}", **more)  # type: ignore[arg-type]
-        assert run.path is not None
-        return run.path
-
-    return make
+def made(made: Made) -> Made:
+    """Makes it where runs are looked for."""
+    return lambda name, transcripts, **more: made(f"evalq-runs/{name}", transcripts, **more)

@@ -16,7 +16,7 @@ from evalq.producer.cli import main
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.viewing.server import ViewServer
 from tests.integration.harness import clean_environment, launch
-from tests.unit.viewing.conftest import Made
+from tests.unit.comparing.conftest import Made
 
 
 @pytest.fixture

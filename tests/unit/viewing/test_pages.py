@@ -16,7 +16,8 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.producer.folder.run_folder import RunFolder
 from tests.folders import begun, facts
-from tests.unit.viewing.conftest import Made, viewing
+from tests.unit.comparing.conftest import Made
+from tests.unit.viewing.conftest import viewing
 
 CASES = [(f"case-{n}", n % 3 > 0) for n in range(60)]
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\u202e\x1b[31m=1+1"

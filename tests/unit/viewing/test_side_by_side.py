@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from evalq.producer.cli import cli
 from evalq.producer.comparing.text import VERDICTS
 from evalq.producer.folder.run_folder import RunFolder
-from tests.unit.viewing.conftest import Made, viewing
+from tests.unit.comparing.conftest import Made
+from tests.unit.viewing.conftest import viewing
 
 
 def run_of(path: Path) -> str:

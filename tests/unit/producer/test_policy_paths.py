@@ -1,0 +1,69 @@
+"""A policy's wrong path is told when the suite is read, and a right one is not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalq.evalcore.errors import ConfigError
+from evalq.producer.suites.suite_file import load_suite
+
+EXAMPLES = Path("evalcore/evaluators/vs/examples").resolve()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a golden set, outputs and two CSV files."""
+    for name in ("golden.yaml", "outputs.jsonl"):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    (tmp_path / "two.jsonl").write_text('{"case": "FULL-01", "repeat": 0, "output": {}}\n')
+    return tmp_path
+
+
+def _told(folder: Path, run: dict[str, Any], metric: str) -> str:
+    suite = {"runs": [run], "policy": {"gates": [{"metric": metric, "min": 0}]}}
+    (folder / "suite.yaml").write_text(json.dumps(suite, indent=1))
+    try:
+        load_suite(folder / "suite.yaml")
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+LIVE = {"evaluator": "vs", "golden": "golden.yaml", "target": "nobody", "repeat": 3}
+RECORDED = {"evaluator": "vs", "golden": "golden.yaml", "outputs": ["outputs.jsonl"]}
+LOGS = {"evaluator": "cooperation", "inputs": ["a.jsonl", "b.jsonl"]}
+
+
+@pytest.mark.parametrize("run", [LIVE, RECORDED])
+def test_paths_into_a_golden_set_s_results(folder: Path, run: dict[str, Any]) -> None:
+    """Live or recorded: what the results have, with what they have at times, and nothing else."""
+    for metric in ("vs.pass_rate", "vs.diversity", "vs.test_run.passed", "vs.stopping.saved", "vs.cases.answered"):
+        assert _told(folder, run, metric) == ""
+    told = _told(folder, run, "vs.test_run.pased")
+    assert "policy.gates.0.metric: vs.test_run.pased: the results have no 'pased' there; there are: detailed" in told
+    assert "suite.yaml:" in told
+    assert "pass_rate" in _told(folder, run, "vs.passrate")
+
+
+def test_what_calls_take_is_known_of_live_runs_alone(folder: Path) -> None:
+    """Time and money stand under usage."""
+    for metric in ("vs.usage.cost", "vs.usage.seconds.p95"):
+        assert _told(folder, LIVE, metric) == ""
+        assert "this run makes none" in _told(folder, RECORDED, metric)
+    assert "no 'price' there; there are: attempts, " in _told(folder, LIVE, "vs.usage.price")
+
+
+def test_results_by_input_are_known_by_the_inputs_names(folder: Path) -> None:
+    """Not before there are any; what is missing, starting the run says."""
+    metric = "cooperation.logs.a.jsonl"
+    assert _told(folder, LOGS, "cooperation.logs.c") == ""
+    for name in LOGS["inputs"]:
+        (folder / name).write_text("{}\n")
+    assert _told(folder, LOGS, metric) == ""
+    assert "no 'c' there; there are: a.jsonl, b.jsonl" in _told(folder, LOGS, "cooperation.logs.c")
+    assert "no 'rate' there" in _told(folder, LOGS, "cooperation.rate")
