@@ -12,13 +12,13 @@ import msgspec
 
 from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.compare.run import SCHEMA, RunCases
+from evalq.evalcore.compare.usage import usage_of
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
-from evalq.producer.outputs.usage import usage_of
 
 __all__ = ["CASES", "cases_of", "computed_cases", "decoded", "fresh_cases", "report_digest"]
 

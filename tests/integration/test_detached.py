@@ -14,7 +14,7 @@ from evalq.evalcore.compare.drift_record import DriftRecord, counted
 from evalq.evalcore.errors import Divergent, InfrastructureError
 from evalq.evalcore.model.packing import unpack
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.outputs.cases import cases_of
+from evalq.producer.outputs.cases import cases_of, decoded
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.history import History, HistoryKey
@@ -84,11 +84,19 @@ def test_watching_a_finalised_run_gives_the_whole_folder(
 ) -> None:
     """Report first, then watch: the same bytes, the records too, and one entry in the history.
 
-    In its drift it is counted once, with the cases that its command finds.
+    In its drift it is counted once, with the cases that its command finds; with these it is compared by its id, too.
     """
     fleet.add(1)
     run = _detach(server, data, tmp_path / "run")
     wait_until(lambda: _reports(server).report(run), "the report is in the ledger")
+    cases = decoded(_reports(server).cases(run) or b"", run)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    policy = {"gates": [{"metric": "planagent.set.accuracy", "min": 0, "max_drop": 1}]}
+    (elsewhere / "policy.yaml").write_text(json.dumps(policy))
+    gated = evalq("gate", run, "--policy", "policy.yaml", "--baseline", run, "--broker", server.url, cwd=elsewhere)
+    assert (gated.returncode, gated.stdout[:5]) == (0, "# GO:"), gated.stderr
+    assert evalq("compare", run, calm("small.csv"), "--broker", server.url, cwd=elsewhere).returncode == 0
     chains = server.client.hgetall(HistoryKeys.of(NIGHT.member).drift)
     assert evalq("report", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
     assert not (tmp_path / "run" / "records.jsonl").exists()
@@ -97,6 +105,7 @@ def test_watching_a_finalised_run_gives_the_whole_folder(
     assert info(tmp_path / "run")["state"] == "done"
     assert len(History(server.client, Settings()).entries(NIGHT)) == 1
     found = cases_of(RunFolder.existing(tmp_path / "run"))
+    assert cases == found
     assert Drift(server.client, Settings()).count(NIGHT, found) is not None
     assert server.client.hgetall(HistoryKeys.of(NIGHT.member).drift) == chains
     record = msgspec.json.decode(unpack(next(iter(chains.values())), 1 << 20), type=DriftRecord)

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.cases import cases_of, decoded
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.history import History, HistoryKey
 from evalq.workers.ledger.keys import RunKeys, SweepKeys
@@ -458,6 +460,7 @@ def test_a_detached_sweep_is_called_and_evaluated_by_the_fleet(
         lambda: History(server.client, Settings()).entries(HistoryKey("vs", "night", "chat")), "an entry"
     )
     assert (entry.run, entry.tags, entry.records["total"]) == (run, {"by": "cron"}, 60)
+    cases = decoded(reports.cases(run) or b"", run)
     shown = evalq("report", run, "--format", "json", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert json.loads(shown.stdout)["mode_collapse"] == json.loads(report)["results"]["mode_collapse"]
     assert "calls recorded  60" in evalq("status", "run", cwd=tmp_path, EVALQ_BROKER=server.url).stdout
@@ -467,6 +470,10 @@ def test_a_detached_sweep_is_called_and_evaluated_by_the_fleet(
     assert (tmp_path / "run" / "report.json").read_bytes() == report
     assert sum(agent.calls.values()) == 60
     assert History(server.client, Settings()).entries(HistoryKey("vs", "night", "chat")) == [entry]
+    found = cases_of(RunFolder.existing(tmp_path / "run"))
+    assert cases == found
+    assert found.usage is not None
+    assert found.usage.outputs == 60
     with running_exporter(server.url, tmp_path) as exporter:
         assert exporter.value("evalq_records_committed_total", evaluator="vs", suite="night") == 60
     replays(tmp_path, tmp_path / "run")

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from evalq.evalcore.compare.run import Usage
 from evalq.evalcore.errors import Divergent, WireError
 from evalq.evalcore.model.manifest import Chunk, Seal, from_wire
 from evalq.evalcore.model.packing import pack, unpack
@@ -21,13 +22,14 @@ _STEP = 1000
 class Detached(msgspec.Struct, frozen=True):
     """What a producer leaves with a run for whoever finalises it; ``began`` is in seconds, by the server's clock.
 
-    ``name`` is what its suite calls the run.
+    ``name`` is what its suite calls the run, ``usage`` what its live calls took, where it made any.
     """
 
     began: float
     target: str = ""
     tags: dict[str, str] = {}
     name: str = ""
+    usage: Usage | None = None
 
 
 class Reports:

@@ -81,7 +81,9 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     if counter is not None:
         cases = counter.cases(report, run=run, digest_of_report=hashlib.sha256(data).hexdigest())
         cases.name, cases.suite, cases.target, cases.tags = facts.name, header.suite, facts.target, facts.tags
+        cases.usage = facts.usage
         _count_drift(place, cases, ledger, settings)
+        reports.keep_cases(run, msgspec.json.encode(cases))
     reports.store(run, data)
     ledger.close(run, "done")
     return True

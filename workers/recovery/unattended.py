@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from evalq.evalcore.compare.usage import usage_of
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import Driven, Incomplete, WireError
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
@@ -117,6 +118,7 @@ class UnattendedSweeps:
         with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
             outputs = Path(scratch) / "outputs.jsonl"
             self._write(run, outputs)
+            usage = usage_of(outputs)
             if not _begin(header, outputs, ledger):
                 return False  # whoever watches the sweep has begun it anew
         # Nobody makes the report before it is detached: by then either the calls are done, and the run itself is what
@@ -126,7 +128,7 @@ class UnattendedSweeps:
             ledger.close(run, "paused" if state == "paused" else "cancelled", f"with its calls, which are {state}")
             ledger.hand_over(run)
             return False
-        Reports(ledger, self._settings).detach(run, left.facts)
+        Reports(ledger, self._settings).detach(run, msgspec.structs.replace(left.facts, usage=usage))
         ledger.hand_over(run)
         self.take_back(run)
         return True

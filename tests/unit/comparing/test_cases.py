@@ -12,12 +12,12 @@ import pytest
 import evalq
 from evalq.evalcore.compare.run import Usage
 from evalq.evalcore.compare.summary import Summing
+from evalq.evalcore.compare.usage import usage_of
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.measures import Measure, Sighting
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import CASES, cases_of, decoded
-from evalq.producer.outputs.usage import usage_of
 from tests.unit.comparing.conftest import Made
 
 
