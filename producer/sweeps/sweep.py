@@ -112,35 +112,28 @@ class Sweep:
     def asked_in(cls, folder: RunFolder) -> Sweep | None:
         """What was asked in ``folder``, finished or not, to be asked `again`; None where nothing was that is known.
 
-        Raises what `load` raises.
+        By whatever code it was asked. Raises WireError for damaged files, and ConfigError as `load` does.
         """
-        name = next((name for name in (HEAD, ASKED) if (folder.path / name).is_file()), None)
-        return cls.load(folder, name) if name else None
+        for name in (HEAD, ASKED):
+            if (folder.path / name).is_file():
+                head = _head(folder, name)
+                _refuse_changed(folder, head)
+                return cls(folder, head)
+        return None
 
     @classmethod
-    def load(cls, folder: RunFolder, name: str = HEAD) -> Sweep:
-        """The sweep begun in ``folder``, by its file ``name``. Raises WireError for damaged files.
+    def load(cls, folder: RunFolder) -> Sweep:
+        """The sweep begun in ``folder``. Raises WireError for damaged files.
 
         Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
         """
-        try:
-            head = _Head.from_wire((folder.path / name).read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
-            raise WireError(f"{folder.path / name} is damaged: {error}; start the sweep anew") from error
+        head = _head(folder, HEAD)
         if head.header.code != code_version():
             raise ConfigError(
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; "
                 f"resume it with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
             )
-        away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
-        if away and head.cwd not in ("", str(Path.cwd())):
-            raise ConfigError(f"{away[0]}: not there, seen from here: resume it where it was begun: cd {head.cwd}")
-        then = head.header.asked.get("expectations")
-        if then not in (None, expectations(head.request.inputs)):
-            raise ConfigError(
-                f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
-                f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
-            )
+        _refuse_changed(folder, head)
         return cls(folder, head)
 
     def again(self, target: str, once: str) -> Sweep:
@@ -267,6 +260,26 @@ class Sweep:
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
             for name in (PROMPTS, CALLS, DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
+
+
+def _head(folder: RunFolder, name: str) -> _Head:
+    try:
+        return _Head.from_wire((folder.path / name).read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise WireError(f"{folder.path / name} is damaged: {error}; start the sweep anew") from error
+
+
+def _refuse_changed(folder: RunFolder, head: _Head) -> None:
+    """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
+    away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
+    if away and head.cwd not in ("", str(Path.cwd())):
+        raise ConfigError(f"{away[0]}: not there, seen from here: resume it where it was begun: cd {head.cwd}")
+    then = head.header.asked.get("expectations")
+    if then not in (None, expectations(head.request.inputs)):
+        raise ConfigError(
+            f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
+            f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
+        )
 
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
