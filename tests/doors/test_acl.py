@@ -94,8 +94,8 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
             "--candidate",
             "0a1b",
         )
-        for words in (("baseline", "set", "main", tmp_path / "run"), gate):
-            done = evalq(*words, cwd=blind, EVALQ_BROKER=guarded.url_of("producer"))
+        for command_line in (("baseline", "set", "main", tmp_path / "run"), gate):
+            done = evalq(*command_line, cwd=blind, EVALQ_BROKER=guarded.url_of("producer"))
             assert done.returncode == 0, done.stdout + done.stderr
         run = info(tmp_path / "run")["run"]
         with running_exporter(guarded.url_of("exporter"), data) as exporter:
