@@ -180,8 +180,9 @@ class Decision(decision.Decision, frozen=True):
         decided.decided                        # "GO", "NO-GO" or "INCONCLUSIVE"
         sys.exit(decided.exit_code)            # 0, 1 or 4
 
-    ``checks`` is a `Check` for each demand, ``notes`` what else to know, ``candidates`` are the ids of the runs and
-    ``baseline`` what they were compared with. ``print(decided)`` gives its Markdown; a notebook shows it as a page.
+    ``checks`` is a `Check` for each demand, ``notes`` what else to know, ``candidates`` are the ids of the runs,
+    ``baseline`` what they were compared with, and ``quarantined`` the cases that the policy has in quarantine.
+    ``print(decided)`` gives its Markdown; a notebook shows it as a page.
     """
 
     def summary(self) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -17,7 +18,7 @@ from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.views.markdown import visible
 
 if TYPE_CHECKING:
-    from evalq.evalcore.compare.decision import Decided
+    from evalq.evalcore.compare.decision import Decided, Decision
     from evalq.evalcore.compare.run import RunCases
     from evalq.producer.suites.suite_file import Suite
 
@@ -50,9 +51,10 @@ class SuiteFile(pytest.File):
             runs = [cases_of(RunFolder.existing(folder)) for folder in folders]
         except EvalqError as error:
             raise self.CollectError(visible(f"evalq: {error}")) from error
-        names = _Names()
+        names, aside = _Names(), _set_aside(suite, runs)
         for run, folder in zip(runs, folders, strict=True):
-            yield RunGroup.from_parent(self, name=names.of(run.called), run=run, suite=suite, folder=folder)
+            group = {"run": run, "suite": suite, "folder": folder, "aside": aside.get(run.called, {})}
+            yield RunGroup.from_parent(self, name=names.of(run.called), **group)
         if suite.policy is not None:
             yield PolicyTest.from_parent(self, name="policy", runs=runs, suite=suite)
 
@@ -60,9 +62,11 @@ class SuiteFile(pytest.File):
 class RunGroup(pytest.Collector):
     """The cases of one run, and what it could not evaluate."""
 
-    def __init__(self, *, run: RunCases, suite: Suite, folder: Path, **more: Any) -> None:
+    def __init__(
+        self, *, run: RunCases, suite: Suite, folder: Path, aside: dict[str, str] | None = None, **more: Any
+    ) -> None:
         super().__init__(**more)
-        self._run, self._suite, self._folder = run, suite, folder
+        self._run, self._suite, self._folder, self._aside = run, suite, folder, aside or {}
 
     def collect(self) -> Iterator[pytest.Item]:
         """`records` first, then the cases in the order of their ids."""
@@ -79,7 +83,9 @@ class RunGroup(pytest.Collector):
             passed = round(total if measure.better == "higher" else count - total)
             told = f"{passed} of {count} answers pass"
             verdict = decided.get(case, ("GO" if passed == count else "NO-GO", "every answer has to"))
-            yield CaseTest.from_parent(self, name=names.of(case), missing=missing, told=told, verdict=verdict)
+            aside = self._aside.get(case, "")
+            found = {"missing": missing, "told": told, "verdict": verdict, "aside": aside}
+            yield CaseTest.from_parent(self, name=names.of(case), **found)
 
 
 class _Test(pytest.Item):
@@ -118,11 +124,18 @@ class _Test(pytest.Item):
 class CaseTest(_Test):
     """One case."""
 
-    def __init__(self, *, missing: int, told: str, verdict: tuple[Decided, str], **more: Any) -> None:
+    def __init__(self, *, missing: int, told: str, verdict: tuple[Decided, str], aside: str = "", **more: Any) -> None:
         super().__init__(**more)
         self.verdict = (verdict[0], f"{told}; {verdict[1]}")
+        self._aside = f"quarantine: {aside}; {told}" if aside and verdict[0] != "GO" else ""
         if missing:
             self.problem = f"{missing} answer(s) of this case are missing (errors, dead or unanswered); {told}"
+
+    def runtest(self) -> None:
+        """As every test of these, unless the case is in quarantine: then it is skipped where it would not pass."""
+        if self._aside:
+            pytest.skip(visible(self._aside))
+        super().runtest()
 
 
 class RecordsTest(_Test):
@@ -146,15 +159,10 @@ class PolicyTest(_Test):
 
     def setup(self) -> None:
         """Decide; what keeps it from deciding is an error."""
-        from evalq.producer.comparing.gating import gate_runs
         from evalq.producer.comparing.text import decision_text
-        from evalq.producer.servers import Servers
-        from evalq.workers.settings import load_settings
 
-        assert self._suite.policy is not None, "a suite without a policy has no such test"
         try:
-            with Servers(load_settings(None)) as servers:
-                decision = gate_runs(self._suite.policy, self._runs, self._suite.baseline, servers, first=True)
+            decision = _decision(self._suite, self._runs)
         except EvalqError as error:
             raise Failed(f"evalq: {error}") from error
         self.verdict = (decision.decided, decision_text(decision))
@@ -171,6 +179,27 @@ class _Names:
         number = self._given.get(name, 0)
         self._given[name] = number + 1
         return name if not number else self.of(f"{name[:190]}#{number + 1}")
+
+
+def _decision(suite: Suite, runs: list[RunCases]) -> Decision:
+    from evalq.producer.comparing.gating import gate_runs
+    from evalq.producer.servers import Servers
+    from evalq.workers.settings import load_settings
+
+    assert suite.policy is not None, "a suite without a policy decides nothing"
+    with Servers(load_settings(None)) as servers:
+        return gate_runs(suite.policy, runs, suite.baseline, servers, first=True)
+
+
+def _set_aside(suite: Suite, runs: list[RunCases]) -> dict[str, dict[str, str]]:
+    """{run: {case: reason}} of the cases in quarantine; none where the policy's own test will say what is wrong."""
+    found: dict[str, dict[str, str]] = {}
+    if suite.policy is not None and suite.policy.quarantine:
+        with contextlib.suppress(EvalqError):
+            for entry in _decision(suite, runs).quarantined:
+                if entry.aside and not entry.fell:
+                    found.setdefault(entry.run, {})[entry.case] = entry.reason
+    return found
 
 
 def _demanded(suite: Suite, run: RunCases) -> dict[str, tuple[Decided, str]]:

@@ -80,6 +80,8 @@ def _target(view: View, index: int, expr: str, legend: str) -> prometheus.Dataqu
     if view.kind in ("table", "recent") or view.sorted_by:
         return target.instant().format(formats.PromQueryFormat.TABLE)
     target = target.range() if view.kind == "lines" else target.instant()
+    if view.exemplars:
+        target = target.exemplar(True)
     target = target.format(formats.PromQueryFormat.TIME_SERIES)
     return target.legend_format(legend) if legend else target
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from typing import Any
 
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.views.metrics import LABELS
+from grafana import drift
 from grafana.layout import Row
 from grafana.page import ENDED, Page, Variable
 from grafana.queries import VARIABLES, view
@@ -37,7 +39,7 @@ def page(evaluator: Evaluator[Any, Any]) -> Page:
     first, rest = (tuple(drawn for glance, drawn in shown if glance is of) for of in (True, False))
     together = (("The newest and the last runs", first + rest),)
     named = (("At a glance", first), ("In detail", rest)) if len(first) >= OWN_ROW else together
-    rows = tuple(Row(title, views) for title, views in named)
+    rows = (*(Row(title, views) for title, views in named), *_drift(evaluator, names))
     return Page(
         evaluator.name,
         f"evalq: {evaluator.name}",
@@ -48,6 +50,11 @@ def page(evaluator: Evaluator[Any, Any]) -> Page:
         refresh="1m",
         evaluator=evaluator.name,
     )
+
+
+def _drift(evaluator: Evaluator[Any, Any], names: Container[str]) -> Iterator[Row]:
+    if evaluator.measures is not None:
+        yield drift.row(names, evaluator.name)
 
 
 def at_a_glance(evaluator: Evaluator[Any, Any], link: str) -> tuple[View, ...]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.views.panels import Threshold
+from grafana import drift
 from grafana.evaluators import OWN_ROW, RUN_CHOICE, at_a_glance
 from grafana.layout import Row, even
 from grafana.page import Page, uid
@@ -92,6 +93,11 @@ def page(evaluators: Sequence[Evaluator[Any, Any]]) -> Page:
         "overview",
         "evalq: overview",
         "Whether agents still behave, and whether the fleet keeps up.",
-        (Row("The fleet", fleet), *wide, Row("Other evaluations", even(narrow))),
+        (
+            Row("The fleet", fleet),
+            drift.row([each.label for each in RUN_CHOICE], link=uid("run")),
+            *wide,
+            Row("Other evaluations", even(narrow)),
+        ),
         RUN_CHOICE,
     )

@@ -1,7 +1,7 @@
 """Run detail: the newest run of each suite, the runs that are open, and the last ones beside each other.
 
 Metrics have no run id (each would be a series of its own, forever); runs are told apart by evaluator, suite and
-target, by their order, and by the marks where they ended.
+target, by their order, and by the marks where they ended. Ids are exemplars of the counter of runs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.views.metrics import Metric
 from evalq.evalcore.views.panels import Panel, Plot
+from grafana import drift
 from grafana.evaluators import RUN_CHOICE
 from grafana.layout import Row, even
 from grafana.overview import NONE_IS_GOOD
@@ -67,6 +68,20 @@ NEWEST = (
         (Query(f"sum by (outcome) (evalq_last_run_records{_ONE})", "{{outcome}}"),),
         stacked=True,
         width=12,
+    ),
+    View(
+        "Runs that were done",
+        "Since the ledger began to count, by suite. A diamond is a run, and shows the id that evalq report takes.",
+        COUNT,
+        "lines",
+        (
+            Query(
+                f"evalq_runs_ended_total{chosen(('evaluator', 'suite'), _OF_RUN, state='done')}",
+                "{{evaluator}}: {{suite}}",
+            ),
+        ),
+        width=24,
+        exemplars=True,
     ),
 )
 
@@ -153,7 +168,7 @@ def page(evaluators: Sequence[Evaluator[Any, Any]]) -> Page:
         "evalq: run detail",
         "The newest run of each suite, open runs, and the last runs beside each other. "
         "One run with all its records: evalq report RUN.",
-        (Row("Newest runs", NEWEST), Row("Open runs", NOW), Row("The last runs", even(recent))),
+        (Row("Newest runs", NEWEST), drift.row(names), Row("Open runs", NOW), Row("The last runs", even(recent))),
         _CHOICE,
     )
 

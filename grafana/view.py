@@ -41,7 +41,7 @@ class View(msgspec.Struct, frozen=True):
 
     ``words`` puts numbers into words. ``link`` is the page that tells more; ``by_suite`` hands it the suite clicked on.
     ``stacked`` puts lines on top of each other, ``sorted_by`` names and sorts numbers by a label. ``none`` stands where
-    there is no value.
+    there is no value. ``exemplars`` shows those that Prometheus keeps beside the series.
     """
 
     title: str
@@ -58,4 +58,5 @@ class View(msgspec.Struct, frozen=True):
     by_suite: bool = False
     stacked: bool = False
     sorted_by: str = ""
+    exemplars: bool = False
     none: str = "N/A"

@@ -185,7 +185,7 @@ def _finish(ax: Axes, defaults: Mapping[str, Any]) -> None:
     if "min" in defaults:
         ax.set_ylim(defaults["min"], defaults.get("max", 1) * 1.02)
     else:
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(bottom=min(0.0, 1.05 * ax.dataLim.y0))
     handles, names = ax.get_legend_handles_labels()
     columns = max(1, min(5, int(_width(ax) * 9 / max(map(len, names)))))
     below, lines = (-0.2, 1) if ax.get_xlabel() else (-0.1, 2)

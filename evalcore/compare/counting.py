@@ -10,7 +10,7 @@ import msgspec
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import Summing
 from evalq.evalcore.contract.evaluator import Evaluator, Measures
-from evalq.evalcore.errors import UsageError
+from evalq.evalcore.errors import InfrastructureError, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
 
 __all__ = ["CaseCounter"]
@@ -31,15 +31,22 @@ class CaseCounter:
         self._decode = msgspec.json.Decoder().decode
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Count the next records."""
+        """Count the next records. Raises InfrastructureError where the evaluator cannot say what one means."""
         see, decode, summing = self._measures.see, self._decode, self._summing
-        for line in lines:
-            sighting = see(decode(line))
-            if sighting is not None:
-                summing.add(sighting)
+        try:
+            for line in lines:
+                sighting = see(decode(line))
+                if sighting is not None:
+                    summing.add(sighting)
+        except Exception as error:  # an evaluator's code: it must not take a report along
+            raise self._wrong(error) from error
 
     def cases(self, report: dict[str, Json], *, run: str, digest_of_report: str) -> RunCases:
-        """What was counted, as a run called ``run`` that has this report."""
+        """What was counted, as a run called ``run`` that has this report. Raises InfrastructureError as `add` does."""
+        try:
+            collapsed = self._measures.collapsed(report)
+        except Exception as error:
+            raise self._wrong(error) from error
         return RunCases(
             run=run,
             evaluator=self._evaluator.name,
@@ -48,5 +55,9 @@ class CaseCounter:
             report=digest_of_report,
             records=dict(report["records"]),
             results=report["results"],
-            cases=self._summing.summary(self._measures.collapsed(report)),
+            cases=self._summing.summary(collapsed),
         )
+
+    def _wrong(self, error: Exception) -> InfrastructureError:
+        what = f"{type(error).__name__}: {error}"
+        return InfrastructureError(f"{self._evaluator.name} cannot say how the cases of this run went ({what})")

@@ -42,7 +42,8 @@ class Check(msgspec.Struct, frozen=True):
 class Quarantined(msgspec.Struct, frozen=True):
     """A case that the policy has in quarantine. ``aside``: it is, so that no demand on single cases is decided by it.
 
-    ``why`` says why it is or is not. ``passed`` of ``answers`` are the candidate's, and in ``history`` those before it.
+    ``why`` says why it is or is not. ``passed`` of ``answers`` are the candidate's, and in ``history`` those before it;
+    ``fell``: it is seen to pass less often than these, which quarantine does not excuse.
     """
 
     run: str
@@ -54,6 +55,7 @@ class Quarantined(msgspec.Struct, frozen=True):
     passed: int = 0
     answers: int = 0
     history: tuple[int, int] = (0, 0)
+    fell: bool = False
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ class DriftRecord(msgspec.Struct, kw_only=True):
     before: Chain | None = None
 
 
-class MeasureState(msgspec.Struct, frozen=True, omit_defaults=True):
+class MeasureState(msgspec.Struct, frozen=True):
     """How one measure stands. ``since`` is the run that paged, empty where none did.
 
     ``e`` is the detector's value, ``p`` the newest run's p-value, ``change`` by how much the newest run differs from

@@ -46,8 +46,11 @@ def decide(
     checks: list[Check] = []
     past = [_past(run, policy, partners, pasts or {}) for run in candidates]
     held_back = tuple(quarantined(policy, candidates, past, today))
+    fell: set[tuple[str, str]] = set()
     for run in candidates:
-        checks += fallen(run, held_back, errors.no_go)
+        for check in fallen(run, held_back, errors.no_go):
+            checks.append(check)
+            fell |= {(run.called, case) for case in check.cases}
         if run.called in partners:
             checks += _of_run(policy, run, partners[run.called])
         checks += _collapse(policy, run, partners.get(run.called), lacking)
@@ -60,6 +63,10 @@ def decide(
             checks.append(Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking))
         checks += _of_gate(gate, policy, run, partner, errors, aside_in(run, held_back))
     decided, counted = overall(checks, errors.no_go)
+    held_back = tuple(
+        msgspec.structs.replace(each, fell=True) if each.aside and (each.run, each.case) in fell else each
+        for each in held_back
+    )
     notes = (*_notes(candidates), *_flaky(candidates, past))
     return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
 

@@ -100,11 +100,16 @@ def quarantined(policy: Policy, runs: Sequence[RunCases], pasts: Sequence[Past],
     A case is set aside only while its history proves it flaky: one that always fails is no flaky one, and what nobody
     has seen often enough may be either. Nor does quarantine excuse answers that are missing.
     """
+    if not policy.quarantine:
+        return
+    measures = [_measure(run) for run in runs]
+    tables = [
+        {row.case: row for row in rows_of(run.cases, measure)} if measure is not None else {}
+        for run, measure in zip(runs, measures, strict=True)
+    ]
     for entry in policy.quarantine:
         meant = 0
-        for run, past in zip(runs, pasts, strict=True):
-            measure = _measure(run)
-            rows = {row.case: row for row in rows_of(run.cases, measure)} if measure is not None else {}
+        for run, rows, past in zip(runs, tables, pasts, strict=True):
             if entry.run in ("", run.called, run.evaluator) and (row := rows.get(entry.case)) is not None:
                 meant += 1
                 yield _entry(entry, run, row, past, today)

@@ -186,7 +186,8 @@ def held_by_cases(
 def _reasons(
     demand: CaseDemand, rows: Sequence[Answered], failing: int, undecided: set[str], minimum: int
 ) -> Iterator[str]:
-    yield f"{failing} of {len(rows)} case(s) fail it, {len(undecided)} are undecided"
+    told = f"{failing} of {len(rows)} case(s) fail it, {len(undecided)} are undecided"
+    yield told if rows else "no case is there to be held to it"
     estimates = [(each, row) for row in rows if (each := estimate(demand, row.passed, row.answers)) is not None]
     if estimates:
         lowest, row = min(estimates, key=lambda each: (each[0], each[1].case))

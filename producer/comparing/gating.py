@@ -122,7 +122,7 @@ def matched(
                 raise
             runs = " ".join(run.run for run in candidates)
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
-    pasts = pasts_of(candidates, partners, servers) if policy.by_case else {}
+    pasts = pasts_of(candidates, partners, servers) if policy.quarantine else {}
     return Matched(policy, candidates, partners, name, lacking, pasts)
 
 

@@ -146,6 +146,8 @@ def _warnings(policy: Policy, bases: Iterable[RunCases], asked: Asked) -> Iterat
             f"{asked.repeats} answer(s) a case are planned, and the policy wants {policy.minimum_repeats}: what counts "
             "cases will be INCONCLUSIVE whatever comes"
         )
+    if policy.quarantine:
+        yield f"{len(policy.quarantine)} case(s) in quarantine are simulated as all others are"
     for base in bases:
         cases = len(base.cases.ids)
         if cases < policy.minimum_pairs:

@@ -15,6 +15,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.producer.comparing.comparing import MARGIN
+from evalq.producer.comparing.drift_text import drift_lines
 from evalq.producer.viewing.catalogue import Known
 from evalq.producer.viewing.sides import Sides
 from evalq.producer.viewing.viewer import Kept, Viewer
@@ -89,6 +90,10 @@ class Histories:
             if same:
                 found[name] = same[0]
         return found
+
+    def drift(self, suite: Suite) -> list[str]:
+        """Whether its runs get worse, in words; nothing where no ledger has counted them."""
+        return list(drift_lines(self._viewer.ledger.drift(*suite)))
 
     def read(self, runs: Sequence[Past], approved: Mapping[str, RunCases]) -> tuple[dict[str, Went], int, int]:
         """How ``runs`` went, as far as that is known in a while; of how many it is left, and too much to be read."""

@@ -14,6 +14,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
+    from evalq.evalcore.compare.drift_record import DriftState
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.history import Entry, HistoryKey
     from evalq.workers.ledger.progress import Look
@@ -132,6 +133,12 @@ class Ledger:
         from evalq.workers.ledger.history import HistoryKey
 
         return self.ask(lambda servers: servers.history.entries(HistoryKey(evaluator, suite, target), most), [])
+
+    def drift(self, evaluator: str, suite: str, target: str) -> list[DriftState]:
+        """How the chains of a history stand."""
+        from evalq.workers.ledger.history import HistoryKey
+
+        return self.ask(lambda servers: servers.drift.states(HistoryKey(evaluator, suite, target)), [])
 
 
 def _reports(servers: Servers) -> Reports:

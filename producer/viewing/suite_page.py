@@ -62,7 +62,9 @@ def suite_page(histories: Histories, query: Query) -> Answer:
     rows += [(past.run, when(past.ended), found[past.run]) for past in shown if past.run in found]
     figures = list(_charts(rows))
     further = element("a", "Older runs →", href=link("suite", **suite._asdict(), at=at + _RUNS))
+    drift = [element("li", line, dir="auto") for line in histories.drift(suite)]
     main = joined(
+        _section("Drift", "drift", element("ul", *drift)) if drift else None,
         _section("Over time", "time", element("div", *figures, class_="charts")) if figures else None,
         _section(
             "Runs",

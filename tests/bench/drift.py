@@ -2,8 +2,8 @@
 
     python -m tests.bench.drift --seed 1
 
-Simulated beside the rule that quality.yml has: the newest run below the mean of the nine before it by two standard
-deviations and by five points. Prints Markdown.
+Simulated beside the rule that was there before: the newest run below the mean of the nine before it by two standard
+deviations and by five points. Prints the tables of docs/reference/drift.md.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ RULES = sorted((TOP / "deploy" / "prometheus" / "rules").glob("*.yml"))
 
 _SCRAPE = frozenset({"job", "instance"})
 _OWN = {  # what Prometheus itself makes
-    "ALERTS": frozenset({"alertname", "alertstate", "severity", "suite", "target", "queue", "evaluator"}),
+    "ALERTS": frozenset({"alertname", "alertstate", "severity", "suite", "target", "queue", "evaluator", "measure"}),
 }
 
 

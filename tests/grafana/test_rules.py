@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalq.evalcore.contract import registry
 from tests.grafana import checks
 from tests.grafana.known import RULES, TOP, alerts, known, recordings
 from tests.grafana.pages import PAGES
@@ -124,13 +123,11 @@ def test_an_alerts_expression_and_words_name_what_exists(name: str) -> None:
     assert set(re.findall(r"\$labels\.(\w+)", told)) <= labels
 
 
-def test_recordings_are_used_and_have_every_evaluator() -> None:
-    """Each is asked for by a page, an alert or another; and quality is compared for every evaluator."""
+def test_recordings_are_used() -> None:
+    """Each is asked for by a page, an alert or another."""
     asked = [expr for page in PAGES.values() for _, expr, _ in checks.expressions(page)]
     asked += [rule["expr"] for rule in alerts().values()] + list(recordings().values())
     assert set(recordings()) <= set().union(*(metrics(parsed(expr)) for expr in asked))
-    compared = metrics(parsed(recordings()["evalq:quality:recent"]))
-    assert {name.split("_")[1] for name in compared} == set(registry.names())
 
 
 def test_an_alert_on_what_does_not_exist_is_noticed() -> None:

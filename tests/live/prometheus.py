@@ -44,6 +44,17 @@ class Prometheus:
         """A range query."""
         return self._ask("query_range", {"query": expr, "start": str(start), "end": str(end), "step": str(step)})
 
+    def exemplars(self, expr: str, start: float, end: float) -> list[tuple[dict[str, str], dict[str, str], float]]:
+        """(labels of the series, labels of the exemplar, when) of all that are kept."""
+        form = {"query": expr, "start": str(start), "end": str(end)}
+        answer = httpx.post(f"{self.url}/api/v1/query_exemplars", data=form, timeout=60).json()
+        assert answer["status"] == "success", answer
+        return [
+            (one["seriesLabels"], each["labels"], each["timestamp"])
+            for one in answer["data"]
+            for each in one["exemplars"]
+        ]
+
     def ready(self) -> bool:
         """Whether it answers queries."""
         with contextlib.suppress(httpx.HTTPError):
@@ -80,6 +91,7 @@ def running_prometheus(folder: Path, exporter: str, seconds: int = 1) -> Iterato
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
     options = (f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}")
     command = [PROGRAM, *options, f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
+    command.append("--enable-feature=exemplar-storage")
     process = subprocess.Popen(command, cwd=folder)
     server = Prometheus(f"http://127.0.0.1:{port}")
     try:

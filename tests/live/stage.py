@@ -95,6 +95,10 @@ class Stage:
             found.calls += info(folder).get("calls", {}).get("attempts", 0)
         return found
 
+    def newest(self, suite: str) -> dict[str, str]:
+        """{evaluator: its newest run in a suite}."""
+        return {name: info(folder)["run"] for name, of, folder in self._folders if of == suite}
+
     def reports(self, suite: str, evaluators: Container[str]) -> dict[str, dict[str, Any]]:
         """The newest report in a suite of each of the evaluators."""
         folders = {name: folder for name, of, folder in self._folders if of == suite and name in evaluators}

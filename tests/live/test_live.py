@@ -91,6 +91,18 @@ def test_quality_is_that_of_the_newest_reports(scene: Scene) -> None:
                 assert count.points[0][1] == 2
 
 
+def test_the_runs_that_ended_are_known_by_their_ids_and_no_series_has_one(scene: Scene) -> None:
+    """Exemplars of the counter: the newest run of each suite that was there at a scrape, at the time it ended."""
+    asked = 'evalq_runs_ended_total{state="done"}'
+    found = {
+        (series["evaluator"], series["suite"], told["run"])
+        for series, told, at in scene.prometheus.exemplars(asked, scene.start, scene.end)
+        if scene.start - 1 <= at <= scene.end
+    }
+    assert {(name, SUITE, run) for name, run in scene.stage.newest(SUITE).items()} <= found
+    assert not [series for series in scene.now(asked) if "run" in series.labels]
+
+
 def test_alerts_fire_for_what_happened_and_for_nothing_else(scene: Scene) -> None:
     """A dead letter, and rows that fail for stability; workers that were killed and replaced wake nobody."""
 

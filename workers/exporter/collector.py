@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.core import Metric as PrometheusMetric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar, Timestamp
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.version import __version__, code_version
 from evalq.evalcore.views.metrics import Unit
 from evalq.workers.exporter.catalogue import FAMILIES, Family, family, quality
-from evalq.workers.exporter.series import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
+from evalq.workers.exporter.series import (
+    HISTOGRAMS,
+    OF_HISTORIES,
+    SERIES,
+    TOGETHER,
+    Series,
+    Together,
+    folded,
+    newest_runs,
+    newest_series,
+    recent_series,
+)
 from evalq.workers.monitor.snapshot import Newest, Snapshot
 
 __all__ = ["About", "Live", "Quality"]
 
-_Together = Literal["sum", "mean", "max"]
-# How the series beyond the cap become one: counts are added, of states the highest is shown, and the rest is averaged,
-# since a sum of shares means nothing.
-_TOGETHER: dict[Unit, _Together] = {"count": "sum", "state": "max"}
+_TOGETHER: dict[Unit, Together] = {"count": "sum", "state": "max"}
+_RUNS_ENDED = "evalq_runs_ended_total"
+_Exemplars = dict[tuple[str, ...], Exemplar]
+_EXEMPLAR_CHARS = 128
+"""What OpenMetrics lets an exemplar's names and values have."""
 
 
 class _Bounded(Collector):
@@ -31,10 +44,12 @@ class _Bounded(Collector):
         self._most = most
         self.folded = 0
 
-    def _family(self, shown: Family, rows: list[Series], together: _Together = "sum") -> PrometheusMetric:
+    def _family(
+        self, shown: Family, rows: list[Series], together: Together = "sum", exemplars: _Exemplars | None = None
+    ) -> PrometheusMetric:
         kept, others = folded(rows, self._most, together)
         self.folded += others
-        return _filled(shown, kept)
+        return _filled(shown, kept, exemplars)
 
 
 class Live(_Bounded):
@@ -48,14 +63,15 @@ class Live(_Bounded):
         """In the catalogue's order, then the runs."""
         for shown in FAMILIES:
             if shown.name in SERIES:
-                yield self._family(shown, SERIES[shown.name](self._snapshot))
+                exemplars = _newest_runs(self._snapshot) if shown.name == _RUNS_ENDED else {}
+                yield self._family(shown, SERIES[shown.name](self._snapshot), exemplars=exemplars)
             elif shown.name in HISTOGRAMS:
                 filled = HistogramMetricFamily(shown.name, shown.help, labels=shown.labels)
                 for labels, buckets, total in HISTOGRAMS[shown.name](self._snapshot)[: self._most]:
                     filled.add_metric(labels, buckets, total)
                 yield filled
         for name, read in OF_HISTORIES.items():
-            yield self._family(family(name), read(self._snapshot))
+            yield self._family(family(name), read(self._snapshot), TOGETHER.get(name, "sum"))
 
 
 class Quality(_Bounded):
@@ -69,7 +85,7 @@ class Quality(_Bounded):
     def collect(self) -> Iterator[PrometheusMetric]:
         """In the order of its declarations."""
         for metric in self._metrics:
-            together: _Together = _TOGETHER.get(metric.unit, "mean")
+            together: Together = _TOGETHER.get(metric.unit, "mean")
             for shown, read in zip(quality(metric), (newest_series, recent_series), strict=False):
                 yield self._family(shown, read(metric, self._histories), together)
 
@@ -94,9 +110,19 @@ class About(Collector):
         yield shown
 
 
-def _filled(shown: Family, rows: list[Series]) -> PrometheusMetric:
+def _newest_runs(snapshot: Snapshot) -> dict[tuple[str, ...], Exemplar]:
+    """The id of each suite's newest run beside the count of those that ended: no label, so no series for each run."""
+    return {
+        (*of, "done"): Exemplar({"run": run}, 1.0, Timestamp(int(ended), int(ended % 1 * 1e9)))
+        for of, (run, ended) in newest_runs(snapshot).items()
+        if len("run" + run) <= _EXEMPLAR_CHARS
+    }
+
+
+def _filled(shown: Family, rows: list[Series], exemplars: _Exemplars | None = None) -> PrometheusMetric:
     kind: Any = CounterMetricFamily if shown.kind == "counter" else GaugeMetricFamily
     filled: Any = kind(shown.name, shown.help, labels=shown.labels)
     for labels, value in rows:
-        filled.add_metric(labels, value)
+        exemplar = (exemplars or {}).get(labels)
+        filled.add_metric(labels, value, **({"exemplar": exemplar} if exemplar else {}))
     return filled  # type: ignore[no-any-return]  # either class is one

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, get_args
 
+from evalq.evalcore.compare.drift_record import MeasureState
 from evalq.evalcore.contract import registry
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.ledger.failures import Kind
@@ -13,7 +14,23 @@ from evalq.workers.ledger.ownership import OTHER
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.monitor.snapshot import Newest, Snapshot
 
-__all__ = ["HISTOGRAMS", "OF_HISTORIES", "SERIES", "Histogram", "Series", "folded", "newest_series", "recent_series"]
+__all__ = [
+    "HISTOGRAMS",
+    "OF_HISTORIES",
+    "SERIES",
+    "TOGETHER",
+    "Histogram",
+    "Series",
+    "Together",
+    "folded",
+    "newest_runs",
+    "newest_series",
+    "recent_series",
+]
+
+Together = Literal["sum", "mean", "max"]
+"""How the series beyond the cap become one: counts are added, of states the highest is shown, the rest is averaged,
+since a sum of shares means nothing."""
 
 Series = tuple[tuple[str, ...], float]
 """Label values in the order of the family's labels, and the value."""
@@ -27,7 +44,7 @@ _BOUNDS = (*(f"{bound:g}" for bound in SECONDS), "+Inf")
 _BY_KIND = ("failed", "tokens", "seconds", "cost")
 
 
-def folded(rows: list[Series], most: int, together: Literal["sum", "mean", "max"] = "sum") -> tuple[list[Series], int]:
+def folded(rows: list[Series], most: int, together: Together = "sum") -> tuple[list[Series], int]:
     """The first ``most`` rows, with the others as one whose labels are all OTHER; and how many those others are."""
     if len(rows) <= most:
         return rows, 0
@@ -185,6 +202,31 @@ def _outcomes(snapshot: Snapshot) -> list[Series]:
     ]
 
 
+def _drift(value: Callable[[MeasureState], float]) -> Callable[[Snapshot], list[Series]]:
+    """Of each suite and measure; where it has several chains, of the one with most evidence."""
+
+    def read(snapshot: Snapshot) -> list[Series]:
+        worst: dict[tuple[str, ...], MeasureState] = {}
+        for history in snapshot.histories:
+            place = history.entry.place
+            for state in history.drift:
+                for name, measure in state.measures.items():
+                    of = (place.evaluator, place.suite, place.target, name)
+                    worst[of] = max(worst.get(of, measure), measure, key=lambda each: (bool(each.since), each.e))
+        return [(of, value(measure)) for of, measure in worst.items()]
+
+    return read
+
+
+def newest_runs(snapshot: Snapshot) -> dict[tuple[str, str], tuple[str, float]]:
+    """{(evaluator, suite): (run, when it ended)} of the newest finished run of each."""
+    ended: dict[tuple[str, str], tuple[str, float]] = {}
+    for entry in (history.entry for history in snapshot.histories):
+        of = (entry.place.evaluator, entry.place.suite)
+        ended[of] = max(ended.get(of, (entry.run, entry.ended)), (entry.run, entry.ended), key=lambda one: one[1])
+    return ended
+
+
 SERIES: dict[str, Callable[[Snapshot], list[Series]]] = {
     "evalq_records_submitted_total": _totals("submitted"),
     "evalq_records_committed_total": _totals("records"),
@@ -231,8 +273,14 @@ OF_HISTORIES: dict[str, Callable[[Snapshot], list[Series]]] = {
     "evalq_last_run_timestamp_seconds": lambda s: _of_runs(s, lambda newest: newest.entry.ended),
     "evalq_last_run_seconds": lambda s: _of_runs(s, lambda newest: newest.entry.seconds),
     "evalq_last_run_records": _outcomes,
+    "evalq_drift": _drift(lambda measure: float(bool(measure.since))),
+    "evalq_drift_e_value": _drift(lambda measure: measure.e),
+    "evalq_drift_change": _drift(lambda measure: measure.change),
 }
 """And those of finished runs."""
+
+TOGETHER: dict[str, Together] = {"evalq_drift": "max", "evalq_drift_e_value": "max", "evalq_drift_change": "mean"}
+"""Where series beyond the cap are not added."""
 
 HISTOGRAMS: dict[str, Callable[[Snapshot], list[Histogram]]] = {
     "evalq_chunk_duration_seconds": _histogram("chunk_duration"),

@@ -6,8 +6,9 @@ that end at one instant both count. A run counts once, by its id, however often 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from evalq.workers.settings import Settings
 
 _Change = Callable[[DriftRecord | None, RunCases], DriftRecord | None]
 
-__all__ = ["CHAINS", "Drift", "read_state"]
+__all__ = ["CHAINS", "Drift", "read_states"]
 
 CHAINS = 20
 """Chains of a history; beyond that the one that was counted longest ago goes: its specification is no longer run."""
@@ -60,8 +61,9 @@ class Drift:
 
     def states(self, place: HistoryKey) -> list[DriftState]:
         """How the chains of a history stand, the one that was counted last first."""
-        found = [read_state(text) for text in self._client.hvals(HistoryKeys.of(place.member).drifting)]
-        return sorted(found, key=lambda state: -state.counted)
+        return sorted(
+            read_states(self._client.hvals(HistoryKeys.of(place.member).drifting)), key=lambda one: -one.counted
+        )
 
     def _step(self, place: HistoryKey, run: RunCases, change: _Change, *, anew: bool = False) -> DriftState | None:
         """``anew``: a chain that cannot be read is none."""
@@ -102,10 +104,15 @@ class Drift:
         return record
 
 
-def read_state(text: bytes) -> DriftState:
-    """What is shown of a chain, in what the ledger holds of it: the time in microseconds, and JSON.
+def read_states(texts: Iterable[bytes]) -> list[DriftState]:
+    """What is shown of chains, in what the ledger holds of each: the time in microseconds, and JSON.
 
-    Raises ValueError, or msgspec.DecodeError, for what is neither.
+    What is neither is left out: somebody else wrote it, and the others are still wanted.
     """
-    at, body = text.split(b" ", 1)
-    return msgspec.structs.replace(msgspec.json.decode(body, type=DriftState), counted=int(at) / 1_000_000)
+    found = []
+    for text in texts:
+        with contextlib.suppress(ValueError, msgspec.DecodeError):
+            at, body = text.split(b" ", 1)
+            state = msgspec.json.decode(body, type=DriftState)
+            found.append(msgspec.structs.replace(state, counted=int(at) / 1_000_000))
+    return found

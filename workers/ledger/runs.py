@@ -203,27 +203,30 @@ class RunLedger(Driving):
         return {key.decode(): int(value) for key, value in notes if not key.startswith(b"trying ")}
 
     def runs(self) -> dict[str, str]:
-        """{run: queue} of all runs that have not expired; expired ones are forgotten on the way."""
-        return {run: queue for run, (queue, _) in self._standing().items()}
+        """{run: queue} of all runs that have not expired. Who may only read can ask."""
+        return {run: queue for run, (queue, facts) in self._listed().items() if facts[0] is not None}
 
     def untended(self) -> list[str]:
-        """Runs that may want tending: open ones, and those that were left to the workers and have no report yet."""
-        found = []
-        for run, (_, (state, detached, reported)) in self._standing().items():
-            if state == b"open" or (detached and not reported):
+        """Runs that may want tending: open ones, and those that were left to the workers and have no report yet.
+
+        Whoever tends runs forgets the names of those that have expired.
+        """
+        listed, found = self._listed(), []
+        # A run's own keys expire by themselves; its name in the list of all runs does not.
+        if gone := [run for run, (_, facts) in listed.items() if facts[0] is None]:
+            self.client.hdel(SHARED.runs, *gone)
+        for run, (_, (state, detached, reported)) in listed.items():
+            if state == b"open" or (state is not None and detached and not reported):
                 found.append(run)
         return found
 
-    def _standing(self) -> dict[str, tuple[str, list[bytes | None]]]:
+    def _listed(self) -> dict[str, tuple[str, list[bytes | None]]]:
+        """{run: (queue, [its state (None: it expired), whether it was detached, whether it was reported])}."""
         known = {run.decode(): queue.decode() for run, queue in self.client.hgetall(SHARED.runs).items()}
         pipe = self.client.pipeline(transaction=False)
         for run in known:
             pipe.hmget(RunKeys.of(run).meta, "state", "detached", "reported")
-        found = {run: (queue, facts) for (run, queue), facts in zip(known.items(), pipe.execute(), strict=True)}
-        # A run's own keys expire by themselves; its name in the list of all runs does not.
-        if gone := [run for run, (_, facts) in found.items() if facts[0] is None]:
-            self.client.hdel(SHARED.runs, *gone)
-        return {run: facts for run, facts in found.items() if run not in gone}
+        return {run: (queue, facts) for (run, queue), facts in zip(known.items(), pipe.execute(), strict=True)}
 
     def give_back(self, worker: str) -> None:
         """Give back all leases of a worker that shuts down."""

@@ -10,7 +10,9 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import redis
 
+from evalq.evalcore.compare.drift_record import DriftState
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
+from evalq.workers.ledger.drift import read_states
 from evalq.workers.ledger.heartbeats import CallerFacts, evaluators_of, sick_of
 from evalq.workers.ledger.history import Entry, read_recent, read_text
 from evalq.workers.ledger.scripts import MONITOR, script_text
@@ -60,10 +62,15 @@ class Unserved(msgspec.Struct, frozen=True):
 
 
 class Newest(msgspec.Struct, frozen=True):
-    """The newest run of a history, and the values kept of it and of those before it, the newest first."""
+    """The newest run of a history, and the values kept of it and of those before it, the newest first.
+
+    ``drift`` is how its chains stand, of those whose newest run is among these: a specification that is no longer run
+    is not waited for.
+    """
 
     entry: Entry
     recent: list[list[tuple[str, tuple[str, ...], float]]]
+    drift: list[DriftState] = []
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
@@ -226,11 +233,18 @@ def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings
     )
 
 
-def _newest(text: bytes, recent: Sequence[bytes | None]) -> Newest | None:
+def _newest(
+    text: bytes, recent: Sequence[bytes | None], runs: Sequence[bytes], drifting: Sequence[bytes]
+) -> Newest | None:
     """None for what is no entry: somebody else wrote it, and the others are still wanted."""
     with contextlib.suppress(ValueError, msgspec.DecodeError):
-        return Newest(read_text(text), [read_recent(one) if one else [] for one in recent])
+        return Newest(read_text(text), [read_recent(one) if one else [] for one in recent], _drift(runs, drifting))
     return None
+
+
+def _drift(runs: Sequence[bytes], drifting: Sequence[bytes]) -> list[DriftState]:
+    known = {run.decode(errors="replace") for run in runs}
+    return [state for state in read_states(drifting) if state.run in known]
 
 
 def _told(texts: Sequence[bytes], kind: type[_Told]) -> list[_Told]:

@@ -8,7 +8,6 @@ settling needs an input that it may not read) is left to `evalq watch`.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import signal
@@ -22,8 +21,6 @@ from typing import IO, Any, BinaryIO
 import msgspec
 import redis
 
-from evalq.evalcore.compare.counting import CaseCounter
-from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.partial import decode
@@ -45,6 +42,7 @@ from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.history import History, HistoryKey, entry_of
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.recovery.finished_cases import FinishedCases
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
 
@@ -70,7 +68,7 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     if len(chunks) != seal.chunks:
         raise InfrastructureError(f"the ledger has lost {seal.chunks - len(chunks)} of its {seal.chunks} chunks")
     evaluator, total = registry.get(header.evaluator), sum(chunk.records for chunk in chunks)
-    counter = CaseCounter(evaluator) if evaluator.measures and total <= settings.cases_records else None
+    counter = FinishedCases(evaluator, run) if evaluator.measures and total <= settings.cases_records else None
     report = _fold(header, chunks, seal, ledger, [Path(root) for root in settings.roots] or [Path.cwd()], counter)
     took = max(0.0, round(server_seconds(ledger.client) - facts.began, 3))
     place = HistoryKey(header.evaluator, header.suite, facts.target)
@@ -78,23 +76,12 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     # History first: a run with a report is not finalised again, so an entry that is missing then stays missing.
     History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.views.metrics if metric.recent])
     data = canonical_line(report)
-    if counter is not None:
-        cases = counter.cases(report, run=run, digest_of_report=hashlib.sha256(data).hexdigest())
-        cases.name, cases.suite, cases.target, cases.tags = facts.name, header.suite, facts.target, facts.tags
-        cases.usage = facts.usage
-        _count_drift(place, cases, ledger, settings)
+    if counter is not None and (cases := counter.cases(header.suite, facts, report, data)) is not None:
+        counter.count(Drift(ledger.client, settings), place, cases)
         reports.keep_cases(run, msgspec.json.encode(cases))
     reports.store(run, data)
     ledger.close(run, "done")
     return True
-
-
-def _count_drift(place: HistoryKey, cases: RunCases, ledger: RunLedger, settings: Settings) -> None:
-    """As its command would have; a chain that cannot be read is no reason to keep a report back."""
-    try:
-        Drift(ledger.client, settings).count(place, cases)
-    except EvalqError as error:
-        log.warning("run %s is not counted in the drift of its suite: %s", cases.run, error)
 
 
 def _fold(
@@ -103,7 +90,7 @@ def _fold(
     seal: Seal,
     ledger: RunLedger,
     roots: Sequence[Path],
-    counter: CaseCounter | None,
+    counter: FinishedCases | None,
 ) -> dict[str, Json]:
     evaluator = registry.get(header.evaluator)
     fold = Fold(evaluator, validate(evaluator.Params, header.params, "manifest"), len(header.inputs))

@@ -76,7 +76,11 @@ _ORDER: Sequence[Verdict] = ("worse", "inconclusive", "same", "better")
 def of_decision(decision: Decision, runs: Sequence[RunCases], *, allowed: bool = False) -> Outcome:
     """A gate's."""
     points = (*map(_point, decision.checks), *map(_quarantined, decision.quarantined))
-    aside = {(each.run, each.case): f"quarantine: {each.reason}" for each in decision.quarantined if each.aside}
+    aside = {
+        (each.run, each.case): f"quarantine: {each.reason}"
+        for each in decision.quarantined
+        if each.aside and not each.fell
+    }
     text, document = decision_text(decision), msgspec.to_builtins(decision)
     return Outcome(
         "gate",

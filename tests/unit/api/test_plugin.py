@@ -27,7 +27,9 @@ def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EVALQ_BROKER", raising=False)
 
 
-def _suite(pytester: pytest.Pytester, answers: Sequence[tuple[str, bool | None]], policy: object = None) -> Path:
+def _suite(
+    pytester: pytest.Pytester, answers: Sequence[tuple[str, bool | None]], policy: object = None, **more: str
+) -> Path:
     """evals/nightly.yaml over transcripts, each (case, whether it complies; None for one that cannot be evaluated)."""
     lines = [
         {"id": case} if good is None else {"id": case, "actual_output": GOOD if good else BAD} for case, good in answers
@@ -35,9 +37,8 @@ def _suite(pytester: pytest.Pytester, answers: Sequence[tuple[str, bool | None]]
     folder = pytester.path / "evals"
     folder.mkdir(exist_ok=True)
     (folder / "answers.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
-    suite = {"runs": [{"evaluator": "verification", "inputs": ["answers.jsonl"]}]} | (
-        {"policy": policy} if policy else {}
-    )
+    runs = [{"evaluator": "verification", "inputs": ["answers.jsonl"]}]
+    suite = {"runs": runs, **({"policy": policy} if policy else {}), **more}
     (folder / "nightly.yaml").write_text(json.dumps(suite))
     return folder / "nightly.yaml"
 
@@ -59,6 +60,25 @@ def test_every_case_is_a_test_with_its_own_result(pytester: pytest.Pytester) -> 
     _run(pytester, "--evalq", str(suite), "--evalq-undecided", "fail").assert_outcomes(passed=4, failed=3)
     pytester.makeini("[pytest]\nevalq_suites = evals/*.yaml\nevalq_undecided = skip")
     _run(pytester).assert_outcomes(passed=4, failed=2, skipped=1)
+
+
+def test_a_case_in_quarantine_is_skipped_while_its_history_proves_it_flaky(pytester: pytest.Pytester) -> None:
+    """Beside one that is named there and always failed, which counts; the policy's own test says both."""
+    history = [("shaky", at % 4 > 0) for at in range(60)] + [("broken", False)] * 90
+    _run(pytester, "--evalq", str(_suite(pytester, history)))
+    (cases,) = (pytester.path / "evalq-runs").glob("**/cases.json")
+    approved = pytester.path / "evalq-baselines" / "main" / "verification.json"
+    approved.parent.mkdir(parents=True)
+    cases.rename(approved)
+    entries = [{"case": case, "reason": "an index rebuilt at night"} for case in ("shaky", "broken")]
+    now = [*SURE, *[("shaky", at % 4 > 0) for at in range(16)], *[("broken", False)] * 16]
+    suite = _suite(pytester, now, {**DEMAND, "quarantine": entries, "missing": 200}, baseline="main")
+    ran = _run(pytester, "--evalq", str(suite), "-rs")
+    ran.assert_outcomes(passed=4, failed=2, skipped=1)
+    ran.stdout.fnmatch_lines(["*quarantine: an index rebuilt at night; 12 of 16 answers pass*"])
+    ran.stdout.fnmatch_lines(
+        ["*| shaky | set aside: flaky: 45 of 60*", "*| broken | counts all the same: stable: 0 of 90*"]
+    )
 
 
 def test_without_a_policy_every_answer_has_to_pass(pytester: pytest.Pytester) -> None:

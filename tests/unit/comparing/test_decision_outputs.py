@@ -140,17 +140,18 @@ def test_a_case_fails_when_an_answer_does_and_errs_when_none_came(tmp_path: Path
 
 def test_a_case_in_quarantine_is_skipped_and_told_of_in_every_format(tmp_path: Path) -> None:
     """With its reason; one that is named there and counts all the same fails as any other."""
-    runs = [run_of(["aside", "counts"], [1, 1])]
+    runs = [run_of(["aside", "counts", "fell"], [1, 1, 0])]
     held = (
         Quarantined(
             "vs", "aside", True, "flaky: 30 of 40 answers passed before", "index rebuilt at night", "2030-01-01"
         ),
         Quarantined("vs", "counts", False, "stable: 0 of 90 answers passed before", "somebody thought so"),
+        Quarantined("vs", "fell", True, "flaky: 30 of 40 answers passed before", "an index", fell=True),
     )
     files = written(tmp_path, Decision("NO-GO", (), (), ("vs-1",), "", held), runs)
     root = ElementTree.fromstring(files["junit.xml"])  # noqa: S314 - of our own
     states = {case.get("name"): [child.tag for child in case] for case in root.iter("testcase")}
-    assert (states["aside"], states["counts"]) == (["skipped"], ["failure"])
+    assert (states["aside"], states["counts"], states["fell"]) == (["skipped"], ["failure"], ["failure"])
     assert states["vs.quarantine: aside"] == states["vs.quarantine: counts"] == ["skipped"]
     for name in ("junit.xml", "summary.md", "comment.md", "annotations.txt", "gate.json"):
         text = files[name].decode()
@@ -158,7 +159,7 @@ def test_a_case_in_quarantine_is_skipped_and_told_of_in_every_format(tmp_path: P
             assert said in text, name
     assert "set aside" in files["summary.md"].decode()
     assert "counts all the same" in files["summary.md"].decode()
-    assert [each["aside"] for each in json.loads(files["gate.json"])["quarantined"]] == [True, False]
+    assert [each["aside"] for each in json.loads(files["gate.json"])["quarantined"]] == [True, False, True]
     assert "2030-01-01" in decision_html(Decision("GO", (), (), ("vs-1",), "", held))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,12 +11,15 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.measures import Measure, Measures
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import CASES, cases_of, fresh_cases
 from evalq.producer.runs.record_drift import count_drift
+from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.history import Entry, History, HistoryKey
 from evalq.workers.ledger.keys import HistoryKeys
+from evalq.workers.recovery.finished_cases import FinishedCases
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 from tests.unit.comparing.conftest import Command, Made
@@ -82,6 +86,26 @@ def test_a_run_that_cannot_be_counted_says_why(end: End, drift: Drift, server: S
         assert end("c", GOOD, connect_seconds=1).startswith("this run is not counted in the drift of its suite: ")
     finally:
         server.start()
+
+
+def test_an_evaluator_that_cannot_tell_its_cases_keeps_no_report_back(
+    end: End, drift: Drift, server: Server, made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its error is told, by the command and by a worker, and the run ends."""
+
+    def broken(line: object) -> None:
+        raise KeyError("case")
+
+    folder, evaluator = RunFolder.existing(made("run", GOOD)), copy.copy(registry.get("verification"))
+    vars(evaluator)["measures"] = Measures((Measure("pass_rate"),), broken)
+    said = count_drift(folder, evaluator, folder.report(), Settings(broker=server.url))
+    assert said.endswith("verification cannot say how the cases of this run went (KeyError: 'case')")
+    run = FinishedCases(evaluator, "r")
+    for lines in ([b"{}"], [b"{}"]):
+        run.add(lines)
+    assert run.cases("default", Detached(0.0), folder.report(), b"") is None
+    assert len(caplog.messages) == 1
+    assert drift.states(PLACE) == []
 
 
 def test_an_approved_run_begins_anew(end: End, drift: Drift, server: Server, made: Made, command: Command) -> None:

@@ -11,11 +11,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.exporter.exposition import Page
+from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.history import Entry, History, HistoryKey
+from evalq.workers.ledger.keys import HistoryKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
+from tests.unit.workers.test_drift_ledger import a_run
 
 SETTINGS = Settings(max_suites=20, max_series=50, histories=30, history_runs=10)
 
@@ -134,6 +137,34 @@ def test_what_is_no_entry_is_left_out(full: Server) -> None:
     for text in ("nonsense", "d x {}", 'd 1 {"run": 3}'):
         full.client.hset('evalq:history:["vs","odd",""]:texts', "r", text)
         assert len(read_snapshot(full.client, SETTINGS).histories) == before
+
+
+def test_drift_is_shown_as_soon_as_it_is_counted_and_as_long_as_its_specification_is_run(server: Server) -> None:
+    """A run is counted after its history has it: the next look sees that; ten runs later nobody waits for it."""
+    server.client.flushall()
+    place, history = HistoryKey("vs", "drifts", "t"), History(server.client, SETTINGS)
+
+    def ended(number: int, passed: int, specification: str = "s") -> None:
+        run = a_run(f"d{number}", passed, suite="drifts", specification=specification)
+        history.record(Entry(run.run, place, {"scored": 1}, []))
+        seen.append(read_snapshot(server.client, SETTINGS, before=seen[-1]))
+        Drift(server.client, SETTINGS).count(place, run)
+        seen.append(read_snapshot(server.client, SETTINGS, before=seen[-1]))
+
+    seen = [read_snapshot(server.client, SETTINGS)]
+    for number, passed in enumerate((9, 9, 2)):
+        ended(number, passed)
+        (state,) = seen[-1].histories[0].drift
+        assert (state.run, state.drifting) == (f"d{number}", passed == 2)
+    samples = _scrape(server)["evalq_drift"]
+    labels = {"evaluator": "vs", "suite": "drifts", "target": "t", "measure": "pass_rate"}
+    assert [(sample.labels, sample.value) for sample in samples] == [(labels, 1.0)]
+    for number in range(10):
+        assert "s" in {state.specification for state in seen[-1].histories[0].drift}
+        ended(10 + number, 9, "changed")
+    assert {state.specification for state in seen[-1].histories[0].drift} == {"changed"}
+    server.client.hset(HistoryKeys.of(place.member).drifting, "odd", "nonsense")
+    assert len(read_snapshot(server.client, SETTINGS).histories[0].drift) == 1
 
 
 @pytest.mark.parametrize(

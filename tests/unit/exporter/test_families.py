@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from prometheus_client.openmetrics.exposition import generate_latest
 
+from evalq.evalcore.compare.drift_record import DriftState, MeasureState
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.exporter.catalogue import FAMILIES
+from evalq.workers.exporter.collector import Live
 from evalq.workers.exporter.series import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.ledger.histograms import SECONDS, bucket, counters
@@ -36,6 +39,12 @@ def _snapshot(**given: Any) -> Snapshot:
     return Snapshot(**(empty | {"server": SERVER} | given))
 
 
+def _state(run: str, **measure: Any) -> DriftState:
+    return DriftState(
+        specification=run, run=run, reference="x", kind="first", runs=3, measures={"pass_rate": MeasureState(**measure)}
+    )
+
+
 def test_every_metric_of_the_catalogue_has_a_source() -> None:
     """What is declared is exported, and what is exported is declared."""
     own = {"evalq_ledger_up", "evalq_scrape_seconds", "evalq_series_folded", "evalq_build_info"}
@@ -56,11 +65,41 @@ def test_every_series_has_a_value_for_each_label(family: Any) -> None:
         sweeps=[SweepHeader("s", "t", "old", 1, 1), SweepHeader("r", "t", "mine", 1, 1)],
         callers=[CallerFacts("h", 1, "mine", 8, 0, {"t": TargetFacts("c"), "u": TargetFacts("d")})],
         unacked=0,
-        histories=[Newest(entry, [])],
+        histories=[Newest(entry, [], [_state("r", e=1.0)])],
     )
     rows = SOURCES[family.name](full)
     assert rows
     assert {len(labels) for labels, _ in rows} == {len(family.labels)}
+
+
+def test_drift_is_that_of_the_chain_with_most_evidence() -> None:
+    """A suite of several named runs has one series a measure; a page outweighs any evidence that is none yet."""
+    chains = [_state("a", e=5000.0), _state("b", e=300.0, since="b", change=-0.2), _state("c", e=200.0, since="c")]
+    place = HistoryKey("vs", "night", "t")
+    seen = _snapshot(histories=[Newest(Entry("c", place, {}, []), [], chains)])
+    of = ("vs", "night", "t", "pass_rate")
+    assert OF_HISTORIES["evalq_drift"](seen) == [(of, 1.0)]
+    assert OF_HISTORIES["evalq_drift_e_value"](seen) == [(of, 300.0)]
+    assert OF_HISTORIES["evalq_drift_change"](seen) == [(of, -0.2)]
+    assert OF_HISTORIES["evalq_drift"](_snapshot()) == []
+
+
+def test_the_newest_run_of_a_suite_is_told_beside_its_counter_and_never_as_a_label() -> None:
+    """As an exemplar, in the format that has them; over all targets, and left out where its id is too long."""
+    entries = [
+        Entry("old", HistoryKey("vs", "night", "t"), {}, [], ended=5.25),
+        Entry("new", HistoryKey("vs", "night", "u"), {}, [], ended=6.5),
+        Entry("x" * 130, HistoryKey("vs", "long", ""), {}, [], ended=7.0),
+    ]
+    totals = {f"{name} vs {suite}{tail}": 3 for suite in ("night", "long", "none")
+              for name, tail in (("submitted", ""), ("ended", " done"))}  # fmt: skip
+    seen = _snapshot(totals=totals, histories=[Newest(entry, []) for entry in entries])
+    text = generate_latest(Live(seen, 100)).decode()  # type: ignore[no-untyped-call]  # the library has no types here
+    lines = [line for line in text.splitlines() if line.startswith("evalq_runs_ended_total")]
+    assert [line for line in lines if "#" in line] == [
+        'evalq_runs_ended_total{evaluator="vs",state="done",suite="night"} 3.0 # {run="new"} 1.0 6.500000000'
+    ]
+    assert len(lines) == 6
 
 
 def test_sick_workers_and_runs_without_a_worker_are_shown_by_bounded_labels() -> None:

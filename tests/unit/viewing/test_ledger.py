@@ -18,6 +18,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
 from evalq.workers.ledger.detached import Reports
+from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.history import History, HistoryKey, entry_of
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepHeader
@@ -108,12 +109,13 @@ def test_a_report_that_waits_in_the_ledger_is_shown_and_compared(
 
 
 def test_a_history_has_runs_of_the_ledger_and_of_folders_once(made: Made, server: Server, settings: Settings) -> None:
-    """A run that is in both is one; one whose folder is gone is still there, with its numbers."""
+    """A run that is in both is one; one whose folder is gone is still there, with its numbers; and its drift."""
     evaluator, history = registry.get("verification"), History(server.client, settings)
     for name in ("here", "there"):
         folder = RunFolder(made(name, CASES, suite="night"))
         place = HistoryKey("verification", "night")
         assert history.record(entry_of(evaluator, folder.info().run, place, folder.report(), 1.0, {}))
+        Drift(server.client, settings).count(place, cases_of(folder))
     gone = RunFolder(Path("evalq-runs/there")).info().run
     shutil.rmtree("evalq-runs/there")
     with viewing(settings=settings) as browser:
@@ -122,6 +124,7 @@ def test_a_history_has_runs_of_the_ledger_and_of_folders_once(made: Made, server
         found = browser.get("/suite?evaluator=verification&suite=night")
         assert "night: 2 runs" in found.text
         assert gone in found.text
+        assert "nothing to tell yet; the next run is compared with the first run" in found.text
         assert "66.7 %" in found.text
 
 

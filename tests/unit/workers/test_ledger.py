@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -279,11 +280,19 @@ def test_a_damaged_run_stops_the_tending_of_no_other(ledger: RunLedger, server: 
 
 
 def test_expired_runs_are_forgotten(ledger: RunLedger, server: Server) -> None:
-    """The list of runs drops those whose keys are gone."""
+    """The list of runs leaves out those whose keys are gone, and whoever tends runs drops their names.
+
+    Listing writes nothing, so that who may only read can list.
+    """
     _begin(ledger, run="one")
     _begin(ledger, run="two")
     server.client.delete("evalq:run:{one}:meta")
-    assert set(ledger.runs()) == {"two"}
+    server.client.acl_setuser("reader", enabled=True, nopass=True, keys=["evalq:*"], categories=["-@all", "+@read"])
+    reader = redis.Redis(port=server.port, username="reader", password="")
+    assert set(RunLedger(reader, Settings()).runs()) == {"two"}
+    reader.close()
+    assert set(server.client.hkeys("evalq:runs")) == {b"one", b"two"}
+    assert ledger.untended() == ["two"]
     assert server.client.hkeys("evalq:runs") == [b"two"]
     with pytest.raises(Incomplete, match="one"):
         ledger.look("one")

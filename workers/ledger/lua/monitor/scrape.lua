@@ -84,7 +84,8 @@ for _, member in ipairs(version == known_version and {} or index) do
   local ids = redis.call('LRANGE', key, 0, recent)
   if #ids > 0 then
     local newest = redis.call('HGET', key .. ':texts', ids[1])
-    table.insert(histories, {member, newest, redis.call('HMGET', key .. ':recent', unpack(ids))})
+    local values, drifting = redis.call('HMGET', key .. ':recent', unpack(ids)), redis.call('HVALS', key .. ':drifting')
+    table.insert(histories, {member, newest, values, ids, drifting})
   end
 end
 return {

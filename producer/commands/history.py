@@ -1,0 +1,69 @@
+"""Runs of each suite that finished, and whether they get worse: since which run, by how much, on what evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.comparing.drift_text import drift_lines
+from evalq.producer.comparing.drifting import Told, histories
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import as_json, server_options
+
+__all__ = ["COMMAND"]
+
+
+def _history(invocation: Invocation, suites: tuple[str, ...], runs: int, as_json: bool) -> None:
+    with invocation.servers() as servers:
+        told, named = histories(servers, runs), servers.named
+    known = sorted({each.suite for each in told})
+    for suite in suites:
+        if suite not in known:
+            raise UsageError(f"there is no history of {suite!r} (there is of: {', '.join(known) or 'none'})")
+    shown = [each for each in told if not suites or each.suite in suites]
+    if as_json:
+        click.echo(msgspec.json.encode(shown))
+        return
+    for each in shown:
+        for line in _lines(each):
+            click.echo(visible(line))
+    if not shown:
+        where = "this ledger" if named else "./evalq-runs (--broker URL: in a ledger)"
+        click.echo(f"no run has finished yet in {where}", err=True)
+
+
+def _lines(told: Told) -> Iterator[str]:
+    yield " · ".join(filter(None, told.place))
+    drift = list(drift_lines(told.drift))
+    for line in drift or ["drift is not watched: its runs declare no measures, have no answers, or too many records"]:
+        yield f"  {line}"
+    for ended in told.runs:
+        faulty = ended.records.get("errors", 0) + ended.records.get("dead", 0)
+        yield f"  {ended.run:<28} {ended.when:<26} {ended.records.get('total', 0):>9,} records" + (
+            f", {faulty:,} faulty" if faulty else ""
+        )
+    yield ""
+
+
+COMMAND = command(
+    _history,
+    click.Argument(["suites"], nargs=-1, metavar="[SUITE]..."),
+    click.Option(
+        ["--runs"],
+        type=click.IntRange(0, 10_000),
+        default=10,
+        show_default=True,
+        metavar="N",
+        help="Show so many of the newest runs; all of them count.",
+    ),
+    as_json(),
+    *server_options(),
+    text="Show the runs of each suite that finished, and whether they get worse.\n\nDrift is told by a detector that "
+    "errs in at most one of 1,000 unchanged runs: since which run, by how much, on what evidence. With --broker the "
+    "ledger's history is shown; without, the runs in ./evalq-runs are counted again, in the order they began.",
+)

@@ -1,0 +1,110 @@
+"""The history of each suite, and whether its runs get worse: from the ledger, or counted anew from the run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evalq.evalcore.compare.drift_record import DriftRecord, DriftState, approved, counted, key_of, state_of
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.errors import EvalqError
+from evalq.producer.comparing.baselines import Baselines
+from evalq.producer.folder.info import RunInfo
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.finding import folders, warn
+from evalq.producer.outputs.cases import cases_of
+
+if TYPE_CHECKING:
+    from evalq.producer.servers import Servers
+
+__all__ = ["Ended", "Told", "histories"]
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A finished run: when it ended (of a folder: began), and its counts of records."""
+
+    run: str
+    when: str
+    records: dict[str, int]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """The history of one evaluator, suite and target: its runs and its chains, those of the newest run first."""
+
+    evaluator: str
+    suite: str
+    target: str
+    runs: list[Ended]
+    drift: list[DriftState]
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """By which histories are told apart."""
+        return self.evaluator, self.suite, self.target
+
+
+def histories(servers: Servers, most: int) -> list[Told]:
+    """All of them, each with its ``most`` newest runs."""
+    return sorted(_of_ledger(servers, most) if servers.named else _of_folders(servers, most), key=lambda one: one.place)
+
+
+def _of_ledger(servers: Servers, most: int) -> Iterator[Told]:
+    for place in servers.history.places():
+        entries = servers.history.entries(place, most)
+        runs = [
+            Ended(entry.run, datetime.fromtimestamp(entry.ended, UTC).isoformat(timespec="seconds"), entry.records)
+            for entry in entries
+        ]
+        yield Told(place.evaluator, place.suite, place.target, runs, servers.drift.states(place))
+
+
+def _of_folders(servers: Servers, most: int) -> Iterator[Told]:
+    """Every finished run counted again in the order in which they began, as a ledger would have counted them."""
+    found: dict[tuple[str, str, str], list[tuple[RunFolder, RunInfo]]] = {}
+    for folder, info in folders():
+        if info.state == "done" and not info.follows:
+            found.setdefault((info.evaluator, info.suite, info.target), []).append((folder, info))
+    baselines = Baselines(servers)
+    known = [run for name in baselines.names() for run in baselines.known(name)]
+    for (evaluator, suite, target), each in found.items():
+        runs, cases = [], []
+        for folder, info in sorted(each, key=_order):
+            try:
+                runs.append(Ended(info.run, info.started, folder.report()["records"]))
+                cases += _cases(folder, runs[-1], servers.settings.cases_records)
+            except (EvalqError, OSError) as error:
+                warn(f"warning: {folder.path} is passed over: {error}")
+        states = _counted(cases, [run for run in known if (run.evaluator, run.target) == (evaluator, target)])
+        yield Told(evaluator, suite, target, runs[::-1][:most], states)
+
+
+def _order(one: tuple[RunFolder, RunInfo]) -> tuple[str, int, str]:
+    """As they began; within a second as their reports were written."""
+    folder, info = one
+    report = folder.path / "report.json"
+    return info.started, report.stat().st_mtime_ns if report.is_file() else 0, info.run
+
+
+def _cases(folder: RunFolder, run: Ended, most: int) -> list[RunCases]:
+    return [cases_of(folder)] if run.records["total"] <= most else []
+
+
+def _counted(runs: Sequence[RunCases], baselines: Sequence[RunCases]) -> list[DriftState]:
+    """A baseline begins its chain anew where its own run stands; one whose run is not here stands before them all."""
+    ids = {run.run for run in runs}
+    chains: dict[str, tuple[DriftRecord, str]] = {}
+    here = {key_of(run) for run in runs}
+    for base in baselines:
+        if base.run not in ids and key_of(base) in here:
+            chains[key_of(base)] = approved(None, base), base.version
+    for run in runs:
+        key = key_of(run)
+        record = counted(chains.pop(key, (None, ""))[0], run)
+        if any((base.run, base.report) == (run.run, run.report) for base in baselines):
+            record = approved(record, run)
+        if record is not None:
+            chains[key] = record, run.version  # at the end: the one that was counted last
+    return [state_of(record, version) for record, version in reversed(chains.values())]

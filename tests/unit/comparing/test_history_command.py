@@ -1,0 +1,144 @@
+"""`evalq history`: drift in words, the same from run folders as from a ledger that counted the runs as they ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalq.evalcore.compare.drift_record import DriftState, MeasureState
+from evalq.producer.comparing.drift_text import drift_lines
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.cases import cases_of
+from evalq.workers.ledger.drift import Drift
+from evalq.workers.ledger.history import Entry, History, HistoryKey
+from evalq.workers.settings import Settings
+from tests.integration.harness import Server, running_server
+from tests.unit.comparing.conftest import Command, Made
+
+PLACE = HistoryKey("verification", "default")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_server(tmp_path_factory.mktemp("server")) as one:
+        yield one
+
+
+def passing(count: int) -> list[tuple[str, bool]]:
+    """40 transcripts, of which so many pass."""
+    return [(f"{number}", number < count) for number in range(40)]
+
+
+@pytest.fixture
+def runs(made: Made, here: Path) -> list[str]:
+    """The ids of five runs in ./evalq-runs: three good ones, then two bad ones."""
+    folders = [made(f"evalq-runs/{number}", passing(count)) for number, count in enumerate((36, 35, 34, 5, 6))]
+    return [json.loads((folder / "run.json").read_text())["run"] for folder in folders]
+
+
+def _json(command: Command, *args: str) -> Any:
+    done = command("history", "--json", *args)
+    assert done.code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_it_says_since_when_how_large_on_what_evidence_and_what_ends_it(runs: list[str], command: Command) -> None:
+    """And names the runs, the newest first; with fewer shown, all are counted all the same."""
+    done = command("history", "--runs", "2")
+    assert done.code == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == "verification · default"
+    (said,) = [line for line in lines if "pass_rate" in line]
+    assert f"pass_rate: WORSE since run {runs[3]} (e-value " in said
+    assert (
+        f"4 runs after the first run {runs[0]}; the newest, {runs[4]}, is 53.8 points of 100 below all before it"
+        in said
+    )
+    assert any("evalq baseline set NAME RUN" in line for line in lines)
+    listed = [line.split()[0] for line in lines if "40 records" in line]
+    assert listed == [runs[4], runs[3]]
+
+
+def test_folders_tell_what_a_ledger_tells(runs: list[str], server: Server, here: Path, command: Command) -> None:
+    """Every number, of every measure, before and after a baseline is approved."""
+    server.client.flushall()
+    settings = Settings(broker=server.url)
+    for number, run in enumerate(runs):
+        History(server.client, settings).record(Entry(run, PLACE, {"total": 40}, []))
+        cases = cases_of(RunFolder.existing(here / "evalq-runs" / f"{number}"))
+        Drift(server.client, settings).count(PLACE, cases)
+
+    def told(*args: str) -> Any:
+        (one,) = _json(command, *args)
+        return [{key: value for key, value in state.items() if key != "counted"} for state in one["drift"]], [
+            run["run"] for run in one["runs"]
+        ]
+
+    assert told() == told("--broker", server.url)
+    assert told()[0][0]["measures"]["pass_rate"]["since"] == runs[3]
+    assert command("baseline", "set", "main", "evalq-runs/4", "--broker", server.url).code == 0
+    assert told() == told("--broker", server.url)
+    assert told()[0][0]["kind"] == "baseline"
+
+
+def test_a_baseline_whose_run_is_not_here_stands_before_them_all(runs: list[str], here: Path, command: Command) -> None:
+    """As for who has the repository, and not its first runs."""
+    assert command("baseline", "set", "main", "evalq-runs/0").code == 0
+    (here / "evalq-runs" / "0").rename(here / "elsewhere")
+    (one,) = _json(command)
+    assert (one["drift"][0]["reference"], one["drift"][0]["runs"]) == (runs[0], 4)
+
+
+def test_a_suite_that_is_not_there_and_runs_that_cannot_be_read(runs: list[str], here: Path, command: Command) -> None:
+    """The one is refused with those that there are, the others are told and passed over."""
+    done = command("history", "nightly")
+    assert done.code == 2
+    assert "there is no history of 'nightly' (there is of: default)" in done.stderr
+    (here / "evalq-runs" / "1" / "report.json").write_text("{")
+    done = command("history")
+    assert "evalq-runs/1 is passed over" in done.stderr
+    assert "3 runs after the first run" in done.stdout
+
+
+def test_without_any_run_it_says_where_it_looked(here: Path, command: Command) -> None:
+    """On standard error, with nothing on standard output."""
+    done = command("history")
+    assert (done.code, done.stdout) == (0, "")
+    assert "no run has finished yet in ./evalq-runs" in done.stderr
+
+
+def test_hostile_names_stay_text(here: Path, made: Made, command: Command) -> None:
+    """Of a suite, in a terminal."""
+    folder = made("evalq-runs/a", passing(3))
+    facts = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**facts, "suite": "\x1b[31mred\u202e"}))
+    shown = command("history").stdout
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "red" in shown
+
+
+def test_words_for_every_state() -> None:
+    """Nothing to tell, level, above, several chains by their names or specifications."""
+
+    def state(runs: int, name: str = "", kind: str = "first", **measure: Any) -> DriftState:
+        return DriftState(specification="abcdefghijk", name=name, run="r9", reference="r0", kind=kind, runs=runs,
+                          measures={"pass_rate": MeasureState(**measure)})  # fmt: skip
+
+    assert list(drift_lines([state(0)])) == [
+        "pass_rate: nothing to tell yet; the next run is compared with the first run r0"
+    ]
+    shown = [state(1, kind="baseline", e=0.51, change=0.0004), state(2, "smoke", e=12.4, change=0.03)]
+    first, second = drift_lines(shown)
+    assert first == (
+        "abcdefgh: pass_rate: no drift (e-value 0.51, it pages from 1,000 on); 1 run after the approved run r0; "
+        "the newest, r9, is level with all before it"
+    )
+    assert second == (
+        "smoke: pass_rate: no drift (e-value 12, it pages from 1,000 on); 2 runs after the first run r0; "
+        "the newest, r9, is 3.0 points of 100 above all before it"
+    )

@@ -1,0 +1,59 @@
+"""How the cases of a run went that the fleet finishes: for those who compare, and for the drift of its suite."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from evalq.evalcore.compare.counting import CaseCounter
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.errors import EvalqError
+from evalq.evalcore.model.canonical import Json
+from evalq.workers.ledger.detached import Detached
+from evalq.workers.ledger.drift import Drift
+from evalq.workers.ledger.history import HistoryKey
+
+__all__ = ["FinishedCases"]
+
+log = logging.getLogger("evalq.worker")
+
+
+class FinishedCases:
+    """A run's records on their way into its cases; what goes wrong is told, and is no reason to keep a report back."""
+
+    def __init__(self, evaluator: Evaluator[Any, Any], run: str) -> None:
+        self._run = run
+        self._counter: CaseCounter | None = CaseCounter(evaluator)
+
+    def add(self, lines: Sequence[bytes]) -> None:
+        """The next ones."""
+        with self._telling("its cases are not kept"):
+            if self._counter is not None:
+                self._counter.add(lines)
+
+    def cases(self, suite: str, facts: Detached, report: dict[str, Json], data: bytes) -> RunCases | None:
+        """Those of the run whose ``report`` is written as ``data``; None where they cannot be told."""
+        with self._telling("its cases are not kept"):
+            if self._counter is not None:
+                found = self._counter.cases(report, run=self._run, digest_of_report=hashlib.sha256(data).hexdigest())
+                found.name, found.suite, found.target, found.tags = facts.name, suite, facts.target, facts.tags
+                found.usage = facts.usage
+                return found
+        return None
+
+    def count(self, drift: Drift, place: HistoryKey, cases: RunCases) -> None:
+        """Count the run in the drift of its suite, as its command would have."""
+        with self._telling("it is not counted in the drift of its suite"):
+            drift.count(place, cases)
+
+    @contextlib.contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except EvalqError as error:
+            log.warning("run %s: %s: %s", self._run, what, error)
+            self._counter = None
