@@ -9,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.errors import UsageError
-from evalq.producer.comparing.confirming import Asking, confirm_runs
+from evalq.producer.attending.confirming import Asking, confirm_runs
 from evalq.producer.comparing.ending import end
 from evalq.producer.comparing.gating import candidates_of, gate_runs, load_policy
 from evalq.producer.comparing.operands import folders_of

@@ -18,8 +18,8 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.finish import conclude_shown, tell
 from evalq.producer.attending.start import begin_or_join
+from evalq.producer.attending.suites import Against, check_confirm, check_gate, gate_suite, write_undecided
 from evalq.producer.comparing.ending import exit_code
-from evalq.producer.comparing.suites import Against, check_confirm, check_gate, gate_suite, write_undecided
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive

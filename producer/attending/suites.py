@@ -10,8 +10,8 @@ import click
 
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.errors import EvalqError, UsageError
+from evalq.producer.attending.confirming import Asking, check_sides, confirm_runs
 from evalq.producer.comparing.baselines import Baselines
-from evalq.producer.comparing.confirming import Asking, check_sides, confirm_runs
 from evalq.producer.comparing.gating import candidates_of, gate_runs, is_approved
 from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
 from evalq.producer.comparing.text import decision_text
