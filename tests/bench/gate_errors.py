@@ -114,7 +114,7 @@ def _bounded(cell: Cell, seed: list[int], pairs: int) -> Found:
     stops = passes = 0
     for _ in range(pairs):
         rates, _ = _rates(rng, cell)
-        (check,) = held(Gate(metric="vs.pass_rate", min=float(rates.mean())), _drawn(rng, cell, rates), PASS, 0.025)
+        (check,) = held(Gate(metric="vs.pass_rate", min=float(rates.mean())), _drawn(rng, cell, rates), PASS)
         stops += check.decided == "NO-GO"
         passes += check.decided == "GO" and cell.rate < 1.0  # at 1 the bound is kept whatever comes
     return Found(cell, pairs, 0, stops, passes)
