@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -10,8 +11,10 @@ import pytest
 
 from evalq._pytest.outcome import Outcome, Problem, Verdict, pass_measure
 from evalq._pytest.runs import NotMade, SuiteRuns
+from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.views.markdown import visible
+from evalq.producer.attending.suites import Against, check_gate
 from evalq.producer.suites.listing import listed_cases
 from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
 
@@ -30,6 +33,8 @@ class SuiteFile(pytest.File):
         try:
             self.suite = load_suite(self.path)
             self.runs = SuiteRuns(self.config, self.path, self.suite, worker.get("testrunuid", ""))
+            if self.suite.policy is not None:
+                check_gate(self.suite, Against(self.runs.baseline), detach=False)
             listed = [listed_cases(run) for run in self.suite.runs]
         except (EvalqError, OSError) as error:
             raise self.CollectError(visible(f"evalq: {error}")) from error
@@ -38,6 +43,34 @@ class SuiteFile(pytest.File):
             yield RunGroup.from_parent(self, name=names.of(run.called), file=self, number=number, run=run, cases=cases)
         if self.suite.policy is not None:
             yield PolicyTest.from_parent(self, name="policy", file=self)
+
+    def decision(self) -> Decision:
+        """What the policy decides of the runs, counted as one look at its baseline. Raises Problem."""
+        from evalq.producer.comparing.gating import gate_runs
+        from evalq.producer.servers import Servers
+
+        policy, runs = self.suite.policy, self.runs
+        assert policy is not None, "a suite without a policy decides nothing"
+        found = [outcome.run for outcome in self.outcomes()]
+        if self._decision is None:
+            try:  # from where pytest was started, wherever a test has gone since
+                with contextlib.chdir(runs.here), Servers(runs.settings) as servers:
+                    self._decision = gate_runs(
+                        policy, found, runs.baseline, servers, candidate=runs.candidate, first=True
+                    )
+            except (EvalqError, OSError) as error:
+                raise Problem(f"evalq: {error}") from error
+        return self._decision
+
+    def set_aside(self, run: str) -> dict[str, str]:
+        """{case: why it is in quarantine}; none where the policy's own test will say what is wrong."""
+        if self.suite.policy is None or not self.suite.policy.quarantine:
+            return {}
+        try:
+            named = self.decision().quarantined
+        except Problem:
+            return {}
+        return {each.case: each.reason for each in named if each.run == run and each.aside and not each.fell}
 
     def outcomes(self) -> list[Outcome]:
         """What came of the runs, which are waited for, or made where nobody makes them. Raises Problem."""
@@ -49,6 +82,7 @@ class SuiteFile(pytest.File):
         return self._outcomes
 
     _outcomes: list[Outcome] | None = None
+    _decision: Decision | None = None
 
 
 class RunGroup(pytest.Collector):
@@ -73,6 +107,10 @@ class RunGroup(pytest.Collector):
     def outcome(self) -> Outcome:
         """What came of the run. Raises Problem."""
         return self._file.outcomes()[self._number]
+
+    def why_aside(self, case: str) -> str:
+        """Why a case is in quarantine, and not held against the run; empty where it is not. Raises Problem."""
+        return self._file.set_aside(self.outcome().run.called).get(case, "")
 
 
 class SuiteTest(pytest.Item):
@@ -119,7 +157,15 @@ class CaseTest(SuiteTest):
 
     def decide(self) -> Verdict:
         """Whether its answers keep what is demanded."""
-        return self._group.outcome().case(self._case)
+        decided, why = self._group.outcome().case(self._case)
+        self._aside = self._group.why_aside(self._case) if decided != "GO" else ""
+        return decided, why
+
+    def runtest(self) -> None:
+        """As every test of these, unless the case is in quarantine: then it is skipped where it would not pass."""
+        if self._aside:
+            pytest.skip(visible(f"quarantine: {self._aside}; {self._verdict[1].partition('; ')[0]}"))
+        super().runtest()
 
 
 class CasesTest(SuiteTest):
@@ -154,18 +200,15 @@ class PolicyTest(SuiteTest):
         self._file = file
 
     def decide(self) -> Verdict:
-        """As `evalq run` ends by it."""
-        from evalq.producer.comparing.gating import gate_runs
+        """As `evalq run` ends by it, and written where the suite wants it."""
+        from evalq.producer.comparing.outputs import write_decision
         from evalq.producer.comparing.text import decision_text
-        from evalq.producer.servers import Servers
 
-        policy, runs = self._file.suite.policy, self._file.runs
-        assert policy is not None, "a suite without a policy has no such test"
-        found = [outcome.run for outcome in self._file.outcomes()]
+        decision = self._file.decision()
         try:
-            with Servers(runs.settings) as servers:
-                decision = gate_runs(policy, found, runs.baseline, servers, first=True)
-        except EvalqError as error:
+            for path in self._file.suite.outputs:
+                write_decision(path, decision, [outcome.run for outcome in self._file.outcomes()])
+        except (EvalqError, OSError) as error:
             raise Problem(f"evalq: {error}") from error
         return decision.decided, decision_text(decision)
 

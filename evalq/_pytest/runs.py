@@ -46,15 +46,17 @@ class SuiteRuns:
         options = _options(self._words)
         self.settings = load_settings(options.settings, broker=options.broker, ledger=options.ledger)
         self.baseline: str = options.baseline or os.environ.get("EVALQ_BASELINE") or suite.baseline
+        once = os.environ.get("EVALQ_ONCE", "")
+        self.candidate: str = options.candidate or os.environ.get("EVALQ_CANDIDATE") or once
         self._queued = bool(self.settings.broker) and not options.inline
         if not self._words and not self.settings.broker and not any(run.live for run in suite.runs):
             self._words.append("--inline")
-        self._here = config.invocation_params.dir
+        self.here = config.invocation_params.dir
         self._session = session or config.stash.setdefault(_SESSION, uuid.uuid4().hex)
-        self._key = os.environ.get("EVALQ_ONCE") or self._session
+        self._key = once or self._session
         name = uuid.uuid5(uuid.NAMESPACE_URL, f"{self._key} {path}").hex[:16]
         self._out = Path("evalq-runs") / "pytest" / name
-        self._place = self._here / self._out
+        self._place = self.here / self._out
         self._command: Command | None = None
         self._ending = threading.Thread()
         self._folders: list[Path] | None = None
@@ -89,7 +91,7 @@ class SuiteRuns:
             if len(ended.folders) < len(self._suite.runs):
                 self._problem = f"evalq run {self.path.name} ended with {ended.code}:\n{ended.told}"
                 raise NotMade(self._problem)
-            self._folders = [self._here / folder for folder in ended.folders]
+            self._folders = [self.here / folder for folder in ended.folders]
         return self._folders
 
     def interrupt(self) -> None:
@@ -109,7 +111,8 @@ class SuiteRuns:
 
     def _start(self) -> Command:
         words = ["run", str(self.path), "--once", self._key, "--out", str(self._out), "--json", "--no-progress"]
-        return Command([*words, *self._words], self._here)
+        # The decision is a test's: made here too, it would be another look at the baseline.
+        return Command([*words, *self._words, *(["--no-gate"] if self._suite.policy else [])], self.here)
 
     def _see_through(self, command: Command, lock: IO[str]) -> None:
         with lock, _unlocking(lock):
@@ -158,15 +161,15 @@ def _unlocking(lock: IO[str]) -> Iterator[None]:
 def _options(words: list[str]) -> argparse.Namespace:
     """What of `evalq_args` counts here, too."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("--broker", "--ledger", "--settings", "--baseline"):
+    for name in ("--broker", "--ledger", "--settings", "--baseline", "--candidate"):
         parser.add_argument(name)
-    for name in ("--inline", "--detach", "--dry-run"):
+    for name in ("--inline", "--detach", "--dry-run", "--confirm"):
         parser.add_argument(name, action="store_true")
     try:
         found, _ = parser.parse_known_args(words)
     except argparse.ArgumentError as error:
         raise UsageError(f"evalq_args: {error}") from None
     found.settings = found.settings or os.environ.get("EVALQ_SETTINGS") or None
-    if found.detach or found.dry_run:
-        raise UsageError("evalq_args: --detach and --dry-run leave no reports that tests could be about")
+    if found.detach or found.dry_run or found.confirm:
+        raise UsageError("evalq_args: --detach, --dry-run and --confirm go with no tests: they wait for reports, once")
     return found

@@ -14,20 +14,17 @@ from typing import Any
 
 import pytest
 
-import evalq.producer.comparing.gating
-import evalq.producer.comparing.text
-import evalq.producer.outputs.cases
-import evalq.producer.suites.listing
-import evalq.workers.settings  # noqa: F401 - a session in this process forgets its imports, and numpy allows one
 from evalq.workers.ledger.history import History, HistoryKey
 from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Server, clean_environment, running_fleet, wait_until
+from tests.unit.api.sessions import PLAIN, keep_modules, session_here
 from tests.unit.comparing.conftest import BAD, GOOD
+
+__all__ = ["keep_modules"]  # a fixture
 
 pytest_plugins = ["pytester"]
 
 EXAMPLES = Path("evalcore/evaluators/vs/examples").resolve()
-PLAIN = ("-p", "no:asyncio", "-p", "no:deepeval", "-p", "no:cacheprovider")
 BESIDE = f"""
 import time
 from pathlib import Path
@@ -81,7 +78,7 @@ def test_cases_of_a_live_target_are_known_before_it_is_asked(
     (here / "targets.yaml").write_text(json.dumps({"targets": {"agent": target}}))
     run = {"evaluator": "vs", "golden": "golden.yaml", "level": "Light", "target": "agent", "repeat": 1}
     (here / "live.yaml").write_text(json.dumps({"runs": [run]}))
-    listed = pytester.runpytest_inprocess(*PLAIN, "--evalq", "live.yaml", "--collect-only", "-q")
+    listed = session_here(pytester, "--evalq", "live.yaml", "--collect-only", "-q")
     assert [line for line in listed.outlines if "::" in line] == [
         "live.yaml::vs::records",
         *(f"live.yaml::vs::LIGHT-0{number}" for number in range(1, 10)),
@@ -89,7 +86,7 @@ def test_cases_of_a_live_target_are_known_before_it_is_asked(
     assert not (here / "evalq-runs").exists()
     with running_fleet(server.url, here) as fleet:
         fleet.add(1, "--calls", "4", "--targets", "targets.yaml")
-        ran = pytester.runpytest_inprocess(*PLAIN, "--evalq", "live.yaml", "test_beside.py", "-v")
+        ran = session_here(pytester, "--evalq", "live.yaml", "test_beside.py", "-v")
     ran.assert_outcomes(passed=10, failed=1)
     assert ran.outlines.index(next(line for line in ran.outlines if "beside" in line and "PASSED" in line)) < (
         ran.outlines.index(next(line for line in ran.outlines if "::LIGHT-01 FAILED" in line))
