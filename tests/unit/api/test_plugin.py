@@ -158,7 +158,7 @@ def test_nothing_is_computed_for_a_list(pytester: pytest.Pytester) -> None:
 
 
 def test_a_suite_is_evaluated_when_its_first_test_is_run(pytester: pytest.Pytester) -> None:
-    """Which is after all others, so that nobody waits for it who wants those; and by one key once."""
+    """Which is after all others, so that nobody waits for it who wants those."""
     suite = _suite(pytester, SURE)
     pytester.makepyfile("from pathlib import Path\ndef test_it(): assert not Path('evalq-runs').exists()")
     session_here(
