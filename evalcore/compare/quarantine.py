@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from evalq.evalcore.compare.decision import ALPHA, Check, Quarantined
+from evalq.evalcore.compare.decision import Check, Quarantined
+from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.named import fisher
 from evalq.evalcore.compare.policy import Policy, Quarantine
 from evalq.evalcore.compare.repeats import Answered, rows_of

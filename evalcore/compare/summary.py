@@ -10,7 +10,7 @@ import msgspec
 
 from evalq.evalcore.contract.measures import Measure, Sighting
 
-__all__ = ["CaseSummary", "Column", "Summing"]
+__all__ = ["CaseSummary", "Column", "Summing", "pooled"]
 
 _MOST_REPEATS = 1 << 16
 
@@ -43,6 +43,27 @@ class CaseSummary(msgspec.Struct):
     unattributed: int = 0
     labels: list[dict[str, int]] = []
     collapsed: list[str] = []
+
+
+def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
+    """The answers of two runs that were asked alike, as those of one; labels, which are one run's, are left out."""
+    sides = (first, second)
+    ids = sorted({case for side in sides for case in side.ids})
+    place = {case: at for at, case in enumerate(ids)}
+    missing, columns = [0] * len(ids), {}
+    for side in sides:
+        for case, lacking in zip(side.ids, side.missing, strict=True):
+            missing[place[case]] += lacking
+    for measure in first.measures:
+        column = columns[measure.name] = Column([0] * len(ids), [0.0] * len(ids), [0.0] * len(ids))
+        for side in sides:
+            given = side.columns[measure.name]
+            for case, n, total, squares in zip(side.ids, given.count, given.total, given.squares, strict=True):
+                at = place[case]
+                column.count[at] += n
+                column.total[at] += total
+                column.squares[at] += squares
+    return CaseSummary(first.measures, ids, missing, columns, first.unattributed + second.unattributed)
 
 
 class _Case:

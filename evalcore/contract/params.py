@@ -18,7 +18,16 @@ from evalq.evalcore.contract.evaluator import Option, Params
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given
 
-__all__ = ["MAX_FILE_CHARACTERS", "explained", "line_of", "load_mapping", "merged", "option_params", "validate"]
+__all__ = [
+    "MAX_FILE_CHARACTERS",
+    "as_json",
+    "explained",
+    "line_of",
+    "load_mapping",
+    "merged",
+    "option_params",
+    "validate",
+]
 
 P = TypeVar("P", bound=Params)
 
@@ -33,7 +42,7 @@ def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values
     """
     try:
         # By way of JSON: strict types, and yet a list may fill a tuple.
-        return model.model_validate_json(json.dumps(data, allow_nan=False, default=_plain), strict=True)
+        return model.model_validate_json(as_json(data), strict=True)
     except ValidationError as error:
         faults = explained(error, model, show_values=show_values)
         lines = [f"{'.'.join(map(str, key)) or '(top level)'}: {reason}" for key, reason in faults]
@@ -42,11 +51,18 @@ def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values
         raise ConfigError(f"{where}: not plain JSON data: {error}") from None
 
 
+def as_json(data: Mapping[str, Any]) -> str:
+    """``data`` as JSON; a day without quotes, which YAML takes for more than text, is text again.
+
+    Raises TypeError, ValueError and RecursionError for what JSON has no form for.
+    """
+    return json.dumps(data, allow_nan=False, default=_plain)
+
+
 def _plain(value: object) -> str:
-    """A day that is written without quotes, which YAML takes for more than text."""
     if type(value) is date:
         return value.isoformat()
-    raise TypeError(f"a {type(value).__name__} stands in it")
+    raise TypeError(f"a {type(value).__name__} stands in it: write it in quotes")
 
 
 def explained(

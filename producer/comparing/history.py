@@ -38,7 +38,7 @@ def _earlier(run: RunCases, servers: Servers) -> Iterator[RunCases]:
     ]
     for folder in alike[-MOST:]:
         with contextlib.suppress(EvalqError, OSError):
-            found = cases_of(folder, keep=False)
+            found = cases_of(folder)
             seen.add(found.run)
             yield found
     if servers.named:
@@ -51,7 +51,9 @@ def _in_ledger(run: RunCases, servers: Servers, seen: set[str]) -> Iterator[RunC
 
     reports = Reports(servers.runs, servers.settings)
     for entry in servers.history.entries(HistoryKey(run.evaluator, run.suite, run.target), MOST):
-        data = reports.cases(entry.run) if entry.run not in seen | {run.run} else None
-        if data is not None:
-            with contextlib.suppress(EvalqError):
+        if entry.run in seen | {run.run}:
+            continue
+        with contextlib.suppress(EvalqError):
+            data = reports.cases(entry.run)
+            if data is not None:
                 yield decoded(data, f"what the ledger has of run {entry.run}")

@@ -29,7 +29,6 @@ evaluator's, numbered. Paths are relative to the file.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,7 +41,7 @@ from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, Request, live_calls
-from evalq.evalcore.contract.params import explained, line_of, load_mapping, option_params, validate
+from evalq.evalcore.contract.params import as_json, explained, line_of, load_mapping, option_params, validate
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.suites.policy_paths import why_unknown
 from evalq.producer.suites.run_model import AnyRun, SuiteKeys, live_keys, run_model
@@ -170,7 +169,7 @@ def _given(option: Option, value: Any, base: Path) -> Any:
 def _checked(model: type[M], data: Mapping[str, Any], path: str | Path, key: Key = ()) -> M:
     """What stands under ``key``. Raises ConfigError with a line for each that is wrong."""
     try:
-        return model.model_validate_json(json.dumps(data, allow_nan=False), strict=True)
+        return model.model_validate_json(as_json(data), strict=True)
     except ValidationError as error:
         raise _wrong(path, [((*key, *where), reason) for where, reason in explained(error, model)]) from None
     except (TypeError, ValueError) as error:

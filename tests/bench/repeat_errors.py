@@ -1,6 +1,6 @@
-"""How often demands on single cases, flakiness and quarantine err, simulated; prints a part of gate-errors.md.
+"""How often demands on single cases, flakiness and quarantine err, simulated; prints the end of gate-errors.md.
 
-    python -m tests.bench.repeat_errors --runs 1000 --seed 1
+    python -m tests.bench.repeat_errors --runs 2000 --seed 1 >> docs/reference/gate-errors.md
 
 Runs are drawn from cases with known pass rates and decided on by the gate itself. Everything that is counted is wrong:
 NO-GO where every case just keeps the demand, GO where one case lies just at it (and all others pass always), a case
@@ -41,7 +41,7 @@ HISTORY, NOW = 100, 20
 def main() -> None:
     """Simulate everything, and print it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=1000, help="runs a cell")
+    parser.add_argument("--runs", type=int, default=2000, help="runs a cell")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     for line in (*_demands(given.runs, given.seed), *_flaky(given.runs, given.seed), *_fallen(given.runs, given.seed)):
@@ -74,6 +74,7 @@ def _repeats(given: str, cases: int) -> np.ndarray:
 
 def _demands(runs: int, seed: int) -> Iterator[str]:
     known = 1.96 * math.sqrt(0.025 * 0.975 / runs)
+    yield ""
     yield "## Demands on single cases"
     yield ""
     yield f"Made by `python -m tests.bench.repeat_errors --runs {runs} --seed {seed}`: {runs:,} runs a cell, so that a"

@@ -18,6 +18,7 @@ from typing import Any
 import redis
 
 from evalq.producer.local.embedded import server_program
+from tests.integration.forked import SPARE
 from tests.integration.ports import free_port
 from tests.integration.preloaded import Preloaded, startable
 
@@ -224,9 +225,9 @@ def same_answer(one: Path, other: Path) -> None:
 
 
 def children_of(pid: int) -> Sequence[int]:
-    """Direct children of a process (Linux)."""
-    listed = subprocess.run(["ps", "--ppid", str(pid), "-o", "pid="], capture_output=True, text=True, check=False)
-    return [int(line) for line in listed.stdout.split()]
+    """Direct children of a process that do something (Linux)."""
+    listed = subprocess.run(["ps", "--ppid", str(pid), "-o", "pid=,comm="], capture_output=True, text=True, check=False)
+    return [int(line.split()[0]) for line in listed.stdout.splitlines() if SPARE not in line]
 
 
 def _stands_still(group: int) -> bool:

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import info, remove, short_folder, start_evalq, wait_until
+from tests.integration.harness import info, new_interpreters, remove, short_folder, start_evalq, wait_until
+
+
+@pytest.fixture(autouse=True)
+def _as_users_start_it() -> Iterator[None]:
+    with new_interpreters():
+        yield
 
 
 @pytest.fixture

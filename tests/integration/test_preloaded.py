@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,11 +15,14 @@ import pytest
 from evalq.producer import commands
 from tests.integration.harness import (
     HAZARDS,
+    Server,
+    children_of,
     clean_environment,
     evalq,
     launch,
     new_interpreters,
     start_evalq,
+    wait_until,
 )
 from tests.integration.preloaded import Preloaded, startable
 
@@ -90,6 +94,49 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
         counts.append(_open_in(tmp_path / "beside", WAYS["forked"]))
         beside.kill()
     assert len(set(counts)) == 1, counts
+
+
+def test_what_it_starts_is_its_own(way: str, data: Path, tmp_path: Path) -> None:
+    """Its worker behind a guard, and that one's pool, are children of who started them, and end with it."""
+    args = ("planagent", "rows.csv", "--workers", "1", "--chunk-size", "20", "--out", tmp_path / "run")
+    with start_evalq(*args, cwd=data) as command:
+        worker = wait_until(lambda: _worker_of(command.pid), "it has a worker")
+        below = wait_until(lambda: children_of(worker), "the worker has a pool")
+        assert all(os.getpgid(pid) == os.getpgid(worker) in children_of(command.pid) for pid in below)
+        assert ("tests.integration.preloaded" in _line(worker)) == (way == "forked")
+        os.kill(worker, signal.SIGKILL)
+        assert command.stderr is not None
+        said = iter(command.stderr.readline, "")
+        assert any("the local worker ended (SIGKILL); it is started again (1 of 3)" in line for line in said)
+        again = wait_until(lambda: _worker_of(command.pid), "it is started again")
+        command.kill()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (worker, again, *below)), "all of it has ended")
+
+
+def test_a_worker_s_callers_end_with_it(way: str, server: Server, tmp_path: Path) -> None:
+    """The process that calls knows when its worker is gone, and ends."""
+    (tmp_path / "targets.yaml").write_text("targets: {one: {kind: command, argv: [cat]}}\n")
+    calls = ("--calls", "1", "--targets", "targets.yaml")
+    args = ("worker", "--broker", server.url, "--concurrency", "1", *calls)
+    worker = launch(args, cwd=tmp_path, env=clean_environment(), start_new_session=True)
+    wait_until(lambda: server.client.keys("evalq:caller:*"), "it lives")
+    below = children_of(worker.pid)
+    assert len(below) == 2
+    assert sum("tests.integration.preloaded" in _line(pid) for pid in below) == 2 * (way == "forked")
+    worker.kill()
+    worker.wait()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), "nothing of it is left")
+
+
+def _worker_of(command: int) -> int | None:
+    behind = [pid for guard in children_of(command) for pid in children_of(guard)]
+    return next((pid for pid in behind if _line(pid).startswith(sys.executable)), None)
+
+
+def _line(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return ""
 
 
 def _open_in(folder: Path, way: Callable[[], contextlib.AbstractContextManager[None]]) -> int:

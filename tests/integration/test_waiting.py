@@ -25,6 +25,7 @@ from tests.integration.harness import (
     committed,
     evalq,
     info,
+    new_interpreters,
     same_answer,
     start_evalq,
     wait_until,
@@ -225,7 +226,8 @@ def test_a_command_s_own_process_that_dies_is_started_again(
     """SIGKILL in mid-run: it is said at once, with -q too, and the run goes on to the same answer."""
     out = tmp_path / "run"
     args = ("--workers", "1", "--chunk-size", "25", "--format", "none", "-q", "--out", out)
-    producer = start_evalq("planagent", "mid.csv", *args, cwd=data)
+    with new_interpreters():  # they are known by their command lines
+        producer = start_evalq("planagent", "mid.csv", *args, cwd=data)
     ear = Ear(producer)
     wait_until(lambda: info(out).get("progress", {}).get("committed", 0) > 5, "it goes")
     victim = _own(producer, mark)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from evalq.evalcore.errors import ConfigError
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.cases import cases_of
+from evalq.producer.suites.suite_file import load_suite
+from evalq.workers.ledger.detached import Reports
+from evalq.workers.ledger.history import Entry, History, HistoryKey
+from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.settings import Settings
+from tests.integration.harness import Server
 from tests.unit.comparing.conftest import Command, Made
 
 POLICY = """
@@ -65,6 +76,27 @@ def test_runs_of_one_target_add_up_until_a_case_is_known_to_be_flaky(
     assert json.loads(Path("gate.json").read_text())["quarantined"][0]["history"] == [37, 50]
 
 
+def test_runs_that_only_the_ledger_has_are_history_too(
+    here: Path, called: Called, command: Command, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One counts once, also where its folder is here; what the ledger cannot tell of a run is passed over."""
+    (here / "policy.yaml").write_text(POLICY)
+    candidate = str(called("candidate", answered(17, 25), "c"))
+    settings = Settings(broker=server.url)
+    reports, history = Reports(RunLedger(server.client, settings), settings), History(server.client, settings)
+    for name in ("here", "far", "damaged"):
+        run = cases_of(RunFolder.existing(called(name, answered(16, 20), "c")))
+        history.record(Entry(run.run, HistoryKey("verification", "default", "chat"), {"total": 1}, []))
+        reports.keep_cases(run.run, b"{" if name == "damaged" else msgspec.json.encode(run))
+        if name != "here":
+            shutil.rmtree(here / "evalq-runs" / name)
+    assert command("gate", candidate, "--policy", "policy.yaml").code == 4
+    monkeypatch.setenv("EVALQ_BROKER", server.url)
+    done = command("gate", candidate, "--policy", "policy.yaml")
+    assert done.code == 0, done
+    assert "set aside: flaky: 32 of 40 answers passed in 2 earlier run(s)" in done.stdout
+
+
 def test_folders_that_cannot_be_read_are_no_history(here: Path, called: Called, command: Command) -> None:
     """Nor is one without records, and neither keeps the gate from deciding."""
     (here / "policy.yaml").write_text(POLICY)
@@ -73,3 +105,22 @@ def test_folders_that_cannot_be_read_are_no_history(here: Path, called: Called, 
     (broken / "report.json").write_text("{")
     (bare / "records.jsonl").unlink()
     assert command("gate", str(candidate), "--policy", "policy.yaml").code == 4
+
+
+def test_a_day_needs_no_quotes_in_a_suite_either(here: Path) -> None:
+    """YAML takes it for more than text; what is more than a day is refused, and a wrong key has its line."""
+    text = (
+        f"runs: [{{evaluator: verification, inputs: [in.jsonl]}}]\npolicy:\n{POLICY.replace(chr(10), chr(10) + '  ')}"
+    )
+    (here / "evalq.yaml").write_text(text)
+    policy = load_suite(here / "evalq.yaml").policy
+    assert policy is not None
+    assert policy.quarantine[0].until == "2999-12-31"
+    for written, said in (
+        (text.replace("2999-12-31", "2999-12-31 10:00:00"), "a datetime stands in it: write it in quotes"),
+        (text.replace("case: shaky", "csae: shaky"), "evalq.yaml:7: policy.quarantine.0.csae: unknown key"),
+        (text.replace("2999-12-31", "soon"), "evalq.yaml:7: policy.quarantine.0.until: a day is needed"),
+    ):
+        (here / "evalq.yaml").write_text(written)
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            load_suite(here / "evalq.yaml")

@@ -1,0 +1,44 @@
+"""Who runs which test where several processes do (`pytest -n`): the long ones first, each to whoever is free.
+
+Tests of real servers and workers wait most of their time, so there are more processes than cores; those of the units
+keep cores busy and come last, file by file, so that all processes end at about the same time.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from xdist.scheduler import LoadScopeScheduling
+
+__all__ = ["Spread", "turn", "unit"]
+
+LONG = ("live", "deploy", "chaos", "guide", "page", "doors", "integration", "fuzz", "mutation")
+"""Folders whose tests take seconds each: first those that hold a test, or a file of them, that takes longest."""
+TOP = Path(__file__).parents[1]
+_SHARED = re.compile(r'scope="(module|class|package)"')
+
+
+class Spread(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    """xdist's way to share out units of work, with units and an order of our own."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(nodeid)
+
+
+def unit(nodeid: str) -> str:
+    """What goes to one process: a long test by itself, if its file makes nothing once for all of its tests."""
+    return nodeid if turn(nodeid)[1] else nodeid.partition("::")[0]
+
+
+def turn(nodeid: str) -> tuple[int, bool]:
+    """When a test comes: by its folder's place in `LONG`, the files that stay together first; last what is not long."""
+    file = nodeid.partition("::")[0]
+    folder = file.removeprefix("tests/").partition("/")[0]
+    return (LONG.index(folder), not _shares(file)) if folder in LONG else (len(LONG), False)
+
+
+@cache
+def _shares(file: str) -> bool:
+    return bool(_SHARED.search((TOP / file).read_text(encoding="utf-8")))
