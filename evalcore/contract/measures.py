@@ -51,9 +51,11 @@ class Measures(msgspec.Struct, frozen=True):
 
     ``see`` reads a line of records.jsonl, as decoded JSON, into its case and its values, in the order of ``measures``.
     A value of None is one that this record does not have, and no failure. It gives None for a line about no case.
-    ``collapsed`` gives the cases whose answers a report calls collapsed.
+    ``collapsed`` gives the cases whose answers a report calls collapsed, ``stopped`` those that were asked less often
+    than planned since they were decided: how often depends on what they answered.
     """
 
     measures: tuple[Measure, ...]
     see: Callable[[Mapping[str, Any]], Sighting | None]
     collapsed: Callable[[Mapping[str, Any]], list[str]] = _none
+    stopped: Callable[[Mapping[str, Any]], list[str]] = _none

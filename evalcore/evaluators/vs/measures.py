@@ -26,4 +26,9 @@ def _collapsed(report: Mapping[str, Any]) -> list[str]:
     return [entry["case"] for entry in report["results"]["mode_collapse"] if entry["verdict"] == "collapsed"]
 
 
-MEASURES = Measures((Measure("pass_rate"),), _see, _collapsed)
+def _stopped(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"]["mode_collapse"]
+    return [each["case"] for each in entries if "stop" in each and each["runs"]["total"] < each["stop"]["of"]]
+
+
+MEASURES = Measures((Measure("pass_rate"),), _see, _collapsed, _stopped)
