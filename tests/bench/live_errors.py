@@ -1,6 +1,6 @@
 """How often gates err over live answers, simulated; prints the last parts of docs/reference/gate-errors.md.
 
-    python -m tests.bench.live_errors --pairs 1000 --seed 1 >> docs/reference/gate-errors.md
+    python -m tests.bench.live_errors --pairs 600 --seed 1 >> docs/reference/gate-errors.md
 
 Scores of a judge who is not sure of himself, on a scale from 0 to 5, and on days with moods; and sweeps whose cases
 were each stopped once they were decided, where an answer passes if it is its case's commonest one: by that, how often
@@ -167,6 +167,9 @@ def _page(judged: list[Found], stopped: list[Found], pairs: int, seed: int) -> I
     yield "| ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |"
     for (cases, most, rate, passes), found in zip(STOPPED, stopped, strict=True):
         yield f"| {cases} | {most} | {rate:g} | {passes} | " + " | ".join(map(_share, found)) + " |"
+    yield ""
+    yield "GO is what is counted here as if the answers had been fixed in number. Since a case that looks well stops first,"
+    yield "a gate takes no such GO for one: it is INCONCLUSIVE where any case was stopped."
 
 
 def _share(value: float) -> str:
