@@ -168,8 +168,8 @@ def _page(judged: list[Found], stopped: list[Found], pairs: int, seed: int) -> I
     for (cases, most, rate, passes), found in zip(STOPPED, stopped, strict=True):
         yield f"| {cases} | {most} | {rate:g} | {passes} | " + " | ".join(map(_share, found)) + " |"
     yield ""
-    yield "GO is what is counted here as if the answers had been fixed in number. Since a case that looks well stops first,"
-    yield "a gate takes no such GO for one: it is INCONCLUSIVE where any case was stopped."
+    yield "GO is what is counted here as if the answers had been fixed in number. Since a case that looks well stops"
+    yield "first, a gate takes no such GO for one: it is INCONCLUSIVE where any case was stopped."
 
 
 def _share(value: float) -> str:
