@@ -29,9 +29,14 @@ def _collapsed(report: Mapping[str, Any]) -> list[str]:
     return [entry["case"] for entry in report["results"]["mode_collapse"] if entry["verdict"] == "collapsed"]
 
 
+def _stopped(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"]["mode_collapse"]
+    return [each["case"] for each in entries if "stop" in each and each["runs"]["total"] < each["stop"]["of"]]
+
+
 def _named(batch: Batch, params: VsParams) -> Iterator[str]:
     judge = judge_for(params)
     return filter(None, (judge.case(data) for _, data in batch.lines()))
 
 
-MEASURES = Measures((Measure("pass_rate"),), _see, _collapsed, _named)
+MEASURES = Measures((Measure("pass_rate"),), _see, _collapsed, _stopped, _named)
