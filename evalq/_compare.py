@@ -73,6 +73,7 @@ def gate(
     policy: str | Path | Mapping[str, Any],
     *,
     baseline: Operand | None = None,
+    candidate: str = "",
     broker: str | None = None,
     ledger: str | None = None,
 ) -> Decision:
@@ -83,7 +84,8 @@ def gate(
 
     ``cand`` is a run as `compare` takes it, or several, each called otherwise: by the name that its suite gave it, or
     by its evaluator. ``policy`` is a YAML or JSON file, or what would stand in it. ``baseline`` is what drops are
-    measured against. ``broker`` and ``ledger`` are those of `compare`. No decision raises anything: look at
+    measured against; looks at one that was approved by name are counted, for ``candidate`` as `evalq gate --candidate`
+    does. ``broker`` and ``ledger`` are those of `compare`. No decision raises anything: look at
     ``decided``, or exit with ``exit_code``.
 
     Raises ConfigError for a policy that is none (with the key), UsageError for a number that the results do not have,
@@ -100,7 +102,7 @@ def gate(
     with _servers(broker, ledger) as servers:
         candidates = distinct([run for each in given for run in _runs(each, servers)])
         against = "" if baseline is None else _named(baseline)
-        found = gate_runs(wanted, candidates, against, servers)
+        found = gate_runs(wanted, candidates, against, servers, candidate=candidate)
     return Decision(**_fields(found))
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.drift import Drift
     from evalq.workers.ledger.heartbeats import Heartbeats
     from evalq.workers.ledger.history import History
+    from evalq.workers.ledger.looks import LookStore
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.ledger.sweeps import SweepLedger
     from evalq.workers.monitor.watcher import Watch
@@ -83,6 +84,13 @@ class Servers:
         from evalq.workers.ledger.baselines import BaselineStore
 
         return BaselineStore(self.client, self.settings)
+
+    @cached_property
+    def looks(self) -> LookStore:
+        """Looks at approved runs."""
+        from evalq.workers.ledger.looks import LookStore
+
+        return LookStore(self.client)
 
     @cached_property
     def drift(self) -> Drift:

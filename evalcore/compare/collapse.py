@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from evalq.evalcore.compare.decision import ALPHA
+from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.summary import CaseSummary
 
 __all__ = ["newly_collapsed"]

@@ -7,24 +7,24 @@ from typing import Literal
 
 import msgspec
 
+from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.looks import Look
 from evalq.evalcore.compare.policy import Tier
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "Quarantined", "overall"]
+__all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "Quarantined", "overall", "surprising"]
 
 Decided = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 
 EXIT_CODES: dict[Decided, int] = {"GO": 0, "NO-GO": 1, "INCONCLUSIVE": 4}
-
-ALPHA = 0.025
 
 
 class Check(msgspec.Struct, frozen=True):
     """One demand and how the candidate meets it.
 
     ``demand`` says it in a few words, ``reason`` why it was decided so. ``low`` and ``high`` bound the number in
-    question at 95 %, ``p_worse`` is how surprising it is if the demand is kept; both are None where the number comes
-    without an interval. ``cases`` are those that decided it.
+    question at 95 % (at more for answers that are not a candidate's first), ``p_worse`` is how surprising it is if the
+    demand is kept; both are None where the number comes without an interval. ``cases`` are those that decided it.
     """
 
     metric: str
@@ -59,7 +59,10 @@ class Quarantined(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """All of a gate's checks, and what follows: ``decided`` over the critical ones. ``notes`` is what else to know."""
+    """All of a gate's checks, and what follows: ``decided`` over the critical ones. ``notes`` is what else to know.
+
+    ``look`` is which one it was at an approved baseline, None without one.
+    """
 
     decided: Decided
     checks: tuple[Check, ...]
@@ -67,11 +70,21 @@ class Decision(msgspec.Struct, frozen=True):
     candidates: tuple[str, ...] = ()
     baseline: str = ""
     quarantined: tuple[Quarantined, ...] = ()
+    look: Look | None = None
 
     @property
     def exit_code(self) -> int:
         """Of the command that decided."""
         return EXIT_CODES[self.decided]
+
+
+def surprising(decision: Decision) -> list[Check]:
+    """The checks that stop it by what chance might undo; what is missing, or without an interval, is none of them."""
+    return [
+        check
+        for check in decision.checks
+        if check.tier == "critical" and check.decided == "NO-GO" and check.p_worse is not None
+    ]
 
 
 def overall(checks: Sequence[Check], alpha: float = ALPHA) -> tuple[Decided, tuple[Check, ...]]:

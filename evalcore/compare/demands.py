@@ -10,6 +10,7 @@ import msgspec
 from evalq.evalcore.compare.comparison import Estimate
 from evalq.evalcore.compare.decision import Check, Decided
 from evalq.evalcore.compare.intervals import Level, level_of
+from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.compare.run import RunCases
@@ -21,7 +22,7 @@ from evalq.evalcore.model.canonical import Json
 __all__ = ["compared", "held", "margin_of", "plain"]
 
 
-def held(gate: Gate, run: CaseSummary, measure: Measure, alpha: float) -> Iterator[Check]:
+def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE) -> Iterator[Check]:
     """The mean over cases within absolute bounds: by its interval, as observed and at the worst."""
     for bound, least in ((gate.min, True), (gate.max, False)):
         if bound is None:
@@ -31,11 +32,11 @@ def held(gate: Gate, run: CaseSummary, measure: Measure, alpha: float) -> Iterat
         if levels[0] is None or levels[1] is None:
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer")
             continue
-        decisions = [_within(level, bound, alpha, least=least) for level in levels if level]
+        decisions = [_within(level, bound, errors, least=least) for level in levels if level]
         observed, level = decisions[0], levels[0]
-        low, high = level.interval()
+        low, high = level.interval(errors.go)
         p = level.p_below(bound) if least else level.p_above(bound)
-        reason = f"{_number(level.mean)}, with 95 % between {_number(low)} and {_number(high)}"
+        reason = f"{_number(level.mean)}, {_between(errors)} {_number(low)} and {_number(high)}"
         yield _agreed(Check(gate.metric, demand, gate.tier, observed, reason, level.mean, low, high, p), decisions[1])
     if gate.equals is not None:
         yield _equal(gate, None if (found := _level(run, measure, False)) is None else found.mean)
@@ -49,15 +50,15 @@ def _level(run: CaseSummary, measure: Measure, worst: bool) -> Level | None:
     return level_of(side, measure.low, measure.width)
 
 
-def _within(level: Level, bound: float, alpha: float, *, least: bool) -> Decided:
-    low, high = level.interval()
+def _within(level: Level, bound: float, errors: Errors, *, least: bool) -> Decided:
+    low, high = level.interval(errors.go)
     if low >= bound if least else high <= bound:
         return "GO"
-    return "NO-GO" if (level.p_below(bound) if least else level.p_above(bound)) <= alpha else "INCONCLUSIVE"
+    return "NO-GO" if (level.p_below(bound) if least else level.p_above(bound)) <= errors.no_go else "INCONCLUSIVE"
 
 
 def compared(
-    gate: Gate, measure: Measure, observed: Estimate | None, worst: Estimate | None, alpha: float
+    gate: Gate, measure: Measure, observed: Estimate | None, worst: Estimate | None, errors: Errors
 ) -> Iterator[Check]:
     """How far it may fall behind the baseline: GO where a larger fall is excluded, NO-GO where one is seen."""
     for name, given in (("max_drop", gate.max_drop), ("max_relative_drop", gate.max_relative_drop)):
@@ -72,15 +73,15 @@ def compared(
             gate.metric,
             demand,
             gate.tier,
-            _dropped(observed, margins[0], alpha),
-            f"changed by {_signed(observed.delta)}, with 95 % between {_signed(observed.low)} and "
+            _dropped(observed, margins[0], errors.no_go),
+            f"changed by {_signed(observed.delta)}, {_between(errors)} {_signed(observed.low)} and "
             f"{_signed(observed.high)} ({_number(observed.base)} to {_number(observed.cand)}, {observed.cases} cases)",
             observed.delta,
             observed.low,
             observed.high,
             observed.p_worse,
         )
-        yield _agreed(check, _dropped(worst, margins[1], alpha))
+        yield _agreed(check, _dropped(worst, margins[1], errors.no_go))
 
 
 def margin_of(gate: Gate, name: str, base: float) -> float:
@@ -153,6 +154,10 @@ def _found(path: str, run: RunCases) -> Json:
             raise UsageError(f"{run.called}.{path}: the results have no {part!r} there; there are: {known}")
         place = place[part]
     return place
+
+
+def _between(errors: Errors) -> str:
+    return f"with {100 * (1 - 2 * errors.go):.4g} % between"
 
 
 def _number(value: float) -> str:

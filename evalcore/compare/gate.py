@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from evalq.evalcore.compare.comparison import Estimate, estimate
-from evalq.evalcore.compare.decision import ALPHA, Check, Decided, Decision, overall
+from evalq.evalcore.compare.decision import Check, Decided, Decision, overall
 from evalq.evalcore.compare.demands import compared, held, plain
+from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.quarantine import Past, aside_in, fallen, flaky_cases, past_of, quarantined
@@ -29,12 +30,12 @@ def decide(
     partners: Partners,
     *,
     baseline: str = "",
-    alpha: float = ALPHA,
+    errors: Errors = SINGLE,
     lacking: str = "",
     pasts: Mapping[str, Past] | None = None,
     today: str = "",
 ) -> Decision:
-    """Hold ``candidates``, each called otherwise, to ``policy``; ``alpha`` is the error a NO-GO may have.
+    """Hold ``candidates``, each called otherwise, to ``policy``; ``errors`` is how often that may be wrong.
 
     ``pasts`` is the history of each one's cases by what it is called, its baseline's answers alone where it is left
     out; ``today`` the ISO day by which a quarantine ends.
@@ -47,7 +48,7 @@ def decide(
     held_back = tuple(quarantined(policy, candidates, past, today))
     fell: set[tuple[str, str]] = set()
     for run in candidates:
-        for check in fallen(run, held_back, alpha):
+        for check in fallen(run, held_back, errors.no_go):
             checks.append(check)
             fell |= {(run.called, case) for case in check.cases}
         if run.called in partners:
@@ -60,8 +61,8 @@ def decide(
             if not lacking:
                 raise UsageError(f"{gate.metric} may drop behind a baseline, and none is named: --baseline NAME")
             checks.append(Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking))
-        checks += _of_gate(gate, policy, run, partner, alpha, aside_in(run, held_back))
-    decided, counted = overall(checks, alpha)
+        checks += _of_gate(gate, policy, run, partner, errors, aside_in(run, held_back))
+    decided, counted = overall(checks, errors.no_go)
     held_back = tuple(
         msgspec.structs.replace(each, fell=True) if each.aside and (each.run, each.case) in fell else each
         for each in held_back
@@ -133,26 +134,41 @@ def _collapse(policy: Policy, run: RunCases, partner: RunCases | None, lacking: 
 
 
 def _of_gate(
-    gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, alpha: float, aside: frozenset[str]
+    gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, errors: Errors, aside: frozenset[str]
 ) -> Iterator[Check]:
     measure = next((each for each in run.cases.measures if each.name == gate.path), None)
     if measure is None:
         yield from plain(gate, run, partner)
         return
     least = policy.minimum_repeats
-    for check in held(gate, run.cases, measure, alpha):
-        yield enough_repeats(check, run.cases, measure, least)
-    yield from held_by_cases(gate, run.cases, measure, alpha, least, aside)
+    for check in held(gate, run.cases, measure, errors):
+        yield _unselected(enough_repeats(check, run.cases, measure, least), run)
+    for check in held_by_cases(gate, run.cases, measure, errors, least, aside):
+        yield _unselected(check, run)
     if partner is not None and gate.compares:
-        observed, worst = _estimates(partner, run, measure)
-        for check in compared(gate, measure, observed, worst, alpha):
-            yield enough_repeats(_enough(check, observed, policy), run.cases, measure, least)
+        observed, worst = _estimates(partner, run, measure, errors.go)
+        for check in compared(gate, measure, observed, worst, errors):
+            yield _unselected(enough_repeats(_enough(check, observed, policy), run.cases, measure, least), run, partner)
 
 
-def _estimates(partner: RunCases, run: RunCases, measure: Measure) -> tuple[Estimate | None, Estimate | None]:
+def _unselected(check: Check, *runs: RunCases) -> Check:
+    """The check, where no case stopped because of what it answered: means over such answers flatter a run."""
+    stopped = sum(len(run.cases.stopped) for run in runs)
+    if check.decided != "GO" or not stopped:
+        return check
+    reason = (
+        f"{stopped} case(s) were asked no more once they were decided, so that how often depends on what they "
+        f"answered: for a gate sweep without --stop; {check.reason}"
+    )
+    return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
+
+
+def _estimates(
+    partner: RunCases, run: RunCases, measure: Measure, alpha: float
+) -> tuple[Estimate | None, Estimate | None]:
     """The change as observed, and with everything that is missing held against the candidate."""
     pairs, harsh = (pairs_of(partner.cases, run.cases, measure, worst=worst) for worst in (False, True))
-    return tuple(estimate(each, measure) if each.ids else None for each in (pairs, harsh))  # type: ignore[return-value]  # two of them
+    return tuple(estimate(each, measure, alpha) if each.ids else None for each in (pairs, harsh))  # type: ignore[return-value]  # two of them
 
 
 def _enough(check: Check, observed: Estimate | None, policy: Policy) -> Check:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from evalq.evalcore.compare.decision import ALPHA, Check, Quarantined
+from evalq.evalcore.compare.decision import Check, Quarantined
+from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.named import fisher
 from evalq.evalcore.compare.policy import Policy, Quarantine
 from evalq.evalcore.compare.repeats import Answered, rows_of
@@ -164,8 +165,10 @@ def fallen(run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA) 
             break
         worse.append(entry)
     lowest, first = tested[0]
-    reason = f"{len(worse)} of {len(tested)} case(s) in quarantine fell below their history; most surprising is "
-    reason += f"{first.case}: {first.passed} of {first.answers}, and {first.history[0]} of {first.history[1]} before"
+    reason = (
+        f"{len(worse)} of {len(tested)} case(s) in quarantine fell below their history; the most surprising passed "
+    )
+    reason += f"{first.passed} of {first.answers}, and {first.history[0]} of {first.history[1]} before"
     yield Check(
         f"{run.called}.quarantine",
         "no case in quarantine is seen to pass less often than before",

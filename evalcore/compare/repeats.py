@@ -11,6 +11,7 @@ import msgspec
 
 from evalq.evalcore.compare.decision import Check, Decided
 from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.policy import CaseDemand, Gate
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
@@ -110,7 +111,7 @@ def _all_proved(demand: CaseDemand, rate: float, cases: int, answers: int) -> fl
 
 
 def by_case(
-    demand: CaseDemand, rows: Sequence[Answered], *, minimum: int = 1, alpha: float = ALPHA
+    demand: CaseDemand, rows: Sequence[Answered], *, minimum: int = 1, errors: Errors = SINGLE
 ) -> tuple[dict[str, Decided], float]:
     """Each case by itself, those that fail first, the most surprising of them before the others; and how surprising
     the first is, among all of them.
@@ -120,25 +121,25 @@ def by_case(
     could change what it is.
     """
     least = max(minimum, demand.k)
-    found, surprise = _decided(demand, [(row.case, row.passed, row.answers) for row in rows], least, alpha)
+    found, surprise = _decided(demand, [(row.case, row.passed, row.answers) for row in rows], least, errors)
     if any(row.missing for row in rows):
         filled = [(row.case, row.passed, row.answers + row.missing) for row in rows]
-        worst, _ = _decided(demand, filled, least, alpha)
+        worst, _ = _decided(demand, filled, least, errors)
         found = {case: each if each == worst[case] else "INCONCLUSIVE" for case, each in found.items()}
     return found, surprise
 
 
 def _decided(
-    demand: CaseDemand, rows: Sequence[tuple[str, int, int]], least: int, alpha: float
+    demand: CaseDemand, rows: Sequence[tuple[str, int, int]], least: int, errors: Errors
 ) -> tuple[dict[str, Decided], float]:
     enough = [row for row in rows if row[2] >= least]
     surprises = sorted((_below(m, n, demand.share), case) for case, m, n in enough)
     found: dict[str, Decided] = {}
     for rank, (p, case) in enumerate(surprises):
-        if p > alpha / (len(surprises) - rank):
+        if p > errors.no_go / (len(surprises) - rank):
             break
         found[case] = "NO-GO"
-    proved = {case for case, m, n in enough if _above(m, n, demand.share) <= ALPHA}
+    proved = {case for case, m, n in enough if _above(m, n, demand.share) <= errors.go}
     for case, _, _ in rows:
         found.setdefault(case, "GO" if case in proved else "INCONCLUSIVE")
     return found, min(1.0, surprises[0][0] * len(surprises)) if surprises else 1.0
@@ -158,7 +159,7 @@ def held_by_cases(
     gate: Gate,
     run: CaseSummary,
     measure: Measure,
-    alpha: float,
+    errors: Errors,
     minimum: int = 1,
     aside: frozenset[str] = frozenset(),
 ) -> Iterator[Check]:
@@ -172,7 +173,7 @@ def held_by_cases(
         raise UsageError(f"{gate.metric}: per_case is about passes, and this is a score")
     rows = [row for row in rows_of(run, measure) if row.case not in aside]
     for demand in gate.per_case.demands:
-        found, surprise = by_case(demand, rows, minimum=minimum, alpha=alpha)
+        found, surprise = by_case(demand, rows, minimum=minimum, errors=errors)
         failing = [case for case, each in found.items() if each == "NO-GO"]
         open_ = [case for case, each in found.items() if each == "INCONCLUSIVE"]
         decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not found else "GO"
@@ -189,12 +190,12 @@ def _reasons(
     yield told if rows else "no case is there to be held to it"
     estimates = [(each, row) for row in rows if (each := estimate(demand, row.passed, row.answers)) is not None]
     if estimates:
-        lowest, row = min(estimates, key=lambda each: (each[0], each[1].case))
+        lowest, row = min(estimates)
         low, high = case_interval(demand, row.passed, row.answers)
         name = "the share" if demand.number == "passes" else f"{demand.number}{demand.k}"
         mean = math.fsum(each for each, _ in estimates) / len(estimates)
         yield (
-            f"{name} is {mean:.4g} on average, lowest in {row.case}: {lowest:.4g} ({row.passed} of {row.answers}), "
+            f"{name} is {mean:.4g} on average, lowest {lowest:.4g} ({row.passed} of {row.answers}), "
             f"with 95 % between {low:.4g} and {high:.4g}"
         )
     least = max(demand.k, minimum)

@@ -10,7 +10,7 @@ import msgspec
 
 from evalq.evalcore.contract.measures import Measure, Sighting
 
-__all__ = ["CaseSummary", "Column", "Summing"]
+__all__ = ["CaseSummary", "Column", "Summing", "pooled"]
 
 _MOST_REPEATS = 1 << 16
 
@@ -33,7 +33,7 @@ class CaseSummary(msgspec.Struct):
     ``missing`` counts the records of a case that have no answer (errors, dead ones, unanswered calls); ``unattributed``
     those, answered or not, whose case nobody can tell. ``measures`` says what the columns are. ``labels`` counts a
     case's answers by a digest of their label, where the evaluator gives one, and ``collapsed`` are the cases that the
-    run itself found so.
+    run itself found so. ``stopped`` are those that got fewer answers than planned since they were decided.
     """
 
     measures: list[Measure]
@@ -43,6 +43,28 @@ class CaseSummary(msgspec.Struct):
     unattributed: int = 0
     labels: list[dict[str, int]] = []
     collapsed: list[str] = []
+    stopped: list[str] = []
+
+
+def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
+    """The answers of two runs that were asked alike, as those of one; labels, which are one run's, are left out."""
+    sides = (first, second)
+    ids = sorted({case for side in sides for case in side.ids})
+    place = {case: at for at, case in enumerate(ids)}
+    missing, columns = [0] * len(ids), {}
+    for side in sides:
+        for case, lacking in zip(side.ids, side.missing, strict=True):
+            missing[place[case]] += lacking
+    for measure in first.measures:
+        column = columns[measure.name] = Column([0] * len(ids), [0.0] * len(ids), [0.0] * len(ids))
+        for side in sides:
+            given = side.columns[measure.name]
+            for case, n, total, squares in zip(side.ids, given.count, given.total, given.squares, strict=True):
+                at = place[case]
+                column.count[at] += n
+                column.total[at] += total
+                column.squares[at] += squares
+    return CaseSummary(first.measures, ids, missing, columns, first.unattributed + second.unattributed)
 
 
 class _Case:
@@ -97,7 +119,7 @@ class Summing:
             case.labels = Counter() if case.labels is None else case.labels
             case.labels[_short(sighting.label)] += 1
 
-    def summary(self, collapsed: Sequence[str] = ()) -> CaseSummary:
+    def summary(self, collapsed: Sequence[str] = (), stopped: Sequence[str] = ()) -> CaseSummary:
         """What was added, sorted by case."""
         ids = sorted(self._cases)
         cases = [self._cases[case] for case in ids]
@@ -119,6 +141,7 @@ class Summing:
             self._unattributed,
             labels if any(labels) else [],
             sorted(collapsed),
+            sorted(stopped),
         )
 
 

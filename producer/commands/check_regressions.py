@@ -15,7 +15,7 @@ from evalq.producer.comparing.outputs import check_decision_output, errors_writt
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
-from evalq.producer.invocation.options import as_json, decision_outputs, option, server_options
+from evalq.producer.invocation.options import as_json, decision_outputs, judged, option, server_options
 
 __all__ = ["COMMAND"]
 
@@ -26,6 +26,7 @@ def _check_regressions(
     base: str | None,
     baseline: str,
     margin: float,
+    candidate: str,
     allow_inconclusive: bool,
     outputs: tuple[Path, ...],
     as_json: bool,
@@ -35,7 +36,7 @@ def _check_regressions(
     with errors_written("check-regressions", outputs), invocation.servers() as servers:
         runs = candidates_of([results], servers)
         policy = _policy(runs, margin)
-        decision = gate_runs(policy, runs, base or baseline, servers, first=base is None)
+        decision = gate_runs(policy, runs, base or baseline, servers, candidate=candidate, first=base is None)
     return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 
@@ -66,6 +67,7 @@ COMMAND = command(
         metavar="SHARE",
         help="A drop of less than this share of a measure's scale is none.",
     ),
+    judged(),
     may_be_inconclusive(),
     decision_outputs(),
     as_json(),

@@ -9,14 +9,24 @@ import msgspec
 
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.errors import UsageError
+from evalq.producer.attending.confirming import Asking, confirm_runs
 from evalq.producer.comparing.ending import end
 from evalq.producer.comparing.gating import candidates_of, gate_runs, load_policy
+from evalq.producer.comparing.operands import folders_of
 from evalq.producer.comparing.outputs import check_decision_output, errors_written
 from evalq.producer.comparing.planning import Asked, outlook, outlook_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
-from evalq.producer.invocation.options import as_json, decision_outputs, option, server_options
+from evalq.producer.invocation.options import (
+    as_json,
+    calling_options,
+    confirming_options,
+    decision_outputs,
+    judged,
+    option,
+    place_options,
+)
 
 __all__ = ["COMMAND"]
 
@@ -26,6 +36,9 @@ def _gate(
     candidates: tuple[str, ...],
     policy: str,
     baseline: str,
+    candidate: str,
+    confirm: bool,
+    base_target: str,
     allow_inconclusive: bool,
     outputs: tuple[Path, ...],
     as_json: bool,
@@ -41,7 +54,13 @@ def _gate(
         raise UsageError("name the run to gate (a folder, an id or a file), or plan one with --dry-run")
     with errors_written("gate", outputs), invocation.servers() as servers:
         wanted, runs = load_policy(policy), candidates_of(candidates, servers)
-        decision = gate_runs(wanted, runs, baseline, servers)
+        if confirm:
+            asking = Asking(
+                folders_of(candidates), invocation.backend(), invocation.output.reporter("calls"), base_target
+            )
+            decision = confirm_runs(wanted, runs, baseline, servers, asking, candidate)
+        else:
+            decision = gate_runs(wanted, runs, baseline, servers, candidate=candidate)
     return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 
@@ -61,6 +80,8 @@ COMMAND = command(
         ["--policy"], required=True, type=click.Path(exists=True, dir_okay=False), help="What has to hold: a YAML file."
     ),
     option("--baseline", default="", metavar="BASE", help="What drops are measured against: a baseline's name, a run."),
+    judged(),
+    *confirming_options(),
     may_be_inconclusive(),
     decision_outputs(),
     option("--dry-run", is_flag=True, help="Tell what the gate will be able to see, before anything is paid."),
@@ -71,7 +92,8 @@ COMMAND = command(
     click.Option(["--rate"], type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.8, show_default=True,
             help="With --dry-run, without a baseline: the mean pass rate to expect."),
     as_json(),
-    *server_options(),
+    *[each for each in place_options() if each.name != "inline"],
+    *calling_options()[:2],
     text=(
         "Decide by a policy whether a run may pass: GO (exit 0), NO-GO (1) or INCONCLUSIVE (4).\n\n"
         "CAND are run folders, ids or files, one of each evaluator that the policy is about. What it demands is "

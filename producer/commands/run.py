@@ -18,15 +18,17 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.finish import conclude_shown, tell
 from evalq.producer.attending.start import begin_or_join
+from evalq.producer.attending.suites import Against, check_confirm, check_gate, gate_suite, write_undecided
 from evalq.producer.comparing.ending import exit_code
-from evalq.producer.comparing.suites import check_gate, gate_suite, write_undecided
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 from evalq.producer.invocation.options import (
     calling_options,
+    confirming_options,
     decision_outputs,
     from_environment,
+    judged,
     option,
     output_options,
     place_options,
@@ -49,18 +51,32 @@ _SEVERITY = (0, 5, 2, 3)
 
 
 def _run(
-    invocation: Invocation, config: str, baseline: str, outputs: tuple[Path, ...], allow_inconclusive: bool
+    invocation: Invocation,
+    config: str,
+    baseline: str,
+    candidate: str,
+    confirm: bool,
+    base_target: str,
+    no_gate: bool,
+    outputs: tuple[Path, ...],
+    allow_inconclusive: bool,
 ) -> int:
     from evalq.producer.runs.backend import shared_place
 
     suite = load_suite(config)
+    if no_gate:
+        suite.policy, suite.outputs = None, []
     suite.outputs.extend(outputs)
     for run in suite.runs:
         for path in run.outputs:
             check_output(path)
     if suite.policy is None and from_environment("baseline"):
         baseline = ""  # set for the suites that have a policy
-    check_gate(suite, baseline, detach=invocation.start.detach)
+    against = Against(baseline, candidate or invocation.start.once or "", confirm, base_target)
+    check_gate(suite, against, detach=invocation.start.detach)
+    if confirm:
+        with invocation.servers() as servers:
+            check_confirm(suite, against, servers)
     place, output = invocation.backend(), invocation.output
     reporter = output.reporter("records")
     reports: list[Json] = []
@@ -85,7 +101,7 @@ def _run(
                 write_undecided(suite, error)
     decision = None
     if suite.policy and not worst and done:
-        decision = gate_suite(suite, done, baseline, invocation, reporter, allow_inconclusive=allow_inconclusive)
+        decision = gate_suite(suite, done, against, invocation, reporter, allow_inconclusive=allow_inconclusive)
     if output.fmt == "json" and not invocation.start.detach and not output.json_lines:
         decided = {} if decision is None else {"decision": msgspec.to_builtins(decision)}
         click.echo(canonical_json({"suite": suite.name, "runs": reports, **decided}))
@@ -145,6 +161,9 @@ COMMAND = command(
     click.Argument(["config"], type=click.Path(exists=True, dir_okay=False)),
     *[option for option in _options if option.name not in _NOT_HERE],
     option("--baseline", default="", metavar="BASE", help="What the policy's drops are measured against."),
+    judged(),
+    *confirming_options(),
+    option("--no-gate", is_flag=True, help="Evaluate, and leave the policy to `evalq gate`, say after --detach."),
     decision_outputs(),
     may_be_inconclusive(),
 )

@@ -60,7 +60,7 @@ class Baselines:
 
     def names(self) -> list[str]:
         """All of them."""
-        names = {path.parent.name for path in self._folder.glob("*/*.json")}
+        names = {path.parent.name for path in self._folder.glob("*/*.json") if _NAME.match(path.parent.name)}
         if self._servers.named:
             names |= set(self._servers.baselines.names())
         return sorted(names)

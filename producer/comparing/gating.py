@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.quarantine import Past
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import UsageError
+from evalq.producer.comparing.baselines import Baselines
+from evalq.producer.comparing.docket import Docket, noted
 from evalq.producer.comparing.history import pasts_of
 from evalq.producer.comparing.operands import alike, operand, partner
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["candidates_of", "distinct", "gate_runs", "load_policy"]
+__all__ = ["Matched", "candidates_of", "distinct", "gate_runs", "is_approved", "load_policy", "matched"]
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -45,10 +49,59 @@ def distinct(runs: list[RunCases]) -> list[RunCases]:
     return runs
 
 
+class Matched(NamedTuple):
+    """Candidates and what each is compared with: all that a decision is made of.
+
+    ``lacking`` says why one has no partner, ``baseline`` what was named; ``pasts`` is the history of each one's cases.
+    """
+
+    policy: Policy
+    candidates: Sequence[RunCases]
+    partners: Mapping[str, RunCases]
+    baseline: str = ""
+    lacking: str = ""
+    pasts: Mapping[str, Past] = {}
+
+    def decide(self, errors: Errors = SINGLE) -> Decision:
+        """By `evalq.evalcore.compare.gate.decide`."""
+        policy, candidates, partners, baseline, lacking, pasts = self
+        given = {"baseline": baseline, "lacking": lacking}
+        return decide(policy, candidates, partners, **given, errors=errors, pasts=pasts, today=_today())
+
+
 def gate_runs(
-    policy: Policy, candidates: Sequence[RunCases], baseline: str | RunCases, servers: Servers, *, first: bool = False
+    policy: Policy,
+    candidates: Sequence[RunCases],
+    baseline: str | RunCases,
+    servers: Servers,
+    *,
+    candidate: str = "",
+    first: bool = False,
 ) -> Decision:
     """Decide on ``candidates``, compared with ``baseline``, or with what it names where it is not empty.
+
+    At a baseline that was approved by name each look is counted, and spends of one error: ``candidate`` is what is
+    judged, such as a commit; without it, other answers are another candidate. One that was stopped stays so.
+    ``first`` as for `matched`, which raises what this raises; and StorageError where looks cannot be counted.
+    """
+    found = matched(policy, candidates, baseline, servers, first=first)
+    if not found.partners or not is_approved(baseline, servers):
+        return found.decide()
+    docket = Docket(policy, candidates, found.partners, servers, candidate)
+    look = docket.look()
+    return docket.settled(noted(found.decide(look.errors), look), found.baseline)
+
+
+def is_approved(baseline: str | RunCases, servers: Servers) -> bool:
+    """Whether it is the name of approved runs, and no run or file."""
+    named = isinstance(baseline, str) and not Path(baseline).exists()
+    return named and bool(Baselines(servers).known(str(baseline)))
+
+
+def matched(
+    policy: Policy, candidates: Sequence[RunCases], baseline: str | RunCases, servers: Servers, *, first: bool = False
+) -> Matched:
+    """Which approved run each of ``candidates`` is compared with.
 
     ``first``: they may be the first of their kind; what is to be compared is inconclusive where nothing is approved.
     Raises UsageError for that otherwise.
@@ -70,7 +123,7 @@ def gate_runs(
             runs = " ".join(run.run for run in candidates)
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
     pasts = pasts_of(candidates, partners, servers) if policy.quarantine else {}
-    return decide(policy, candidates, partners, baseline=name, lacking=lacking, pasts=pasts, today=_today())
+    return Matched(policy, candidates, partners, name, lacking, pasts)
 
 
 def _today() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from evalq.producer.outputs.cases import CASES, cases_of, decoded
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["alike", "operand", "partner"]
+__all__ = ["alike", "folders_of", "operand", "partner"]
 
 
 def operand(given: str, servers: Servers) -> list[RunCases]:
@@ -39,6 +40,13 @@ def operand(given: str, servers: Servers) -> list[RunCases]:
     if folder is not None:
         return [_of_folder(folder, servers)]
     return [_of_ledger(given, servers)]
+
+
+def folders_of(names: Iterable[str]) -> dict[str, RunFolder]:
+    """{run: its folder} of those of ``names`` that are folders, or ids of runs in ./evalq-runs."""
+    paths = [Path(name) if Path(name).is_dir() else RUNS / name for name in names]
+    found = [RunFolder.existing(path) for path in paths if path.is_dir()]
+    return {folder.info().run: folder for folder in found}
 
 
 def partner(run: RunCases, among: list[RunCases], name: str) -> RunCases:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evalq.evalcore.compare.decision import ALPHA
 from evalq.evalcore.compare.gate import run_meant
+from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.looks import Look, baseline_digest
 from evalq.evalcore.compare.pairs import Side, pairs_of
 from evalq.evalcore.compare.planning import DROPS, Plan, Power, powers
 from evalq.evalcore.compare.policy import Gate, Policy
@@ -18,6 +19,8 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import escape, table
+from evalq.producer.comparing.gating import is_approved
+from evalq.producer.comparing.looks import looks_of
 from evalq.producer.comparing.operands import operand
 
 if TYPE_CHECKING:
@@ -67,13 +70,17 @@ def outlook(
     baseline: str,
     asked: Asked,
     servers: Servers,
-    alpha: float = ALPHA,
 ) -> Outlook:
     """The outlook for a run like ``candidates`` (or as ``asked``) against ``baseline`` (or none yet).
 
-    Raises UsageError where neither says how many cases there are.
+    At an approved baseline it is that of the next look, which is not counted. Raises UsageError where neither says how
+    many cases there are.
     """
     bases = operand(baseline, servers) if baseline else []
+    alpha = ALPHA
+    if baseline and is_approved(baseline, servers):
+        meant = {id(base): base for gate in policy.gates if (base := _meant(gate, bases)) is not None}
+        alpha = Look(looks_of(servers).count(baseline_digest(policy, meant.values())) + 1).errors.no_go
     found: list[Power] = []
     proofs: list[Proof] = []
     notes: list[str] = []

@@ -42,12 +42,30 @@ JOURNAL = "parts.journal"
 KEPT = "parts.kept"
 RECORDS = "records.jsonl"
 HEAD = "sweep.json"
+ASKED = "asked.json"
+"""The head of a sweep that is over: what was asked, so that it can be asked again."""
 PROMPTS = "prompts.jsonl"
 CALLS = "calls.jsonl"
 OUTPUTS = "outputs.jsonl"
 DRIVER = "driver"
 _UNFINISHED = frozenset(
-    {INFO, MANIFEST, JOURNAL, KEPT, LOCK, CANCEL, WAIT, HEAD, PROMPTS, CALLS, OUTPUTS, DRIVER, "spool", "answers"}
+    {
+        INFO,
+        MANIFEST,
+        JOURNAL,
+        KEPT,
+        LOCK,
+        CANCEL,
+        WAIT,
+        HEAD,
+        ASKED,
+        PROMPTS,
+        CALLS,
+        OUTPUTS,
+        DRIVER,
+        "spool",
+        "answers",
+    }
 )
 """What a run that was begun and came to no report may have written."""
 _COLLISION = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)

@@ -16,9 +16,11 @@ __all__ = [
     "allow_inconclusive",
     "as_json",
     "calling_options",
+    "confirming_options",
     "decision_outputs",
     "follow_options",
     "from_environment",
+    "judged",
     "live_options",
     "option",
     "output_options",
@@ -109,6 +111,26 @@ def as_json() -> click.Option:
 def allow_inconclusive() -> click.Option:
     """Of commands that gate."""
     return option("--allow-inconclusive", is_flag=True, help="Exit 0 where the data cannot decide, instead of 4.")
+
+
+def judged() -> click.Option:
+    """Of commands that gate."""
+    return option(
+        "--candidate",
+        default="",
+        metavar="KEY",
+        help="What is judged, such as a commit: stopped by any answers, it stays so [run: --once; its answers].",
+    )
+
+
+def confirming_options() -> list[click.Option]:
+    """Of commands that gate live targets."""
+    return [
+        option("--confirm", is_flag=True,
+                help="Before it stops, ask base and candidate afresh, twice the repeats: live targets alone."),
+        option("--base-target", default="", metavar="NAME",
+                help="With --confirm: the target that still answers as the baseline did [the baseline's]."),
+    ]  # fmt: skip
 
 
 def decision_outputs() -> click.Option:

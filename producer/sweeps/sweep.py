@@ -24,7 +24,7 @@ from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
 from evalq.producer.folder.job import Job, RunOptions, begun, planned
-from evalq.producer.folder.run_folder import CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
+from evalq.producer.folder.run_folder import ASKED, CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.sweeps.identity import asked_of, expectations, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
@@ -109,30 +109,42 @@ class Sweep:
         return cls(begun(asked, evaluator.name, run, fill), head, new=True)
 
     @classmethod
+    def asked_in(cls, folder: RunFolder) -> Sweep | None:
+        """What was asked in ``folder``, finished or not, to be asked `again`; None where nothing was that is known.
+
+        By whatever code it was asked. Raises WireError for damaged files, and ConfigError as `load` does.
+        """
+        for name in (HEAD, ASKED):
+            if (folder.path / name).is_file():
+                head = _head(folder, name)
+                _refuse_changed(folder, head)
+                return cls(folder, head)
+        return None
+
+    @classmethod
     def load(cls, folder: RunFolder) -> Sweep:
         """The sweep begun in ``folder``. Raises WireError for damaged files.
 
         Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
         """
-        try:
-            head = _Head.from_wire((folder.path / HEAD).read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
-            raise WireError(f"{folder.path / HEAD} is damaged: {error}; start the sweep anew") from error
+        head = _head(folder, HEAD)
         if head.header.code != code_version():
             raise ConfigError(
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; "
                 f"resume it with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
             )
-        away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
-        if away and head.cwd not in ("", str(Path.cwd())):
-            raise ConfigError(f"{away[0]}: not there, seen from here: resume it where it was begun: cd {head.cwd}")
-        then = head.header.asked.get("expectations")
-        if then not in (None, expectations(head.request.inputs)):
-            raise ConfigError(
-                f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
-                f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
-            )
+        _refuse_changed(folder, head)
         return cls(folder, head)
+
+    def again(self, target: str, once: str) -> Sweep:
+        """A new sweep of the same cases, which asks ``target``: without a cache and to the last repeat.
+
+        It is of the suite "NAME-confirm". Raises what `start` raises; RunExistsError for one of the same key.
+        """
+        live = SweepOptions(target, self.live.repeat, max_calls=self.live.max_calls, max_cost=self.live.max_cost)
+        suite, tags = f"{self._asked.suite}-confirm", {**self._asked.tags, "confirms": self.run}
+        asked = msgspec.structs.replace(self._asked, out=None, under=None, suite=suite, tags=tags, once=once)
+        return Sweep.start(self.evaluator, self.request, live, asked)
 
     @staticmethod
     def in_calls(folder: RunFolder) -> bool:
@@ -239,10 +251,35 @@ class Sweep:
         self.folder.discard()
 
     def drop_working_files(self) -> None:
-        """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs."""
+        """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs.
+
+        What was asked stays, under another name, so that it can be asked again.
+        """
         if not self.recorded.errors and not self.spent:
-            for name in (HEAD, PROMPTS, CALLS, DRIVER):
+            with contextlib.suppress(FileNotFoundError):
+                (self.folder.path / HEAD).replace(self.folder.path / ASKED)
+            for name in (PROMPTS, CALLS, DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
+
+
+def _head(folder: RunFolder, name: str) -> _Head:
+    try:
+        return _Head.from_wire((folder.path / name).read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise WireError(f"{folder.path / name} is damaged: {error}; start the sweep anew") from error
+
+
+def _refuse_changed(folder: RunFolder, head: _Head) -> None:
+    """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
+    away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
+    if away and head.cwd not in ("", str(Path.cwd())):
+        raise ConfigError(f"{away[0]}: not there, seen from here: resume it where it was begun: cd {head.cwd}")
+    then = head.header.asked.get("expectations")
+    if then not in (None, expectations(head.request.inputs)):
+        raise ConfigError(
+            f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
+            f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
+        )
 
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:

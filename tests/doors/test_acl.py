@@ -83,6 +83,20 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         for command in ("doctor", "list", "status"):
             done = evalq(command, cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
             assert "permission" not in done.stdout + done.stderr
+        (tmp_path / "policy.json").write_text('{"gates": [{"metric": "planagent.set.accuracy", "max_drop": 0.1}]}')
+        gate = (
+            "gate",
+            tmp_path / "run",
+            "--policy",
+            tmp_path / "policy.json",
+            "--baseline",
+            "main",
+            "--candidate",
+            "0a1b",
+        )
+        for command_line in (("baseline", "set", "main", tmp_path / "run"), gate):
+            done = evalq(*command_line, cwd=blind, EVALQ_BROKER=guarded.url_of("producer"))
+            assert done.returncode == 0, done.stdout + done.stderr
         run = info(tmp_path / "run")["run"]
         with running_exporter(guarded.url_of("exporter"), data) as exporter:
             shown = exporter.scrape()

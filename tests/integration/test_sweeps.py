@@ -94,8 +94,8 @@ def test_every_call_is_made_once_recorded_and_replayed(tmp_path: Path, service: 
     assert len(agent.log) == 90
     assert set(agent.calls.values()) == {15}
     assert {path.name for path in run.iterdir()} == {
-        "cases.json", "manifest.json", "outputs.jsonl", "records.jsonl", "report.html", "report.json", "report.md",
-        "results.yaml", "run.json",
+        "asked.json", "cases.json", "manifest.json", "outputs.jsonl", "records.jsonl", "report.html", "report.json",
+        "report.md", "results.yaml", "run.json",
     }  # fmt: skip
     assert info(run)["calls"] | {"cost": 0} == {
         "target": "chat", "planned": 90, "recorded": 90, "errors": 0, "attempts": 90, "repaid": 0, "lost": 0, "cost": 0,

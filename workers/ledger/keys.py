@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-__all__ = ["PREFIX", "SHARED", "HistoryKeys", "RateLimitKeys", "RunKeys", "SharedKeys", "SweepKeys"]
+__all__ = ["PREFIX", "SHARED", "HistoryKeys", "LookKeys", "RateLimitKeys", "RunKeys", "SharedKeys", "SweepKeys"]
 
 PREFIX = "evalq:"
 
@@ -36,6 +36,7 @@ class SharedKeys(NamedTuple):
     history: str = PREFIX + "history:"
     baselines: str = PREFIX + "baselines"  # the names of approved runs
     baseline: str = PREFIX + "baseline:"
+    look: str = PREFIX + "look:"
     rate_limit: str = PREFIX + "pace:"
     reconciler: str = PREFIX + "reconciler"  # which worker tends the runs
 
@@ -103,6 +104,17 @@ class HistoryKeys(NamedTuple):
         """The keys of the history that the index has as ``member``."""
         key = SHARED.history + member
         return cls(key, *(f"{key}:{part}" for part in cls._fields[1:]))
+
+
+class LookKeys(NamedTuple):
+    """The key of all looks at one baseline by one policy, as `of` makes it; it expires."""
+
+    looks: str  # how many, and by candidate: its answers, and why it was stopped
+
+    @classmethod
+    def of(cls, baseline: str) -> Self:
+        """The key of the baseline and policy with this digest."""
+        return cls(SHARED.look + baseline)
 
 
 class RateLimitKeys(NamedTuple):

@@ -19,10 +19,10 @@ import redis
 from evalq.evalcore.errors import Driven, Finished
 from evalq.evalcore.model.life import RunState, leading_to
 from evalq.workers.ledger.answers import Standing, answer_of
-from evalq.workers.ledger.keys import SHARED, HistoryKeys, RateLimitKeys, RunKeys, SweepKeys
+from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.settings import Settings
 
-__all__ = ["HISTORY", "MONITOR", "RATE_LIMIT", "RUNS", "STEP", "SWEEPS", "Family", "Scripts", "script_text"]
+__all__ = ["HISTORY", "LOOKS", "MONITOR", "RATE_LIMIT", "RUNS", "STEP", "SWEEPS", "Family", "Scripts", "script_text"]
 
 
 STEP = 1000
@@ -37,7 +37,7 @@ class Family(NamedTuple):
     """
 
     folder: str
-    keys: type[RunKeys | SweepKeys | HistoryKeys | RateLimitKeys] | None = None
+    keys: type[RunKeys | SweepKeys | HistoryKeys | LookKeys | RateLimitKeys] | None = None
     expire: bool = True
     driven: bool = False
 
@@ -45,6 +45,7 @@ class Family(NamedTuple):
 RUNS = Family("runs", RunKeys, driven=True)
 SWEEPS = Family("sweeps", SweepKeys, driven=True)
 HISTORY = Family("history", HistoryKeys, expire=False)
+LOOKS = Family("looks", LookKeys)
 MONITOR = Family("monitor", expire=False)
 RATE_LIMIT = Family("ratelimit", RateLimitKeys)
 

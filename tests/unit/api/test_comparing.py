@@ -169,8 +169,9 @@ def test_hostile_ids_stay_text_wherever_a_notebook_shows_them(made: Made) -> Non
     policy = {"gates": [{"metric": "verification.pass_rate", "per_case": {"min_passes": 4, "of": 5}}]}
     decided = evalq.gate(cand, policy)
     assert decided.decided == "NO-GO"
-    for text in (str(found), found._repr_markdown_(), repr(decided), found._repr_html_(), decided._repr_html_()):
+    for text in (str(found), found._repr_markdown_(), found._repr_html_(), str(decided), decided._repr_html_()):
         assert not any(piece in text for piece in ("<script", "\x1b", "\u202e"))
+    assert not any(piece in repr(decided) for piece in ("\x1b", "\u202e")), "shown as it is, and never as markup"
     assert "alert(1)" in str(found)
     assert "alert(1)" in found._repr_html_()
     assert found._repr_html_().startswith('<div class="tex2jax_ignore mathjax_ignore">')

@@ -40,7 +40,12 @@ def test_a_plan_from_a_baseline(policy: str, made: Made, capsys: pytest.CaptureF
     assert "What this gate can tell against main" in text
     assert "the baseline has 5 case(s), and the policy decides on 10 at least" in text
     assert "4 answer(s) a case; four times the candidate's 2" in text
+    assert "NO-GO is decided at an error of 0.0125" in text
     assert sorted(Path().rglob("*")) == before
+    Path("one.yaml").write_text("gates: [{metric: verification.pass_rate, max_drop: 0.05}]")
+    assert main(["gate", "base", "--policy", "one.yaml", "--baseline", "main"]) == 4
+    assert main(["gate", "--policy", "one.yaml", "--baseline", "main", "--dry-run", "--repeat", "2"]) == 0
+    assert "NO-GO is decided at an error of 0.00417" in capsys.readouterr().out, "the second look's"
 
 
 def test_without_a_plan_it_says_what_to_name(policy: str, capsys: pytest.CaptureFixture[str]) -> None:

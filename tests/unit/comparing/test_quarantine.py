@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.cases import cases_of
 from evalq.producer.suites.suite_file import load_suite
+from evalq.workers.ledger.detached import Reports
+from evalq.workers.ledger.history import Entry, History, HistoryKey
+from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.settings import Settings
+from tests.integration.harness import Server
 from tests.unit.comparing.conftest import Command, Made
 
 POLICY = """
@@ -66,6 +74,27 @@ def test_runs_of_one_target_add_up_until_a_case_is_known_to_be_flaky(
     assert done.code == 0, done.stdout
     assert "set aside: flaky: 37 of 50 answers passed in 2 earlier run(s)" in done.stdout
     assert json.loads(Path("gate.json").read_text())["quarantined"][0]["history"] == [37, 50]
+
+
+def test_runs_that_only_the_ledger_has_are_history_too(
+    here: Path, called: Called, command: Command, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One counts once, also where its folder is here; what the ledger cannot tell of a run is passed over."""
+    (here / "policy.yaml").write_text(POLICY)
+    candidate = str(called("candidate", answered(17, 25), "c"))
+    settings = Settings(broker=server.url)
+    reports, history = Reports(RunLedger(server.client, settings), settings), History(server.client, settings)
+    for name in ("here", "far", "damaged"):
+        run = cases_of(RunFolder.existing(called(name, answered(16, 20), "c")))
+        history.record(Entry(run.run, HistoryKey("verification", "default", "chat"), {"total": 1}, []))
+        reports.keep_cases(run.run, b"{" if name == "damaged" else msgspec.json.encode(run))
+        if name != "here":
+            shutil.rmtree(here / "evalq-runs" / name)
+    assert command("gate", candidate, "--policy", "policy.yaml").code == 4
+    monkeypatch.setenv("EVALQ_BROKER", server.url)
+    done = command("gate", candidate, "--policy", "policy.yaml")
+    assert done.code == 0, done
+    assert "set aside: flaky: 32 of 40 answers passed in 2 earlier run(s)" in done.stdout
 
 
 def test_folders_that_cannot_be_read_are_no_history(here: Path, called: Called, command: Command) -> None:

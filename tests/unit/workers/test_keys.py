@@ -11,11 +11,11 @@ import pytest
 
 from evalq.evalcore.model.life import LEDGER_STATES
 from evalq.workers.ledger.answers import Claimed, Committed, Standing, answer_of
-from evalq.workers.ledger.keys import PREFIX, SHARED, HistoryKeys, RateLimitKeys, RunKeys, SweepKeys
-from evalq.workers.ledger.scripts import HISTORY, MONITOR, RATE_LIMIT, RUNS, SWEEPS, Family, script_text
+from evalq.workers.ledger.keys import PREFIX, SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
+from evalq.workers.ledger.scripts import HISTORY, LOOKS, MONITOR, RATE_LIMIT, RUNS, SWEEPS, Family, script_text
 from tests.integration.harness import running_server
 
-FAMILIES = (RUNS, SWEEPS, HISTORY, MONITOR, RATE_LIMIT)
+FAMILIES = (RUNS, SWEEPS, HISTORY, LOOKS, MONITOR, RATE_LIMIT)
 LUA = Path(str(files("evalq.workers.ledger") / "lua"))
 SHARED_BODIES = ("close", "hand_over")
 PARTS_OF_SCRIPTS = {"prelude", "clock", "driver", "expire"}
@@ -67,7 +67,8 @@ def test_closing_answers_a_state_of_the_ledger() -> None:
 
 def test_no_two_things_have_one_key() -> None:
     """Names of runs, sweeps, histories and targets may be alike: their keys are not."""
-    keys = [*SHARED, *RunKeys.of("x"), *SweepKeys.of("x"), *HistoryKeys.of("x"), *RateLimitKeys.of("x")]
+    keys = [*SHARED, *RunKeys.of("x"), *SweepKeys.of("x"), *HistoryKeys.of("x"), *LookKeys.of("x")]
+    keys += RateLimitKeys.of("x")
     assert len(keys) == len(set(keys))
     assert all(key.startswith(PREFIX) for key in keys)
 

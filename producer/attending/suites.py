@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.errors import EvalqError, UsageError
-from evalq.producer.comparing.gating import candidates_of, gate_runs
+from evalq.producer.attending.confirming import Asking, check_sides, confirm_runs
+from evalq.producer.comparing.baselines import Baselines
+from evalq.producer.comparing.gating import candidates_of, gate_runs, is_approved
 from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
 from evalq.producer.comparing.text import decision_text
 from evalq.producer.folder.run_folder import RunFolder
@@ -19,35 +21,59 @@ from evalq.producer.suites.suite_file import Suite
 
 if TYPE_CHECKING:
     from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.servers import Servers
 
-__all__ = ["check_gate", "gate_suite", "write_undecided"]
+__all__ = ["Against", "check_confirm", "check_gate", "gate_suite", "write_undecided"]
 
 
-def check_gate(suite: Suite, baseline: str, *, detach: bool) -> None:
+class Against(NamedTuple):
+    """What the command line says of a decision.
+
+    ``baseline`` stands in place of the suite's, ``candidate`` is who is judged. With ``confirm`` what looks like a drop
+    is asked afresh, of ``base_target`` ("": the baseline's) and of the candidate's.
+    """
+
+    baseline: str = ""
+    candidate: str = ""
+    confirm: bool = False
+    base_target: str = ""
+
+
+def check_gate(suite: Suite, against: Against, *, detach: bool) -> None:
     """Raise UsageError, before anything is computed, for a gate that could not decide at the end."""
     policy = suite.policy
     if policy is None:
-        if baseline or suite.outputs:
-            raise UsageError("--baseline and -o go with a suite that has a policy")
+        if against.baseline or against.confirm or suite.outputs:
+            raise UsageError("--baseline, --confirm and -o go with a suite that has a policy")
         return
     if detach:
         raise UsageError(
-            "a suite with a policy waits for its runs, so that the gate can decide; with --detach, name the policy in "
-            "no suite, and gate the runs when they are done: evalq gate RUN... --policy FILE"
+            "a suite with a policy waits for its runs, so that the gate can decide; with --detach, leave that to later "
+            "(--no-gate), and gate the runs when they are done: evalq gate RUN... --policy FILE"
         )
     for path in suite.outputs:
         check_decision_output(path)
     compares = next((gate.metric for gate in policy.gates if gate.compares), None)
     if policy.collapse == "none-new":
         compares = compares or "collapse: none-new"
-    if compares and not (baseline or suite.baseline):
+    if compares and not (against.baseline or suite.baseline):
         raise UsageError(f"{compares} is measured against a baseline, and none is named: baseline: NAME, or --baseline")
+
+
+def check_confirm(suite: Suite, against: Against, servers: Servers) -> None:
+    """Raise UsageError, before anything is paid, where --confirm could not ask both sides of a run again."""
+    approved = Baselines(servers).known(against.baseline or suite.baseline)
+    for run in suite.runs:
+        if run.live is None:
+            raise UsageError(f"--confirm asks again, and {run.evaluator.name} evaluates what was recorded: omit it")
+        bases = {each.target for each in approved if each.evaluator == run.evaluator.name}
+        check_sides(run.name or run.evaluator.name, run.live.target, against.base_target, bases)
 
 
 def gate_suite(
     suite: Suite,
     done: Sequence[RunFolder],
-    baseline: str,
+    against: Against,
     invocation: Invocation,
     reporter: Reporter,
     *,
@@ -58,7 +84,13 @@ def gate_suite(
     output = invocation.output
     with errors_written("gate", suite.outputs), invocation.servers() as servers:
         runs = candidates_of([str(folder.path) for folder in done], servers)
-        decision = gate_runs(suite.policy, runs, baseline or suite.baseline, servers, first=True)
+        baseline = against.baseline or suite.baseline
+        if against.confirm and is_approved(baseline, servers):
+            folders = {folder.info().run: folder for folder in done}
+            asking = Asking(folders, invocation.backend(), reporter, against.base_target)
+            decision = confirm_runs(suite.policy, runs, baseline, servers, asking, against.candidate)
+        else:
+            decision = gate_runs(suite.policy, runs, baseline, servers, candidate=against.candidate, first=True)
     for path in suite.outputs:
         write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive)
     if output.fmt in ("markdown", "yaml") and not output.json_lines:

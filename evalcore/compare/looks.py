@@ -1,0 +1,72 @@
+"""How often one has looked at an approved run, and which errors the next look may have.
+
+Every commit that is held to one baseline is another chance to stop what did not change: at an error of .025 each, 20 to
+64 % of histories of 100 unchanged commits hold a false NO-GO. So looks are counted, and the k-th spends .025/(k(k+1)):
+all of them together, however many, err in at most .025. Answers drawn anew for a candidate that was looked at before
+spend from the other error, too, or a job would be run again until it passes (docs/decisions/0016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.model.canonical import canonical_json, digest
+
+__all__ = ["SCREEN", "SINGLE", "Errors", "Look", "answers_digest", "baseline_digest", "confirming"]
+
+
+class Errors(NamedTuple):
+    """How often a decision may be wrong: NO-GO where nothing changed, and GO where it fell by the margin."""
+
+    no_go: float = ALPHA
+    go: float = ALPHA
+
+
+SINGLE = Errors()
+"""Of one look that is not counted."""
+SCREEN = 0.05
+"""How surprising answers have to be for both sides to be asked afresh."""
+
+
+def confirming(number: int) -> Errors:
+    """What the ``number``-th confirmation on a baseline may spend, from 1: NO-GO sums to .05 over all of them."""
+    return Errors(SCREEN / (number * (number + 1)))
+
+
+class Look(msgspec.Struct, frozen=True):
+    """One look at a candidate: the ``number``-th at this baseline and policy, by the ``draw``-th answers of this
+    candidate, both from 1. ``stands`` is why the candidate was stopped by earlier answers, where it was.
+    """
+
+    number: int
+    draw: int = 1
+    stands: str = ""
+
+    @property
+    def errors(self) -> Errors:
+        """What this look may spend. Over all numbers the first sums to .025, over all draws the second to .0375."""
+        k, r = self.number, self.draw
+        return Errors(ALPHA / (k * (k + 1)), ALPHA if r == 1 else ALPHA / (2 * r * (r - 1)))
+
+    def told(self) -> str:
+        """In a sentence."""
+        errors = self.errors
+        again = f"; answers number {self.draw} of this candidate, GO at {errors.go:.3g}" if self.draw > 1 else ""
+        return f"look {self.number} at this baseline and policy: NO-GO at {errors.no_go:.3g}{again}"
+
+
+def baseline_digest(policy: Policy, approved: Iterable[RunCases]) -> str:
+    """Of what looks are counted by: the approved runs by what they found, and all that the policy demands."""
+    runs = sorted([run.called, run.target, run.specification, run.report] for run in approved)
+    return digest(canonical_json({"policy": policy.model_dump(mode="json"), "baseline": [list(run) for run in runs]}))
+
+
+def answers_digest(candidates: Iterable[RunCases]) -> str:
+    """Of what one look is at: the same reports are the same answers."""
+    return digest(canonical_json([list(each) for each in sorted([run.called, run.report] for run in candidates)]))

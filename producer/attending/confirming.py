@@ -1,0 +1,186 @@
+"""Gates over live targets: what looks like a drop is asked afresh, of both sides, before it stops anything.
+
+Answers are screened at .05. What they find is asked again of base and candidate, each twice and in turns (base,
+candidate, candidate, base), so that a mood of the day is on both sides; only those fresh answers can stop, the j-th
+confirmation on a baseline at .05/(j(j+1)) (docs/decisions/0016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from evalq.evalcore.compare.decision import Check, Decided, Decision, surprising
+from evalq.evalcore.compare.gate import run_meant
+from evalq.evalcore.compare.looks import SCREEN, Errors, confirming
+from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import pooled
+from evalq.evalcore.errors import UsageError
+from evalq.producer.comparing.docket import Docket
+from evalq.producer.comparing.gating import Matched, is_approved, matched
+from evalq.producer.comparing.operands import operand
+
+if TYPE_CHECKING:
+    from evalq.producer.folder.run_folder import RunFolder
+    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.runs.backend import Backend
+    from evalq.producer.servers import Servers
+    from evalq.producer.sweeps.sweep import Sweep
+
+__all__ = ["Asking", "check_sides", "confirm_runs"]
+
+_NO_LIMIT = 1 << 62
+
+
+class Asking(NamedTuple):
+    """How to ask afresh: the ``folders`` of the candidates by run, where to compute, and the target that answers as the
+    baseline did ("": the one that it was made with).
+    """
+
+    folders: Mapping[str, RunFolder]
+    place: Backend
+    reporter: Reporter
+    base_target: str = ""
+
+
+class _Sides(NamedTuple):
+    """A candidate's sweep, and the targets that answer for the base and for it."""
+
+    sweep: Sweep
+    base: str
+    cand: str
+
+
+def confirm_runs(
+    policy: Policy, candidates: Sequence[RunCases], baseline: str, servers: Servers, asking: Asking, candidate: str = ""
+) -> Decision:
+    """What `gate_runs` decides, where a NO-GO that may be chance needs fresh answers of both sides.
+
+    A surprise that they do not confirm is INCONCLUSIVE. Asked again, the same answers of the same candidate are
+    confirmed by the same runs. Raises UsageError where a side cannot be asked, and what sweeps raise.
+    """
+    found = matched(policy, candidates, baseline, servers)
+    if not found.partners or not is_approved(baseline, servers):
+        raise UsageError("--confirm counts confirmations at an approved baseline: --baseline NAME")
+    sides = {run.called: _sides(run, found.partners.get(run.called), asking) for run in candidates}
+    docket = Docket(policy, candidates, found.partners, servers, candidate)
+    look = docket.look(" screen")
+    screened = found.decide(Errors(SCREEN, look.errors.go))
+    suspects = surprising(screened)
+    if suspects and docket.stopped():
+        screened = _judged(screened, suspects, {})
+    elif suspects:
+        number = docket.look(" confirm").number
+        fresh = _asked_afresh(found, suspects, sides, asking, docket.key)
+        screened = _confirmed(screened, suspects, fresh, number)
+    note = f"screened at {SCREEN:g}, GO at {look.errors.go:.3g}"
+    decision = msgspec.structs.replace(screened, look=look, notes=(note, *screened.notes))
+    return docket.settled(decision, baseline)
+
+
+def _sides(run: RunCases, partner: RunCases | None, asking: Asking) -> _Sides:
+    """Raises UsageError where either cannot be asked."""
+    from evalq.producer.sweeps.sweep import Sweep
+
+    folder = asking.folders.get(run.run)
+    sweep = Sweep.asked_in(folder) if folder is not None else None
+    if sweep is None:
+        raise UsageError(
+            f"--confirm asks again, and {run.run} is no sweep whose folder is here: without --confirm the gate decides "
+            "by the answers that there are, and counts its looks"
+        )
+    base = asking.base_target or (partner.target if partner else "")
+    check_sides(run.called, run.target, base, {base})
+    return _Sides(sweep, base, run.target)
+
+
+def check_sides(called: str, target: str, base: str, bases: Iterable[str]) -> None:
+    """Raise UsageError where ``called``, which asks ``target``, would be on both sides: ``base``, or else ``bases``."""
+    for each in [base] if base else bases:
+        if not each or each == target:
+            raise UsageError(
+                f"--confirm asks the baseline's target again, and {called} has {each or 'none'} on both sides: name "
+                "the target that still answers as the baseline did (--base-target NAME), or omit --confirm"
+            )
+
+
+def _asked_afresh(
+    found: Matched, suspects: Iterable[Check], sides: Mapping[str, _Sides], asking: Asking, key: str
+) -> Matched:
+    """The demands that were not kept, and fresh answers of both sides to decide them by."""
+    from evalq.producer.runs.backend import shared_place
+
+    names = {check.metric for check in suspects}
+    gates = tuple(gate for gate in found.policy.gates if gate.metric in names)
+    known = [(run.called, run.evaluator) for run in found.candidates]
+    meant = {at for gate in gates if (at := run_meant(gate.run, known)) is not None}
+    meant |= {at for at, run in enumerate(found.candidates) if f"{run.called}.quarantine" in names}
+    candidates, partners = [], {}
+    with shared_place(asking.place, [Path.cwd()], reporter=asking.reporter, calls=True) as place:
+        for at in sorted(meant):
+            run = found.candidates[at]
+            base, cand = _blocks(sides[run.called], f"{key} {run.called}", asking._replace(place=place))
+            candidates.append(msgspec.structs.replace(cand, name=run.name))
+            partners[run.called] = base
+    # What is missing is told by how it was screened; of fresh answers it only keeps them from being certain.
+    policy = found.policy.model_copy(update={"gates": gates, "collapse": "allowed", "missing": _NO_LIMIT})
+    return Matched(policy, candidates, partners, found.baseline, pasts=found.pasts)
+
+
+def _blocks(sides: _Sides, key: str, asking: Asking) -> tuple[RunCases, RunCases]:
+    """Base and candidate, each of two sweeps: in turns that no trend favours."""
+    from evalq.producer.attending.start import begin_or_join
+    from evalq.producer.servers import Servers
+
+    made: dict[str, list[RunCases]] = {"base": [], "cand": []}
+    for number, side in enumerate(("base", "cand", "cand", "base")):
+        target = sides.base if side == "base" else sides.cand
+        once = f"confirm {key} {side} {number}"
+        begin: Callable[[], Sweep] = lambda target=target, once=once: sides.sweep.again(target, once)  # type: ignore[misc]  # noqa: E731
+        folder = begin_or_join(begin, asking.place, asking.reporter, detach=False)
+        assert folder is not None, "nothing is left to the fleet"
+        with Servers(asking.place.settings) as servers:
+            made[side] += operand(str(folder.path), servers)
+    return _pooled(*made["base"]), _pooled(*made["cand"])
+
+
+def _pooled(first: RunCases, second: RunCases) -> RunCases:
+    return msgspec.structs.replace(
+        first, run=f"{first.run} and {second.run}", cases=pooled(first.cases, second.cases), usage=None, results={}
+    )
+
+
+def _confirmed(screened: Decision, suspects: Sequence[Check], fresh: Matched, number: int) -> Decision:
+    """What was screened, with what fresh answers say of each suspect."""
+    errors = confirming(number)
+    found = fresh.decide(errors)
+    stops = {(check.metric, check.demand) for check in surprising(found)}
+    again: dict[tuple[str, str], Check] = {}
+    for check in found.checks:
+        place = (check.metric, check.demand)
+        decided: Decided = "NO-GO" if place in stops else "INCONCLUSIVE"
+        again[place] = msgspec.structs.replace(check, decided=decided, reason=f"{check.reason}, asked afresh")
+    judged = _judged(screened, suspects, again)
+    asked = ", ".join(run.run for run in (*fresh.partners.values(), *fresh.candidates))
+    note = f"confirmation {number} on this baseline: NO-GO at {errors.no_go:.3g}, by {asked}"
+    return msgspec.structs.replace(judged, notes=(note, *judged.notes))
+
+
+def _judged(screened: Decision, suspects: Sequence[Check], again: Mapping[tuple[str, str], Check]) -> Decision:
+    """What was screened, with each suspect as it was judged ``again``; one that was not stays a suspect."""
+    checks = []
+    for check in screened.checks:
+        if check in suspects:
+            suspect = msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=f"suspect: {check.reason}")
+            judged = again.get((check.metric, check.demand), suspect)
+            if judged.decided == "INCONCLUSIVE" and judged is not suspect:
+                judged = msgspec.structs.replace(judged, reason=f"{judged.reason}; {suspect.reason}")
+            checks.append(judged)
+        else:
+            checks.append(check)
+    stopped = any(check.tier == "critical" and check.decided == "NO-GO" for check in checks)
+    return msgspec.structs.replace(screened, decided="NO-GO" if stopped else "INCONCLUSIVE", checks=tuple(checks))

@@ -1,0 +1,71 @@
+"""The docket of a candidate at a baseline: its looks, its confirmations, and whether it was stopped before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evalq.evalcore.compare.decision import Check, Decision, surprising
+from evalq.evalcore.compare.looks import Look, answers_digest, baseline_digest
+from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.model.canonical import digest
+from evalq.producer.comparing.looks import looks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evalq.producer.servers import Servers
+
+__all__ = ["Docket", "noted"]
+
+
+class Docket:
+    """What was counted of ``candidate`` ("": of these answers alone) by ``policy`` at the approved ``partners``."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        candidates: Sequence[RunCases],
+        partners: Mapping[str, RunCases],
+        servers: Servers,
+        candidate: str,
+    ) -> None:
+        self._looks = looks_of(servers)
+        self._place = baseline_digest(policy, partners.values())
+        self._answers = answers_digest(candidates)
+        self._candidate = digest(candidate.encode("utf-8", "surrogateescape")) if candidate else self._answers
+
+    def look(self, kind: str = "") -> Look:
+        """The look by these answers, among those of a ``kind`` of their own; raises what counting raises."""
+        return self._looks.take(self._place + kind, self._candidate, self._answers)
+
+    @property
+    def key(self) -> str:
+        """The same for the same answers of the same candidate at this baseline and policy."""
+        return digest(f"{self._place} {self._candidate} {self._answers}".encode())[:16]
+
+    def stopped(self) -> bool:
+        """Whether the candidate was stopped before."""
+        return bool(self._looks.settle(self._place, self._candidate, ""))
+
+    def settled(self, decision: Decision, baseline: str) -> Decision:
+        """The decision that counts: the candidate is stopped where it was before, by whatever answers."""
+        stands = self._looks.settle(self._place, self._candidate, _why(surprising(decision), decision.candidates))
+        if not stands or decision.decided == "NO-GO":
+            return decision
+        demand = "one decision a candidate, however often it is run"
+        check = Check(baseline, demand, "critical", "NO-GO", f"it was stopped by earlier answers: {stands}")
+        return msgspec.structs.replace(decision, decided="NO-GO", checks=(*decision.checks, check))
+
+
+def noted(decision: Decision, look: Look) -> Decision:
+    """The decision, with the look that it was."""
+    return msgspec.structs.replace(decision, look=look, notes=(look.told(), *decision.notes))
+
+
+def _why(checks: Iterable[Check], runs: Iterable[str]) -> str:
+    reasons = "; ".join(f"{check.metric} {check.reason}" for check in checks)
+    return f"run {', '.join(runs)}: {reasons}" if reasons else ""

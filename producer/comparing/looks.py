@@ -1,0 +1,102 @@
+"""Where looks at an approved run are counted: in the ledger for all machines, or beside this folder's baselines."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from evalq.evalcore.compare.looks import Look
+from evalq.evalcore.errors import StorageError
+from evalq.evalcore.files import open_appending, write_atomic
+from evalq.producer.comparing.baselines import FOLDER
+
+if TYPE_CHECKING:
+    from evalq.producer.servers import Servers
+
+__all__ = ["Looks", "looks_of"]
+
+_LOOKS = FOLDER / ".looks"
+
+
+class Looks(Protocol):
+    """Looks by the digest of baseline and policy, of a candidate and of its answers.
+
+    `count` is how many there were, `take` gives the look by some answers of a candidate, the next where they are new;
+    `settle` says why a candidate is stopped, which is why it was stopped first.
+    """
+
+    def count(self, baseline: str) -> int: ...
+
+    def take(self, baseline: str, candidate: str, answers: str) -> Look: ...
+
+    def settle(self, baseline: str, candidate: str, stopped: str) -> str: ...
+
+
+def looks_of(servers: Servers) -> Looks:
+    """The server's, where one is named."""
+    return servers.looks if servers.named else _FileLooks(_LOOKS)
+
+
+class _Candidate(msgspec.Struct):
+    looks: dict[str, tuple[int, int]] = {}
+    stands: str = ""
+
+
+class _Count(msgspec.Struct):
+    count: int = 0
+    candidates: dict[str, _Candidate] = {}
+
+
+class _FileLooks:
+    """A file for each baseline and policy, one process at a time. They are of this clone alone, and not committed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def count(self, baseline: str) -> int:
+        path = self._folder / f"{baseline}.json"
+        return self._read(path).count if path.exists() else 0
+
+    def take(self, baseline: str, candidate: str, answers: str) -> Look:
+        with self._counted(baseline) as count:
+            known = count.candidates.setdefault(candidate, _Candidate())
+            given = known.looks.get(answers, (count.count + 1, len(known.looks) + 1))
+            if answers not in known.looks and not known.stands:
+                count.count, known.looks[answers] = given[0], given
+            return Look(*given, known.stands)
+
+    def settle(self, baseline: str, candidate: str, stopped: str) -> str:
+        with self._counted(baseline) as count:
+            known = count.candidates.setdefault(candidate, _Candidate())
+            known.stands = known.stands or stopped
+            return known.stands
+
+    @contextmanager
+    def _counted(self, baseline: str) -> Iterator[_Count]:
+        """What is counted so far, and written back at the end. Raises StorageError."""
+        path = self._folder / f"{baseline}.json"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if not (ignored := self._folder / ".gitignore").exists():
+                write_atomic(ignored, b"*\n")
+            with open_appending(self._folder / "lock") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                count = self._read(path) if path.exists() else _Count()
+                before = msgspec.json.encode(count)
+                yield count
+                if (after := msgspec.json.encode(count)) != before:
+                    write_atomic(path, after)
+        except OSError as error:
+            raise StorageError(f"{path}: {error.strerror or error}: looks at a baseline have to be counted") from error
+
+    @staticmethod
+    def _read(path: Path) -> _Count:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=_Count)
+        except msgspec.DecodeError as error:
+            raise StorageError(f"{path} is damaged ({error}): remove it, and looks are counted anew") from error

@@ -1,0 +1,111 @@
+"""Looks at a baseline are counted once each, wherever they are counted, and what they spend sums to one error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from evalq.evalcore.compare.looks import Look
+from evalq.producer.comparing.looks import Looks, looks_of
+from evalq.producer.servers import Servers
+from evalq.workers.settings import Settings
+from tests.integration.harness import Server, running_server
+from tests.unit.comparing.conftest import Command, Made
+
+POLICY = "gates: [{metric: verification.pass_rate, max_drop: 0.1}]"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_server(tmp_path_factory.mktemp("server")) as one:
+        yield one
+
+
+@pytest.fixture(params=["folder", "ledger"])
+def looks(request: pytest.FixtureRequest, here: Path, server: Server) -> Iterator[Looks]:
+    """Both places where they are counted."""
+    with Servers(Settings(broker=server.url if request.param == "ledger" else "")) as servers:
+        yield looks_of(servers)
+
+
+def test_all_looks_together_spend_one_error() -> None:
+    """However many: .025 for NO-GO over all of them, .0375 for GO over all answers of one candidate."""
+    many = range(1, 20_000)
+    assert sum(Look(k).errors.no_go for k in many) == pytest.approx(0.025, abs=1e-5)
+    assert sum(Look(1, r).errors.go for r in many) == pytest.approx(0.0375, abs=1e-5)
+    assert Look(1).errors == (0.0125, 0.025)
+    assert Look(3, 2).errors == pytest.approx((0.025 / 12, 0.00625))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=some.lists(some.tuples(some.sampled_from("abc"), some.sampled_from("xyz"), some.booleans()), max_size=25))
+def test_both_places_count_alike(
+    steps: list[tuple[str, str, bool]], here: Path, server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """And as this says: a number for each new answer, none for what was stopped, the first reason stands."""
+    place = tmp_path_factory.mktemp("count").name
+    numbers: dict[tuple[str, str], tuple[int, int]] = {}
+    stopped: dict[str, str] = {}
+    with Servers(Settings(broker=server.url)) as servers:
+        both = (looks_of(Servers(Settings())), looks_of(servers))
+        for who, answers, stops in steps:
+            draws = sum(one == who for one, _ in numbers)
+            look = numbers.get((who, answers), (len(numbers) + 1, draws + 1))
+            if who not in stopped:
+                numbers[who, answers] = look
+            assert [each.take(place, who, answers) for each in both] == [Look(*look, stopped.get(who, ""))] * 2
+            if stops:
+                stopped.setdefault(who, answers)
+            assert [each.settle(place, who, answers if stops else "") for each in both] == [stopped.get(who, "")] * 2
+
+
+def test_looks_of_one_instant_have_numbers_of_their_own(looks: Looks) -> None:
+    """Twenty candidates at once, each asked for twice."""
+    with ThreadPoolExecutor(20) as pool:
+        taken = list(pool.map(lambda n: looks.take("place", f"c{n % 20}", "answers"), range(40)))
+    assert sorted(look.number for look in taken) == sorted([*range(1, 21)] * 2)
+    assert {look.draw for look in taken} == {1}
+
+
+def test_a_count_that_cannot_be_kept_is_no_decision(made: Made, here: Path, command: Command) -> None:
+    """A damaged one is said with its path; nothing is decided then."""
+    run = str(made("base", [(f"t{n}", True) for n in range(80)]))
+    (here / "policy.yaml").write_text(POLICY)
+    gate = ("gate", run, "--policy", "policy.yaml", "--baseline", "main")
+    assert command("baseline", "set", "main", run).code == 0
+    assert command(*gate).code == 0
+    (count,) = (here / "evalq-baselines" / ".looks").glob("*.json")
+    count.write_text("{")
+    ended = command(*gate)
+    assert ended.code == 3
+    assert f"{count.relative_to(here)} is damaged" in ended.stderr
+    assert json.loads(command("baseline", "list", "--json").stdout).keys() == {"main"}
+
+
+def test_a_stopped_candidate_stays_so_and_others_go(made: Made, here: Path, command: Command) -> None:
+    """Other answers of it decide nothing, until another run is approved; the same answers are the same look."""
+    good, bad = ([(f"t{n}", n >= failed) for n in range(80)] for failed in (0, 30))
+    base, worse = str(made("base", good)), str(made("worse", bad))
+    better = str(made("better", [(f"t{n}", n != 7) for n in range(80)]))
+    (here / "policy.yaml").write_text(POLICY)
+    assert command("baseline", "set", "main", base).code == 0
+
+    def gate(run: str, candidate: str) -> tuple[int, str]:
+        done = command("gate", run, "--policy", "policy.yaml", "--baseline", "main", "--candidate", candidate, "--json")
+        decision = json.loads(done.stdout)
+        return done.code, f"{decision['look']['number']} {decision['look']['draw']} {decision['decided']}"
+
+    assert gate(worse, "0a1b") == (1, "1 1 NO-GO")
+    assert gate(worse, "0a1b") == (1, "1 1 NO-GO")
+    for _ in range(10):
+        assert gate(better, "0a1b") == (1, "2 2 NO-GO")
+    assert gate(better, "2c3d") == (0, "2 1 GO")
+    assert gate(worse, "2c3d") == (1, "3 2 NO-GO"), "a candidate that may go can still be stopped"
+    assert command("baseline", "set", "main", worse).code == 0
+    assert gate(better, "0a1b") == (0, "1 1 GO")

@@ -1,0 +1,40 @@
+"""Looks at approved runs in the ledger: counted over all machines, since each spends of one error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+
+from evalq.evalcore.compare.looks import Look
+from evalq.workers.ledger.keys import LookKeys
+from evalq.workers.ledger.scripts import LOOKS, script_text
+
+__all__ = ["LookStore"]
+
+_KEPT_MS = 400 * 24 * 3600 * 1000
+"""A count begins anew when nobody has looked for so long."""
+
+
+class LookStore:
+    """Looks by baseline: which number each has, and which candidates were stopped."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client: Any = client
+
+    def count(self, baseline: str) -> int:
+        """How many looks there were."""
+        return int(self._client.hget(LookKeys.of(baseline).looks, "count") or 0)
+
+    def take(self, baseline: str, candidate: str, answers: str) -> Look:
+        """The look at ``candidate`` by those ``answers``: the one that it was before, or the next."""
+        number, draw, stands = self._step("take", baseline, candidate, answers)
+        return Look(int(number), int(draw), stands.decode("utf-8", "surrogateescape"))
+
+    def settle(self, baseline: str, candidate: str, stopped: str) -> str:
+        """Why ``candidate`` is stopped: ``stopped``, unless it was before or is not ("")."""
+        given = stopped.encode("utf-8", "surrogateescape")
+        return str(self._step("settle", baseline, candidate, given).decode("utf-8", "surrogateescape"))
+
+    def _step(self, script: str, baseline: str, *args: Any) -> Any:
+        return self._client.register_script(script_text(LOOKS, script))(LookKeys.of(baseline), [_KEPT_MS, *args])
