@@ -80,7 +80,7 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         done = evalq(*args, cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
         assert done.returncode == 0, done.stderr
         same_answer(calm, tmp_path / "run")
-        for command in ("doctor", "list", "status"):
+        for command in ("doctor", "list", "status", "history"):
             done = evalq(command, cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
             assert "permission" not in done.stdout + done.stderr
         (tmp_path / "policy.json").write_text('{"gates": [{"metric": "planagent.set.accuracy", "max_drop": 0.1}]}')
