@@ -159,6 +159,19 @@ def test_a_suite_that_is_left_to_the_fleet_cannot_be_decided(approved: Path, com
     assert "waits for its runs" in done.stderr
 
 
+def test_a_decision_can_be_left_to_later(approved: Path, run: Command, command: Command) -> None:
+    """--no-gate evaluates, writes no decision and ends with 0, whatever the gate says then."""
+    transcripts(approved / "t.jsonl", [False] * 20 + [True] * 60)
+    runs = [{"evaluator": "verification", "inputs": ["t.jsonl"]}]
+    suite(approved, runs, policy={"gates": [DROP]}, baseline="main", outputs=["gate.json"])
+    done = run("--no-gate", "--out", "later")
+    assert done.code == 0, done.stderr
+    assert "decision" not in json.loads(done.stdout)
+    assert not (approved / "gate.json").exists()
+    (approved / "policy.yaml").write_text(yaml.safe_dump({"gates": [DROP]}))
+    assert command("gate", "later/verification", "--policy", "policy.yaml", "--baseline", "main").code == 1
+
+
 def test_a_variable_for_gates_is_no_matter_of_a_suite_without_one(
     approved: Path, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
