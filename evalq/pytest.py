@@ -5,13 +5,21 @@ Every pytest session of an environment that has evalq loads this module, so it i
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
+import sys
+from pathlib import Path
+from typing import Any
 
-    import pytest
+import pytest
 
-__all__ = ["pytest_addoption", "pytest_collect_file"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collect_file",
+    "pytest_collection_finish",
+    "pytest_collection_modifyitems",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "pytest_xdist_node_collection_finished",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,15 +41,67 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     """A suite, where the file is one."""
     if file_path.suffix not in (".yaml", ".yml"):
         return None
-    config = parent.config
-    named = config.getoption("evalq") and parent.session.isinitpath(file_path)
-    if not named:
-        wanted = config.getini("evalq_suites")
-        if not wanted or not file_path.is_relative_to(config.rootpath):
-            return None
-        relative = file_path.relative_to(config.rootpath)
-        if not any(relative.match(pattern) for pattern in wanted):
-            return None
-    from evalq._pytest import SuiteFile
+    named = parent.config.getoption("evalq") and parent.session.isinitpath(file_path)
+    if not named and not _is_listed(parent.config, file_path):
+        return None
+    from evalq._pytest.items import SuiteFile
 
     return SuiteFile.from_parent(parent, path=file_path)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of suites come last: what they wait for is evaluated meanwhile."""
+    if "evalq._pytest.items" in sys.modules:
+        from evalq._pytest.session import put_last
+
+        put_last(items)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Enqueue what is to be evaluated; of several processes the one that starts the others does it for all."""
+    config = session.config
+    collected = "evalq._pytest.items" in sys.modules
+    if collected and not hasattr(config, "workerinput") and not config.getoption("collectonly"):
+        from evalq._pytest.session import begin
+
+        begin(session)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    """Enqueue what a process of pytest-xdist has collected."""
+    files = dict.fromkeys(name.partition("::")[0] for name in ids)
+    config = node.config
+    paths = [config.rootpath / file for file in files if file.endswith((".yaml", ".yml"))]
+    suites = [path for path in paths if path.is_file() and (config.getoption("evalq") or _is_listed(config, path))]
+    if suites:
+        from evalq._pytest.session import begin_for_workers
+
+        begin_for_workers(config, suites, node.workerinput["testrunuid"])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End what nobody waits for any more."""
+    if "evalq._pytest.session" in sys.modules:
+        from evalq._pytest.session import end
+
+        end(session.config)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what was ended, and how it goes on."""
+    if "evalq._pytest.session" in sys.modules:
+        from evalq._pytest.session import told_at_end
+
+        for line in told_at_end(terminalreporter.config):
+            terminalreporter.write_line(f"evalq: {line}", yellow=True)
+
+
+def _is_listed(config: pytest.Config, path: Path) -> bool:
+    """Whether pytest's settings name the file as a suite."""
+    wanted = config.getini("evalq_suites")
+    if not wanted or not path.is_relative_to(config.rootpath):
+        return False
+    relative = path.relative_to(config.rootpath)
+    return any(relative.match(pattern) for pattern in wanted)

@@ -1,17 +1,35 @@
 """What holds for every test: hypothesis looks at answers, never at how long a busy machine took for them.
 
-And who runs what, where several processes run tests: `tests.spread` says.
+Who runs what, where several processes run tests: `tests.spread` says. What evalq starts of its own in the process of a
+test is forked from one that has imported it: `tests.integration.preloaded`.
 """
 
 from __future__ import annotations
 
+import gc
+import subprocess
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.integration.preloaded import Beside
+
 settings.register_profile("evalq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("evalq")
+subprocess.Popen = Beside  # type: ignore[misc]  # a Popen itself, for whatever else is started
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collecting makes objects that stay: to look for garbage among them takes a third of its time."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """From here on there is garbage; of what is there now nothing ever is."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist there is nobody to share tests out to

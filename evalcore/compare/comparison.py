@@ -96,6 +96,8 @@ def compare(
     observed = estimate(pairs, measure) if pairs.ids else None
     worst = _worst(base, cand, measure, pairs)
     verdict = verdict_of(observed, margin, by_cases=by_cases)
+    if verdict == "same" and (base.stopped or cand.stopped):
+        verdict = "inconclusive"
     losses, wins = _flips(pairs, measure)
     return Comparison(
         measure=measure,

@@ -44,7 +44,7 @@ class CaseCounter:
     def cases(self, report: dict[str, Json], *, run: str, digest_of_report: str) -> RunCases:
         """What was counted, as a run called ``run`` that has this report. Raises InfrastructureError as `add` does."""
         try:
-            collapsed = self._measures.collapsed(report)
+            named = self._measures.collapsed(report), self._measures.stopped(report)
         except Exception as error:
             raise self._wrong(error) from error
         return RunCases(
@@ -55,7 +55,7 @@ class CaseCounter:
             report=digest_of_report,
             records=dict(report["records"]),
             results=report["results"],
-            cases=self._summing.summary(collapsed),
+            cases=self._summing.summary(*named),
         )
 
     def _wrong(self, error: Exception) -> InfrastructureError:

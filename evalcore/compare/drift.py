@@ -27,7 +27,20 @@ from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.compare.surprise import surprise
 from evalq.evalcore.contract.measures import Measure
 
-__all__ = ["CLEARED", "PAGED", "SCHEMA", "SHIFTS", "Chain", "Stake", "Watched", "begin", "bet", "count", "worth"]
+__all__ = [
+    "CLEARED",
+    "MOST",
+    "PAGED",
+    "SCHEMA",
+    "SHIFTS",
+    "Chain",
+    "Stake",
+    "Watched",
+    "begin",
+    "bet",
+    "count",
+    "worth",
+]
 
 SCHEMA = "evalq.drift/1"
 PAGED = 1000.0
@@ -38,7 +51,7 @@ SHIFTS = (0.5, 1.0, 2.0, 4.0)
 """By how many standard deviations of a run a change may lower it; bets on each are mixed equally."""
 _FLOOR = -1.0
 """A run that is better than by so many standard deviations costs no more: a later drop is then seen as soon."""
-_MOST = 10 * PAGED
+MOST = 10 * PAGED
 """More evidence is not kept, so that a page ends a few runs after the agent was mended."""
 _STAKES = 50
 _KNOWN = 200
@@ -167,7 +180,7 @@ def bet(stakes: list[Stake], p: float, scale: float, answers: float) -> list[Sta
         logs = [log + slope * z - _fee(slope) for log, slope in zip(stake.logs, slopes, strict=True)]
         after.append(Stake(stake.before, logs))
     kept = sorted(sorted(after, key=_worth)[-_STAKES:], key=lambda stake: stake.before)
-    over = math.log(max(1.0, worth(kept) / _MOST))
+    over = math.log(max(1.0, worth(kept) / MOST))
     return [Stake(stake.before, [log - over for log in stake.logs]) for stake in kept]
 
 

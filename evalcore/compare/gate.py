@@ -142,12 +142,25 @@ def _of_gate(
         return
     least = policy.minimum_repeats
     for check in held(gate, run.cases, measure, errors):
-        yield enough_repeats(check, run.cases, measure, least)
-    yield from held_by_cases(gate, run.cases, measure, errors, least, aside)
+        yield _unselected(enough_repeats(check, run.cases, measure, least), run)
+    for check in held_by_cases(gate, run.cases, measure, errors, least, aside):
+        yield _unselected(check, run)
     if partner is not None and gate.compares:
         observed, worst = _estimates(partner, run, measure, errors.go)
         for check in compared(gate, measure, observed, worst, errors):
-            yield enough_repeats(_enough(check, observed, policy), run.cases, measure, least)
+            yield _unselected(enough_repeats(_enough(check, observed, policy), run.cases, measure, least), run, partner)
+
+
+def _unselected(check: Check, *runs: RunCases) -> Check:
+    """The check, where no case stopped because of what it answered: means over such answers flatter a run."""
+    stopped = sum(len(run.cases.stopped) for run in runs)
+    if check.decided != "GO" or not stopped:
+        return check
+    reason = (
+        f"{stopped} case(s) were asked no more once they were decided, so that how often depends on what they "
+        f"answered: for a gate sweep without --stop; {check.reason}"
+    )
+    return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
 
 
 def _estimates(

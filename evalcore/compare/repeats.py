@@ -190,12 +190,12 @@ def _reasons(
     yield told if rows else "no case is there to be held to it"
     estimates = [(each, row) for row in rows if (each := estimate(demand, row.passed, row.answers)) is not None]
     if estimates:
-        lowest, row = min(estimates, key=lambda each: (each[0], each[1].case))
+        lowest, row = min(estimates)
         low, high = case_interval(demand, row.passed, row.answers)
         name = "the share" if demand.number == "passes" else f"{demand.number}{demand.k}"
         mean = math.fsum(each for each, _ in estimates) / len(estimates)
         yield (
-            f"{name} is {mean:.4g} on average, lowest in {row.case}: {lowest:.4g} ({row.passed} of {row.answers}), "
+            f"{name} is {mean:.4g} on average, lowest {lowest:.4g} ({row.passed} of {row.answers}), "
             f"with 95 % between {low:.4g} and {high:.4g}"
         )
     least = max(demand.k, minimum)

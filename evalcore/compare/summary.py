@@ -33,7 +33,7 @@ class CaseSummary(msgspec.Struct):
     ``missing`` counts the records of a case that have no answer (errors, dead ones, unanswered calls); ``unattributed``
     those, answered or not, whose case nobody can tell. ``measures`` says what the columns are. ``labels`` counts a
     case's answers by a digest of their label, where the evaluator gives one, and ``collapsed`` are the cases that the
-    run itself found so.
+    run itself found so. ``stopped`` are those that got fewer answers than planned since they were decided.
     """
 
     measures: list[Measure]
@@ -43,6 +43,7 @@ class CaseSummary(msgspec.Struct):
     unattributed: int = 0
     labels: list[dict[str, int]] = []
     collapsed: list[str] = []
+    stopped: list[str] = []
 
 
 def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
@@ -118,7 +119,7 @@ class Summing:
             case.labels = Counter() if case.labels is None else case.labels
             case.labels[_short(sighting.label)] += 1
 
-    def summary(self, collapsed: Sequence[str] = ()) -> CaseSummary:
+    def summary(self, collapsed: Sequence[str] = (), stopped: Sequence[str] = ()) -> CaseSummary:
         """What was added, sorted by case."""
         ids = sorted(self._cases)
         cases = [self._cases[case] for case in ids]
@@ -140,6 +141,7 @@ class Summing:
             self._unattributed,
             labels if any(labels) else [],
             sorted(collapsed),
+            sorted(stopped),
         )
 
 

@@ -21,6 +21,7 @@ def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> It
     declared = subject.evaluator.measures
     if declared is None:
         return
+    seen: set[str] = set()
     for line in lines:
         try:
             sighting = declared.see(msgspec.json.decode(line))
@@ -28,7 +29,12 @@ def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> It
             yield f"{type(error).__name__}: {error} from the record line {line[:200]!r}"
             continue
         if sighting is not None:
+            seen.add(sighting.case)
             yield from (f"{fault} of the record line {line[:200]!r}" for fault in _faults(declared, sighting))
+    if declared.named is not None:
+        listed = set(declared.named(example.whole(), subject.params))
+        yield from (f"the case {case!r} is listed, and no record line is about it" for case in sorted(listed - seen))
+        yield from (f"the case {case!r} is not listed" for case in sorted(seen - listed - {""}))
     if "records" in report:
         found: list[Any] = list(declared.collapsed(report))
         wrong = [case for case in found if not isinstance(case, str)]

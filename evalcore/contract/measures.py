@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
+
+from evalq.evalcore.records.batch import Batch
 
 __all__ = ["Measure", "Measures", "Sighting"]
 
@@ -51,9 +53,15 @@ class Measures(msgspec.Struct, frozen=True):
 
     ``see`` reads a line of records.jsonl, as decoded JSON, into its case and its values, in the order of ``measures``.
     A value of None is one that this record does not have, and no failure. It gives None for a line about no case.
-    ``collapsed`` gives the cases whose answers a report calls collapsed.
+    ``collapsed`` gives the cases whose answers a report calls collapsed, ``stopped`` those that were asked less often
+    than planned since they were decided: how often depends on what they answered.
+
+    ``named`` gives the cases that a chunk's records are about without evaluating them, so that they can be listed
+    before a run; it is given the chunk and the parameters, and may repeat a case. Without it nobody can tell.
     """
 
     measures: tuple[Measure, ...]
     see: Callable[[Mapping[str, Any]], Sighting | None]
     collapsed: Callable[[Mapping[str, Any]], list[str]] = _none
+    stopped: Callable[[Mapping[str, Any]], list[str]] = _none
+    named: Callable[[Batch, Any], Iterable[str]] | None = None

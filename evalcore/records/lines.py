@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +12,7 @@ from evalq.evalcore.model.tally import Tally
 from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.objects import RecordFault, read_object
 
-__all__ = ["Line", "read_lines"]
+__all__ = ["Line", "line_ids", "read_lines"]
 
 R = TypeVar("R")
 
@@ -52,6 +53,15 @@ def read_lines(batch: Batch, read: Callable[[dict[str, Any]], R], tally: Tally) 
             tally.listed.add(number, str(fault))
             line = Line(where, _id(given, number), reason=str(fault), number=number)
         yield line
+
+
+def line_ids(batch: Batch) -> Iterator[str]:
+    """The `Line.id` of every line, whatever else is in it."""
+    for number, data in batch.lines():
+        given = None
+        with contextlib.suppress(RecordFault):
+            given = read_object(data)
+        yield _id(given, number)
 
 
 def _id(given: Mapping[str, Any] | None, number: int) -> str:

@@ -48,8 +48,8 @@ def check_gate(suite: Suite, against: Against, *, detach: bool) -> None:
         return
     if detach:
         raise UsageError(
-            "a suite with a policy waits for its runs, so that the gate can decide; with --detach, name the policy in "
-            "no suite, and gate the runs when they are done: evalq gate RUN... --policy FILE"
+            "a suite with a policy waits for its runs, so that the gate can decide; with --detach, leave that to later "
+            "(--no-gate), and gate the runs when they are done: evalq gate RUN... --policy FILE"
         )
     for path in suite.outputs:
         check_decision_output(path)

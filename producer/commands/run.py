@@ -57,12 +57,15 @@ def _run(
     candidate: str,
     confirm: bool,
     base_target: str,
+    no_gate: bool,
     outputs: tuple[Path, ...],
     allow_inconclusive: bool,
 ) -> int:
     from evalq.producer.runs.backend import shared_place
 
     suite = load_suite(config)
+    if no_gate:
+        suite.policy, suite.outputs = None, []
     suite.outputs.extend(outputs)
     for run in suite.runs:
         for path in run.outputs:
@@ -160,6 +163,7 @@ COMMAND = command(
     option("--baseline", default="", metavar="BASE", help="What the policy's drops are measured against."),
     judged(),
     *confirming_options(),
+    option("--no-gate", is_flag=True, help="Evaluate, and leave the policy to `evalq gate`, say after --detach."),
     decision_outputs(),
     may_be_inconclusive(),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evalq.evalcore.compare.drift import CLEARED, PAGED
+from evalq.evalcore.compare.drift import CLEARED, MOST, PAGED
 from evalq.evalcore.compare.drift_record import DriftState, MeasureState
 
 __all__ = ["drift_lines"]
@@ -23,7 +23,7 @@ def drift_lines(states: Sequence[DriftState]) -> Iterator[str]:
     if any(state.drifting for state in states):
         yield (
             f"it ends when good runs bring the e-value below {CLEARED:g}, or when you approve the new level: "
-            "evalq baseline set NAME RUN"
+            "evalq baseline set NAME RUN (with --broker, where a ledger counts)"
         )
 
 
@@ -32,7 +32,7 @@ def _measure(state: DriftState, measure: MeasureState) -> str:
     if not state.runs:
         return f"nothing to tell yet; the next run is compared with {reference}"
     runs = f"{state.runs:,} run{'' if state.runs == 1 else 's'} after {reference}"
-    evidence = f"e-value {_number(measure.e)}, it pages from {PAGED:,.0f} on"
+    evidence = f"e-value {_evidence(measure.e)}, it pages from {PAGED:,.0f} on"
     change = f"the newest, {state.run}, is {_change(measure.change)} all before it"
     if measure.since:
         return f"WORSE since run {measure.since} ({evidence}); {runs}; {change}"
@@ -46,5 +46,7 @@ def _change(share: float) -> str:
     return f"{points:.1f} points of 100 {'above' if share > 0 else 'below'}"
 
 
-def _number(value: float) -> str:
+def _evidence(value: float) -> str:
+    if value >= MOST * (1 - 1e-9):
+        return f"{MOST:,.0f} or more"
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"

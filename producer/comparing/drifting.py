@@ -53,7 +53,7 @@ def histories(servers: Servers, most: int) -> list[Told]:
 
 def _of_ledger(servers: Servers, most: int) -> Iterator[Told]:
     for place in servers.history.places():
-        entries = servers.history.entries(place, most)
+        entries = servers.history.entries(place, most) if most else []
         runs = [
             Ended(entry.run, datetime.fromtimestamp(entry.ended, UTC).isoformat(timespec="seconds"), entry.records)
             for entry in entries

@@ -129,6 +129,8 @@ def _common(base: RunCases, cand: RunCases) -> Iterator[str]:
         yield "Their parameters differ (another golden set, or other rules): what changed may be that."
     if base.version != cand.version:
         yield f"They were evaluated by version {base.version} and version {cand.version} of {base.evaluator}."
+    if stopped := len(base.cases.stopped) + len(cand.cases.stopped):
+        yield f"{stopped:,} cases stopped when they were decided: their means flatter, and show no sameness."
     if base.usage is not None and cand.usage is not None:
         yield "| calls | baseline | candidate |"
         yield "| --- | --- | --- |"

@@ -98,7 +98,7 @@ def _form(viewer: Viewer, sides: Sides, query: Query) -> Html:
         element("label", "Compared with it", _select("cand", names, cand), class_="wide"),
         element("label", "Margin, of the scale", margin),
         element("button", "Compare"),
-        method="get", action="/compare", class_="asking",
+        method="get", action=link("compare"), class_="asking",
     )  # fmt: skip
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -13,9 +15,20 @@ from urllib.parse import quote, urlencode
 from evalq.producer.page.markup import Html, element, joined, text
 from evalq.producer.page.render import table_script
 
-__all__ = ["Answer", "bare", "document", "link", "policy", "refusal", "table"]
+__all__ = ["Answer", "bare", "below", "document", "link", "policy", "refusal", "table"]
 
-_NAV = (("/", "Runs"), ("/suites", "Suites"))
+_NAV = (("", "Runs"), ("suites", "Suites"))
+_BASE = ContextVar("base", default="")
+
+
+@contextlib.contextmanager
+def below(base: str) -> Iterator[None]:
+    """In the block every address begins with ``base``."""
+    before = _BASE.set(base)
+    try:
+        yield
+    finally:
+        _BASE.reset(before)
 
 
 class Answer(NamedTuple):
@@ -31,7 +44,8 @@ def document(
 ) -> Answer:
     """A whole page; ``here`` is which of the links at the top it stands under, ``script`` another than all have."""
     links = [
-        element("li", element("a", name, href=to, aria_current="page" if to == here else None)) for to, name in _NAV
+        element("li", element("a", name, href=link(part), aria_current="page" if f"/{part}" == here else None))
+        for part, name in _NAV
     ]
     body = joined(
         element("a", "Skip to the content", href="#content", class_="skip"),
@@ -45,7 +59,7 @@ def document(
 
 def refusal(status: int, headline: str, sentence: str) -> Answer:
     """A page that says why there is none, and how to go on."""
-    back = element("p", element("a", "All runs", href="/"))
+    back = element("p", element("a", "All runs", href=link("")))
     main = joined(element("p", sentence, class_="lede"), back)
     return document(headline, element("header", element("h1", headline, class_="doubtful")), main)._replace(
         status=status
@@ -61,7 +75,8 @@ def bare(status: int, headline: str, sentence: str, head: Html | None = None, mo
 def link(*parts: str, **query: object) -> str:
     """The address of a page; whatever is in ``parts`` stays one part of the path."""
     asked = urlencode({name: str(value) for name, value in query.items() if value not in (None, "")}, errors="replace")
-    return "/" + "/".join(quote(part, safe="~", errors="replace") for part in parts) + (f"?{asked}" if asked else "")
+    path = "/".join([_BASE.get(), *(quote(part, safe="~", errors="replace") for part in parts)])
+    return f"{path}?{asked}" if asked else path
 
 
 def table(

@@ -63,7 +63,7 @@ def _form(runs: Iterable[Known], query: Query) -> Html:
     picks = [_pick(name, sorted({getattr(known, name) for known in runs} - {""}), query) for name in _FILTERS[1:]]
     return element(
         "form", element("label", "Search", search, class_="wide"), *picks, element("button", "Show"),
-        method="get", action="/", class_="asking", role="search",
+        method="get", action=link(""), class_="asking", role="search",
     )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def _table(viewer: Viewer, shown: list[Known]) -> Html:
     titles = ("Run", "Result", "State", "Evaluator, suite", "Begun", "Base", "Other")
     found = table("Runs", titles, [_row(viewer, known) for known in shown], look="runs")
     button = element("p", element("button", "Compare the two that are picked", class_="button"))
-    return element("form", found, button if len(shown) > 1 else None, method="get", action="/compare")
+    return element("form", found, button if len(shown) > 1 else None, method="get", action=link("compare"))
 
 
 def _row(viewer: Viewer, known: Known) -> Html:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.page.markup import element
-from evalq.producer.viewing.frame import Answer, bare, policy
+from evalq.producer.viewing.frame import Answer, bare, below, policy
 from evalq.producer.viewing.site import Site
 
 __all__ = ["HOST", "ViewServer"]
@@ -48,7 +48,8 @@ class ViewServer(ThreadingHTTPServer):
         self._once: set[str] = set()
         self._using = threading.Lock()
         super().__init__((HOST, port), _Handler)
-        # Cookies do not tell ports apart, so their names have to.
+        # Browsers send a cookie to every port of a host: to others it would go for a path that nobody else knows alone.
+        self.base = f"/{secrets.token_urlsafe(12)}"
         self.cookie = f"evalq-view-{self.server_port}"
 
     def address(self, path: str = "/", *, once: bool = False) -> str:
@@ -79,7 +80,7 @@ class ViewServer(ThreadingHTTPServer):
     @property
     def given(self) -> str:
         """The Set-Cookie header for who came with the token."""
-        return f"{self.cookie}={self._kept}; Path=/; HttpOnly; SameSite=Strict"
+        return f"{self.cookie}={self._kept}; Path={self.base}/; HttpOnly; SameSite=Strict"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that went away is no news."""
@@ -109,15 +110,18 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             return bare(400, "No address", "That is no address of a page."), {}
         tokens = [value for name, value in pairs if name == "token"]
+        base = self.server.base
         path = "/" + quote(asked.path, safe="/%~").lstrip("/")  # a browser takes a backslash for a slash
         if tokens:
             if not self.server.admits(tokens[-1]):
                 return _closed(), {}
             rest = urlencode([pair for pair in pairs if pair[0] != "token"])
+            path = base + path.removeprefix(base)
             return _welcome(f"{path}?{rest}" if rest else path), {"Set-Cookie": self.server.given}
-        if not self.server.remembers(self.headers.get("Cookie", "")):
+        if not path.startswith(f"{base}/") or not self.server.remembers(self.headers.get("Cookie", "")):
             return _closed(), {}
-        return self._page(path, asked.query), {}
+        with below(base):
+            return self._page(path.removeprefix(base), asked.query), {}
 
     def _page(self, path: str, query: str) -> Answer:
         try:

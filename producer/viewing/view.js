@@ -3,6 +3,7 @@
 (() => {
   const shown = [...document.querySelectorAll("[data-run]")];
   if (!shown.length) return;
+  const home = document.querySelector(".pages a").href;
   const keys = shown.map((node) => ["run", node.dataset.run]);
   const UNSEEN = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/gu;
   const say = (node, text) => { if (node && node.textContent !== text) node.textContent = text.replace(UNSEEN, "\ufffd"); };
@@ -10,7 +11,7 @@
   async function look() {
     let told;
     try {
-      const answer = await fetch("/live?" + new URLSearchParams(keys));
+      const answer = await fetch(home + "live?" + new URLSearchParams(keys));
       if (!answer.ok) return;
       told = await answer.json();
     } catch {

@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CLI", "MESSAGE", "SPARE", "live", "shaping"]
+__all__ = ["CLI", "MESSAGE", "SPARE", "live", "own_program", "shaping"]
 
 CLI = "evalq.producer.cli"
 OWN = (CLI, "evalq.workers.callers.main", "evalq.workers.recovery.finaliser")
@@ -167,14 +167,15 @@ class Started(subprocess.Popen[Any]):
     def _execute_child(self, args: Any, *given: Any) -> None:
         # executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell, then six pipe ends
         cwd, env, ends, new_session = given[4] or Path.cwd(), given[5], given[9:15], given[20]
-        order = _order(args, dict(os.environ if env is None else env))
+        env = dict(os.environ if env is None else env)
+        order = own_program(args) if shaping(env) == shaping(os.environ) else None
         if order is None or not _spares:
             return super()._execute_child(args, *given)  # type: ignore[misc,no-any-return]  # CPython's own, in no stub
         streams = [theirs if theirs != -1 else own for own, theirs in enumerate((ends[0], ends[3], ends[5]))]
         pid, name = _spares.pop(0)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
             line.connect(name)
-            message = order | {"cwd": os.fspath(cwd), "session": bool(new_session)}
+            message = order | {"cwd": os.fspath(cwd), "env": env, "session": bool(new_session)}
             socket.send_fds(line, [json.dumps(message).encode()], streams)
             answer = json.loads(line.recv(MESSAGE) or '"a spare process has ended"')
         if isinstance(answer, str):
@@ -185,16 +186,16 @@ class Started(subprocess.Popen[Any]):
         return None
 
 
-def _order(args: Any, env: dict[str, str]) -> Order | None:
-    """What is started by these words; None where it is another program, or another interpreter than this."""
-    if isinstance(args, str) or shaping(env) != shaping(os.environ):
+def own_program(args: Any) -> Order | None:
+    """What is started by these words; None where it is another program."""
+    if isinstance(args, str | bytes | os.PathLike):
         return None
-    words, guards = [os.fspath(word) for word in args], None
+    words, guards = [os.fsdecode(word) for word in args], None
     if words[:2] == ["/bin/sh", "-c"] and words[3:4] == ["evalq-guard"]:
         guards, words = words[4], words[5:]
     if words[:3] != [sys.executable, "-P", "-m"] or words[3] not in OWN:
         return None
-    return {"module": words[3], "args": words[4:], "env": env, "guards": guards, "safe": True}
+    return {"module": words[3], "args": words[4:], "guards": guards, "safe": True}
 
 
 def _run(module: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import redis
 
 from evalq.producer.local.embedded import server_program
+from tests.integration import preloaded
 from tests.integration.forked import SPARE
 from tests.integration.ports import free_port
 from tests.integration.preloaded import Preloaded, startable
@@ -180,7 +181,7 @@ _CAPTURED: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIP
 def launch(args: Sequence[str | Path], *, cwd: Path, env: dict[str, str], **how: Any) -> subprocess.Popen[Any]:
     """Start a command; it need not import evalq first, unless `new_interpreters` or ``env`` ask for a new one."""
     words = list(map(str, args))
-    if _preloads and startable(env, HAZARDS):
+    if preloaded.forks and startable(env, HAZARDS):
         return Preloaded("worker" if words[:1] == ["worker"] else "command", words, cwd=cwd, env=env, **how)
     return subprocess.Popen([*EVALQ, *words], cwd=cwd, env=env, **how)
 
@@ -188,16 +189,11 @@ def launch(args: Sequence[str | Path], *, cwd: Path, env: dict[str, str], **how:
 @contextlib.contextmanager
 def new_interpreters() -> Iterator[None]:
     """For the length of a block, commands and workers start as users start them, from nothing."""
-    global _preloads
-    before, _preloads = _preloads, False
+    before, preloaded.forks = preloaded.forks, False
     try:
         yield
     finally:
-        _preloads = before
-
-
-_preloads = "PYTEST_VERSION" in os.environ
-"""Benchmarks, the fault suite and others that are no tests measure commands as users start them."""
+        preloaded.forks = before
 
 
 def info(folder: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.integration.forked import CLI, MESSAGE, live, shaping
+from tests.integration.forked import CLI, MESSAGE, live, own_program, shaping
 
 LATE = ("celery.apps.worker", "celery.concurrency.prefork", "celery.worker.components", "pandas", "rich.progress")
 """What evalq's modules import only when it is needed."""
@@ -35,6 +35,10 @@ AT_IMPORT = {"REMAP_SIGTERM": "SIGQUIT"}
 """What a worker puts into its environment before it imports what reads it only then."""
 TOP = Path(__file__).parents[2]
 _STARTED_WITH = dict(os.environ)
+
+
+forks = "PYTEST_VERSION" in os.environ
+"""Benchmarks, the fault suite and others that are no tests measure commands as users start them."""
 
 
 def startable(environment: Mapping[str, str], path: str) -> bool:
@@ -52,24 +56,34 @@ class Preloaded(subprocess.Popen[Any]):
     Of `subprocess.Popen` it takes cwd, env, the standard streams and start_new_session.
     """
 
+    _server: _Server | None = None
+
     def __init__(self, kind: str, args: Sequence[str], **options: Any) -> None:
         self._server = server(kind)
+        self._order = {"module": CLI, "args": list(args), "safe": False}
         super().__init__(args, **options)
 
-    def __del__(self) -> None:
+    def __del__(self, *given: Any) -> None:
         """Ask nothing: the collector may call this while another question is on the line."""
+        if self._server is None:
+            super().__del__(*given)
 
     def _execute_child(self, args: Any, *given: Any) -> None:
         # executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell, then six pipe ends
         cwd, env, ends, new_session = given[4], given[5], given[9:15], given[20]
+        if self._server is None:
+            return super()._execute_child(args, *given)  # type: ignore[misc,no-any-return]  # CPython's own, in no stub
         streams = [theirs if theirs != -1 else own for own, theirs in enumerate((ends[0], ends[3], ends[5]))]
-        order = {"args": list(args), "cwd": os.fspath(cwd), "env": dict(env), "session": bool(new_session)}
-        order |= {"module": CLI, "safe": False}
+        order = {"cwd": os.fspath(cwd or Path.cwd()), "env": dict(os.environ if env is None else env)}
+        order |= {"session": bool(new_session)} | self._order
         self.pid = self._server.ask({"start": order}, streams)[0]
         self._child_created = True
         self._close_pipe_fds(*ends)  # type: ignore[attr-defined]  # CPython's own, in no stub
+        return None
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._server is None:
+            return super()._try_wait(wait_flags)  # type: ignore[misc,no-any-return]  # CPython's own, in no stub
         if not wait_flags & os.WNOHANG:
             end = select.poll()
             watched = os.pidfd_open(self.pid)
@@ -79,7 +93,9 @@ class Preloaded(subprocess.Popen[Any]):
         pid, status = self._server.ask({"wait": self.pid})
         return pid, status
 
-    def _internal_poll(self, *_ignored: Any, **_ignored_too: Any) -> int | None:
+    def _internal_poll(self, *given: Any, **named: Any) -> int | None:
+        if self._server is None:
+            return super()._internal_poll(*given, **named)  # type: ignore[misc,no-any-return]  # CPython's own
         if self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]  # CPython's own, in no stub
             try:
                 if self.returncode is None:
@@ -89,6 +105,17 @@ class Preloaded(subprocess.Popen[Any]):
             finally:
                 self._waitpid_lock.release()  # type: ignore[attr-defined]  # CPython's own, in no stub
         return self.returncode
+
+
+class Beside(Preloaded):
+    """What evalq starts in the process of a test: forked, too, where it is one of evalq's own programs."""
+
+    def __init__(self, args: Any, *given: Any, **options: Any) -> None:
+        environment = options.get("env") or os.environ
+        order = own_program(args) if forks and startable(environment, "") else None
+        self._server = None if order is None else server("worker")
+        self._order = order or {}
+        super(Preloaded, self).__init__(args, *given, **options)
 
 
 class _Server:

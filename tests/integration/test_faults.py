@@ -123,17 +123,29 @@ def test_ctrl_c_stops_and_says_how_to_go_on(
     same_answer(calm("mid.csv"), out)
 
 
+_EXPIRIES = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do found[#found + 1] = {key, redis.call('PTTL', key)} end
+return found
+"""
+
+
 def test_every_key_with_a_run_id_expires(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
     """In mid-run and at its end, no key of a run is without an expiry."""
     out = tmp_path / "run"
     fleet.add()
     producer = _start(server, data, out)
     seen: set[bytes] = set()
-    while producer.poll() is None:
+
+    def ended() -> bool:
+        over = producer.poll() is not None
         run = info(out).get("run", "no run yet")
-        for key in server.client.keys(f"*{run}*"):
+        for key, milliseconds in server.client.eval(_EXPIRIES, 0, f"*{run}*"):
             seen.add(key)
-            assert server.client.pttl(key) != -1, f"{key!r} never expires"
+            assert milliseconds != -1, f"{key!r} never expires"
+        return over
+
+    wait_until(ended, "the run ends")
     producer.communicate()
     kinds = {key.rpartition(b":")[2] for key in seen}
     assert {b"meta", b"chunks", b"digests", b"parts", b"flight", b"leases"} <= kinds

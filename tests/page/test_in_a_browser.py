@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -65,12 +68,12 @@ def test_a_report_is_flawless(runs: Path, browser: Chromium, name: str) -> None:
 
 
 def test_the_viewer_s_pages_are_flawless(runs: Path, browser: Chromium, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entered by the address with the token, which is gone from it then."""
+    """Entered by the address with the token, which is gone from it then; another port of the host is sent no cookie."""
     monkeypatch.chdir(runs)
     monkeypatch.delenv("EVALQ_BROKER", raising=False)
     key = RunFolder(runs / "evalq-runs" / "verification").info().run
     with viewing() as opened:
-        tab, top = browser.tab(), f"http://127.0.0.1:{opened.server.server_port}"
+        tab, top = browser.tab(), f"http://127.0.0.1:{opened.server.server_port}{opened.server.base}"
         tab.look()
         tab.open(opened.server.address())
         tab.wait(f"location.href === '{top}/' && document.querySelector('h1').textContent === 'Runs'")
@@ -79,10 +82,32 @@ def test_the_viewer_s_pages_are_flawless(runs: Path, browser: Chromium, monkeypa
             flawless(tab, top + page)
         flawless(tab, f"{top}/run/{key}/table")
         tab.wait("document.querySelectorAll('#window tbody button').length > 10")
+        with _noting() as (address, cookies):
+            tab.open(address)
+            assert cookies[0] is None
         tab.look(scripts=False)
         tab.open(f"{top}/run/{key}")
         assert "comply" in tab.run("document.body.innerText")
         assert tab.run("[...document.querySelectorAll('a')].some(a => a.href.includes('/record?'))")
+
+
+@contextlib.contextmanager
+def _noting() -> Iterator[tuple[str, list[str | None]]]:
+    """Another server of this host, and the cookies that it was sent."""
+    cookies: list[str | None] = []
+
+    class Noting(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            cookies.append(self.headers.get("Cookie"))
+            self.send_response(200)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Noting) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/", cookies
+        finally:
+            server.shutdown()
 
 
 def test_a_page_of_a_run_that_goes_changes_by_itself(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalq.evalcore.contract.measures import Measure, Measures, Sighting
+from evalq.evalcore.records.lines import line_ids
 
 __all__ = ["MEASURES"]
 
@@ -15,4 +16,4 @@ def _see(line: Mapping[str, Any]) -> Sighting | None:
     return Sighting(case, (float(status == "passed"),)) if status in ("passed", "failed") else Sighting(case)
 
 
-MEASURES = Measures((Measure("pass_rate"),), _see)
+MEASURES = Measures((Measure("pass_rate"),), _see, named=lambda batch, params: line_ids(batch))

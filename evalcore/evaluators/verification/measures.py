@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalq.evalcore.contract.measures import Measure, Measures, Sighting
+from evalq.evalcore.records.lines import line_ids
 
 __all__ = ["MEASURES"]
 
@@ -17,4 +18,6 @@ def _see(line: Mapping[str, Any]) -> Sighting | None:
     return Sighting(case, (float(status == "passed"), float(line["score"])))
 
 
-MEASURES = Measures((Measure("pass_rate"), Measure("mean_score", "score")), _see)
+MEASURES = Measures(
+    (Measure("pass_rate"), Measure("mean_score", "score")), _see, named=lambda batch, params: line_ids(batch)
+)

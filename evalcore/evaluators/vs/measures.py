@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evalq.evalcore.contract.measures import Measure, Measures, Sighting
 from evalq.evalcore.evaluators.vs.options import normalize
+from evalq.evalcore.evaluators.vs.params import VsParams
+from evalq.evalcore.evaluators.vs.score import judge_for
+from evalq.evalcore.records.batch import Batch
 
 __all__ = ["MEASURES"]
 
@@ -26,4 +29,14 @@ def _collapsed(report: Mapping[str, Any]) -> list[str]:
     return [entry["case"] for entry in report["results"]["mode_collapse"] if entry["verdict"] == "collapsed"]
 
 
-MEASURES = Measures((Measure("pass_rate"),), _see, _collapsed)
+def _stopped(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"]["mode_collapse"]
+    return [each["case"] for each in entries if "stop" in each and each["runs"]["total"] < each["stop"]["of"]]
+
+
+def _named(batch: Batch, params: VsParams) -> Iterator[str]:
+    judge = judge_for(params)
+    return filter(None, (judge.case(data) for _, data in batch.lines()))
+
+
+MEASURES = Measures((Measure("pass_rate"),), _see, _collapsed, _stopped, _named)

@@ -131,6 +131,15 @@ class Judge:
         inside = [path.removeprefix("output.") for path in repeated if path.startswith("output.")]
         return msgspec.structs.replace(self._judged(output, plan, repeat, inside), planned=planned)
 
+    def case(self, data: bytes) -> str:
+        """The case that the test of a line will be about; empty where it is about none."""
+        try:
+            record = decode(data)
+        except Malformed:
+            return ""
+        plan = self._addressed(record)[0] if isinstance(record, dict) else None
+        return plan.case.id if plan is not None and not plan.skipped else ""
+
     def _addressed(self, record: dict[str, Any]) -> tuple[Plan | None, int | None, str]:
         """Which case and repeat a line is of, and what is wrong with the address."""
         case, repeat = record.get("case"), record.get("repeat")

@@ -41,6 +41,22 @@ def test_intervals_and_verdicts(
     assert decide(policy, [run_of(passes(cand))], {"vs": run_of(passes(base))}).decided == decided
 
 
+def test_cases_that_stopped_by_what_they_answered_prove_nothing() -> None:
+    """A sweep with --stop asks a case no more once it looks well: its mean is flattered, and no ground for GO."""
+    base, cand = passes([(10, 10)] * 100), passes([(10, 10)] * 100)
+    policy = Policy(gates=(Gate(metric="vs.pass_rate", max_drop=0.05, min=0.9),))
+    assert decide(policy, [run_of(cand)], {"vs": run_of(base)}).decided == "GO"
+    assert compare(base, cand, PASS, 0.05).verdict == "same"
+    cand.stopped = cand.ids[:1]
+    decision = decide(policy, [run_of(cand)], {"vs": run_of(base)})
+    assert [check.decided for check in decision.checks] == ["INCONCLUSIVE"] * 2
+    assert "sweep without --stop" in decision.checks[0].reason
+    assert compare(base, cand, PASS, 0.05).verdict == "inconclusive"
+    worse = passes([(2, 10)] * 100)
+    worse.stopped = worse.ids
+    assert decide(policy, [run_of(worse)], {"vs": run_of(base)}).decided == "NO-GO"
+
+
 def test_ninety_of_a_hundred_lost_is_no_go() -> None:
     """What is missing is no detail, whatever the ten that came say."""
     base = passes([(10, 10)] * 100)

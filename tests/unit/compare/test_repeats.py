@@ -135,7 +135,7 @@ def test_what_decided_is_named_with_its_numbers() -> None:
     """The lowest case with its interval, the mean over cases, and those that fail."""
     (at, hat) = gated([(20, 20), (2, 20)], pass_at_k={"k": 3, "min": 0.9}, pass_hat_k={"k": 3, "min": 0.3}).checks
     assert (hat.decided, hat.cases, hat.value) == ("NO-GO", ("c000001",), 1)
-    assert "pass^3 is 0.5 on average, lowest in c000001: 0 (2 of 20), with 95 % between 1.883e-06 and" in hat.reason
+    assert "pass^3 is 0.5 on average, lowest 0 (2 of 20), with 95 % between 1.883e-06 and" in hat.reason
     assert at.demand == "pass@3 of every case at least 0.9"
     assert at.decided == "NO-GO"
 

@@ -16,6 +16,7 @@ from evalq.evalcore.compare.usage import usage_of
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.measures import Measure, Sighting
 from evalq.evalcore.errors import UsageError, WireError
+from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import CASES, cases_of, decoded
 from tests.unit.comparing.conftest import Made
@@ -87,6 +88,22 @@ def test_the_mean_over_all_answers_is_the_report_s(name: str, here: Path) -> Non
         for part in measure.name.split("."):
             value = value[part]
         assert sum(column.total) / sum(column.count) == pytest.approx(value, abs=1e-9)
+
+
+def test_cases_that_a_sweep_stopped_are_told(here: Path) -> None:
+    """Those alone that got fewer calls than planned, by what their lines say."""
+    cases = sample_cases()[:4]
+    with Path("outputs.jsonl").open("wb") as stream:
+        write_outputs(stream, cases, repeats=20, seed=1, planned=100)
+    run = evalq.evaluate("vs", str(GOLDEN), options={"outputs": ["outputs.jsonl"]}, folder="run")
+    assert run.path is not None
+    found = cases_of(RunFolder.existing(run.path)).cases
+    assert set(found.stopped) == {case.id for case in cases} == set(found.ids)
+    with Path("outputs.jsonl").open("wb") as stream:
+        write_outputs(stream, cases, repeats=20, seed=1, planned=20)
+    whole = evalq.evaluate("vs", str(GOLDEN), options={"outputs": ["outputs.jsonl"]}, folder="whole")
+    assert whole.path is not None
+    assert cases_of(RunFolder.existing(whole.path)).cases.stopped == []
 
 
 def _order(names: dict[str, Any]) -> list[int]:

@@ -79,6 +79,7 @@ def test_folders_tell_what_a_ledger_tells(runs: list[str], server: Server, here:
         ]
 
     assert told() == told("--broker", server.url)
+    assert told("--runs", "0") == told("--runs", "0", "--broker", server.url) == (told()[0], [])
     assert told()[0][0]["measures"]["pass_rate"]["since"] == runs[3]
     assert command("baseline", "set", "main", "evalq-runs/4", "--broker", server.url).code == 0
     assert told() == told("--broker", server.url)
@@ -132,6 +133,9 @@ def test_words_for_every_state() -> None:
     assert list(drift_lines([state(0)])) == [
         "pass_rate: nothing to tell yet; the next run is compared with the first run r0"
     ]
+    (worst, end) = drift_lines([state(3, since="r7", e=10_000.0, change=-0.5)])
+    assert worst.startswith("pass_rate: WORSE since run r7 (e-value 10,000 or more, it pages from 1,000 on)")
+    assert "below 100" in end
     shown = [state(1, kind="baseline", e=0.51, change=0.0004), state(2, "smoke", e=12.4, change=0.03)]
     first, second = drift_lines(shown)
     assert first == (

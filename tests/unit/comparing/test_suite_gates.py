@@ -119,6 +119,10 @@ def test_runs_of_one_evaluator_are_told_apart_by_their_names(approved: Path, run
             "no 'passrate' there; there are: bands, components, failed, mean_score, pass_rate, passed, unsubstantiated",
         ),
         ({"policy": {"gates": [{"metric": "verification.usage.cost", "max": 1}]}}, "usage is what live calls took"),
+        (
+            {"policy": {"gates": [{"metric": "verification.mean_score", "per_case": {"min_passes": 1, "of": 2}}]}},
+            "policy.gates.0.per_case: verification.mean_score: single cases pass or fail by pass_rate",
+        ),
         ({"policy": {"gates": [DROP], "colapse": "none"}}, "policy.colapse: unknown key (known here: collapse"),
         ({"policy": "gone.yaml"}, "gone.yaml: cannot be read"),
         ({"policy": {"gates": [DROP]}}, "is measured against a baseline, and none is named"),
@@ -157,6 +161,19 @@ def test_a_suite_that_is_left_to_the_fleet_cannot_be_decided(approved: Path, com
     done = command("run", "evalq.yaml", "--detach", "--broker", "redis://127.0.0.1:1/0")
     assert done.code == 2
     assert "waits for its runs" in done.stderr
+
+
+def test_a_decision_can_be_left_to_later(approved: Path, run: Command, command: Command) -> None:
+    """--no-gate evaluates, writes no decision and ends with 0, whatever the gate says then."""
+    transcripts(approved / "t.jsonl", [False] * 20 + [True] * 60)
+    runs = [{"evaluator": "verification", "inputs": ["t.jsonl"]}]
+    suite(approved, runs, policy={"gates": [DROP]}, baseline="main", outputs=["gate.json"])
+    done = run("--no-gate", "--out", "later")
+    assert done.code == 0, done.stderr
+    assert "decision" not in json.loads(done.stdout)
+    assert not (approved / "gate.json").exists()
+    (approved / "policy.yaml").write_text(yaml.safe_dump({"gates": [DROP]}))
+    assert command("gate", "later/verification", "--policy", "policy.yaml", "--baseline", "main").code == 1
 
 
 def test_a_variable_for_gates_is_no_matter_of_a_suite_without_one(

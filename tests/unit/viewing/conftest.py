@@ -26,6 +26,7 @@ class Got:
     status: int
     headers: dict[str, str]
     body: str
+    base: str
 
     @property
     def page(self) -> Read:
@@ -43,7 +44,7 @@ class Got:
     @property
     def links(self) -> list[str]:
         """Where its links lead."""
-        return [at["href"] or "" for _, at in self.page.tags if "href" in at]
+        return [(at["href"] or "").removeprefix(self.base) for _, at in self.page.tags if "href" in at]
 
 
 class Browser:
@@ -54,13 +55,14 @@ class Browser:
         self.cookie = ""
 
     def get(self, path: str, method: str = "GET", **headers: str) -> Got:
-        """The answer; ``headers`` with underscores for dashes."""
+        """The answer; ``headers`` with underscores for dashes. Whoever has come in asks where they were led."""
+        base = self.server.base if self.cookie else ""
         connection = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=30)
         sent = {"Cookie": self.cookie, **{name.replace("_", "-"): value for name, value in headers.items()}}
         with contextlib.closing(connection):
-            connection.request(method, path, headers=sent)
+            connection.request(method, base + path, headers=sent)
             answer = connection.getresponse()
-            return Got(answer.status, dict(answer.getheaders()), answer.read().decode())
+            return Got(answer.status, dict(answer.getheaders()), answer.read().decode(), self.server.base)
 
     def enter(self) -> Browser:
         """Come in by the address that was printed."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.viewing.conftest import viewing
+from tests.unit.viewing.conftest import Browser, viewing
 
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE")
 
@@ -30,10 +30,28 @@ def test_the_token_in_the_address_becomes_a_strict_cookie_and_leaves_the_address
         assert "token=" in asked
         found = browser.get(asked)
         assert found.status == 200
-        assert found.headers["Set-Cookie"].endswith("; Path=/; HttpOnly; SameSite=Strict")
+        base = browser.server.base
+        assert len(base) > 12
+        assert found.headers["Set-Cookie"].endswith(f"; Path={base}/; HttpOnly; SameSite=Strict")
         assert browser.server.token not in found.body + str(found.headers)
-        assert found.links == ["/suites?a=1"]
+        assert f'href="{base}/suites?a=1"' in found.body
         assert browser.enter().get("/suites").status == 200
+
+
+def test_other_servers_of_this_host_are_not_sent_the_cookie(here: Path) -> None:
+    """It belongs to a path that is in no address but those of its pages, and counts nowhere else."""
+    with viewing() as browser, viewing() as another:
+        cookie = browser.enter().cookie
+        assert browser.server.base != another.server.base
+        for path in ("/", "/suites", another.server.base + "/", browser.server.base):
+            assert Browser(browser.server).get(path, Cookie=cookie).status == 403
+        leads = [
+            at.get("href") or at.get("action") or ""
+            for _, at in browser.get("/").page.tags
+            if {"href", "action"} & set(at)
+        ]
+        assert all(lead.startswith((f"{browser.server.base}/", "#")) for lead in leads)
+        assert len(leads) > 3
 
 
 @pytest.mark.parametrize("path", ["//evil.example/x", "/%5cevil.example", "/\\evil.example", "/a?b=//evil.example"])

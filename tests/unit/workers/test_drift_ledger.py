@@ -8,7 +8,7 @@ from threading import Barrier
 import pytest
 import redis
 
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.run import RunCases, Usage
 from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import InfrastructureError, WireError
@@ -161,7 +161,7 @@ def test_nothing_is_kept_for_a_history_that_is_gone(drift: Drift, server: Server
         remembered(server.client, place)
         drift.count(place, a_run("a", suite=suite))
     assert not server.client.keys('*"one"*')
-    assert len(server.client.keys("evalq:history:*:drift*")) == 6
+    assert len(server.client.keys("evalq:history:*:drifting")) == len(server.client.keys("evalq:drift:*")) == 3
 
 
 def test_specifications_that_are_no_longer_run_make_room(drift: Drift, server: Server) -> None:
@@ -180,3 +180,27 @@ def test_a_run_without_answers_neither_begins_nor_ends_anything(drift: Drift) ->
     before = drift.states(NIGHT)
     drift.count(NIGHT, a_run("c", 0, answers=0))
     assert drift.states(NIGHT) == before
+
+
+def test_answers_from_a_cache_are_no_new_evidence(drift: Drift) -> None:
+    """Of the run before, an older one or an approved one; a retried run has its own answers, and takes its place."""
+
+    def asked(name: str, numbers: range, passed: int = 9, report: str = "") -> RunCases:
+        run = a_run(name, passed, report=report)
+        run.usage = Usage(sample=list(numbers))
+        return run
+
+    for number, name in enumerate("abc"):
+        drift.count(NIGHT, asked(name, range(100 * number, 100 * number + 32)))
+    before = drift.states(NIGHT)
+    assert before[0].runs == 2
+    drift.count(NIGHT, asked("d", range(7, 39), 2))
+    assert drift.states(NIGHT) == before
+    again = drift.count(NIGHT, asked("c", range(200, 232), 8, report="again"))
+    assert again is not None
+    assert (again.runs, again.run) == (2, "c")
+    drift.approve(asked("e", range(400, 432)))
+    for name, first in (("f", 0), ("g", 407), ("h", 500)):
+        last = drift.count(NIGHT, asked(name, range(first, first + 32)))
+    assert last is not None
+    assert (last.runs, last.run) == (1, "h")

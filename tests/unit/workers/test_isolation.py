@@ -22,7 +22,8 @@ from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
-from evalq.workers.pool.isolation import DEATHS, LOSSES, MAX_DEAD, Isolation, Limits
+from evalq.workers.pool import isolation
+from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits
 from tests.contract.specimens import Summing, SumParams
 from tests.samples import sampled
 
@@ -110,10 +111,14 @@ def test_a_chunk_that_does_not_kill_after_all_has_the_same_answer_as_ever() -> N
     assert encode(outcome).digest == encode(Summing().evaluate(batch, SumParams())).digest
 
 
-def test_an_evaluator_that_always_kills_fails_the_run() -> None:
-    """Beyond MAX_DEAD records of one chunk it is not the data."""
-    with pytest.raises(InfrastructureError, match=f"over {MAX_DEAD} records of one chunk.*exit code 9"):
-        _isolated(Leaving(), _batch(["r"] * (MAX_DEAD + 1)))
+def test_an_evaluator_that_always_kills_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond MAX_DEAD records of one chunk it is not the data; that many still are. (It is 100, of a process each.)"""
+    most = 4
+    monkeypatch.setattr(isolation, "MAX_DEAD", most)
+    outcome, _ = _isolated(Leaving(), _batch(["r"] * most))
+    assert outcome.tally.dead == most
+    with pytest.raises(InfrastructureError, match=f"over {most} records of one chunk.*exit code 9"):
+        _isolated(Leaving(), _batch(["r"] * (most + 1)))
 
 
 def test_a_bug_is_raised_and_not_taken_for_a_death() -> None:

@@ -1,0 +1,231 @@
+"""Suites as pytest collects them: a file, a group for each run, a test for each case, and one for the policy."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from evalq._pytest.outcome import Outcome, Problem, Verdict, pass_measure
+from evalq._pytest.runs import NotMade, SuiteRuns
+from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.errors import EvalqError
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.attending.suites import Against, check_gate
+from evalq.producer.suites.listing import listed_cases
+from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
+
+__all__ = ["CaseTest", "SuiteFile", "SuiteTest"]
+
+
+class SuiteFile(pytest.File):
+    """A suite: what it will be about is known from its inputs, and nothing is evaluated to collect it."""
+
+    suite: Suite
+    runs: SuiteRuns
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """A group for each run, then the policy. Raises CollectError for a suite that is none, or lacks an input."""
+        worker = getattr(self.config, "workerinput", {})
+        try:
+            self.suite = load_suite(self.path)
+            self.runs = SuiteRuns(self.config, self.path, self.suite, worker.get("testrunuid", ""))
+            if self.suite.policy is not None:
+                check_gate(self.suite, Against(self.runs.baseline), detach=False)
+            listed = [listed_cases(run) for run in self.suite.runs]
+        except (EvalqError, OSError) as error:
+            raise self.CollectError(visible(f"evalq: {error}")) from error
+        names = _Names()
+        for number, (run, cases) in enumerate(zip(self.suite.runs, listed, strict=True)):
+            yield RunGroup.from_parent(self, name=names.of(run.called), file=self, number=number, run=run, cases=cases)
+        if self.suite.policy is not None:
+            yield PolicyTest.from_parent(self, name="policy", file=self)
+
+    def decision(self) -> Decision:
+        """What the policy decides of the runs, counted as one look at its baseline. Raises Problem."""
+        from evalq.producer.comparing.gating import gate_runs
+        from evalq.producer.servers import Servers
+
+        policy, runs = self.suite.policy, self.runs
+        assert policy is not None, "a suite without a policy decides nothing"
+        found = [outcome.run for outcome in self.outcomes()]
+        if self._decision is None:
+            try:  # from where pytest was started, wherever a test has gone since
+                with contextlib.chdir(runs.here), Servers(runs.settings) as servers:
+                    self._decision = gate_runs(
+                        policy, found, runs.baseline, servers, candidate=runs.candidate, first=True
+                    )
+            except (EvalqError, OSError) as error:
+                raise Problem(f"evalq: {error}") from error
+        return self._decision
+
+    def set_aside(self, run: str) -> dict[str, str]:
+        """{case: why it is in quarantine}; none where the policy's own test will say what is wrong."""
+        if self.suite.policy is None or not self.suite.policy.quarantine:
+            return {}
+        try:
+            named = self.decision().quarantined
+        except Problem:
+            return {}
+        return {each.case: each.reason for each in named if each.run == run and each.aside and not each.fell}
+
+    def outcomes(self) -> list[Outcome]:
+        """What came of the runs, which are waited for, or made where nobody makes them. Raises Problem."""
+        if self._outcomes is None:
+            try:
+                self._outcomes = [Outcome(folder, self.suite.policy) for folder in self.runs.folders()]
+            except (EvalqError, NotMade, OSError) as error:
+                raise Problem(str(error)) from error
+        return self._outcomes
+
+    _outcomes: list[Outcome] | None = None
+    _decision: Decision | None = None
+
+
+class RunGroup(pytest.Collector):
+    """The cases of one run, and what it could not evaluate."""
+
+    def __init__(self, *, file: SuiteFile, number: int, run: PlannedRun, cases: list[str] | None, **more: Any) -> None:
+        super().__init__(**more)
+        self._file, self._number, self._planned, self.cases = file, number, run, cases
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """`records` first, then the cases in the order of their ids; one test for all where nobody can list them."""
+        names = _Names()
+        yield RecordsTest.from_parent(self, name=names.of("records"), group=self)
+        measures = self._planned.evaluator.measures
+        if measures is None or pass_measure(measures.measures) is None:
+            return
+        if self.cases is None:
+            yield CasesTest.from_parent(self, name=names.of("cases"), group=self)
+        for case in self.cases or ():
+            yield CaseTest.from_parent(self, name=names.of(case), group=self, case=case)
+
+    def outcome(self) -> Outcome:
+        """What came of the run. Raises Problem."""
+        return self._file.outcomes()[self._number]
+
+    def why_aside(self, case: str) -> str:
+        """Why a case is in quarantine, and not held against the run; empty where it is not. Raises Problem."""
+        return self._file.set_aside(self.outcome().run.called).get(case, "")
+
+
+class SuiteTest(pytest.Item):
+    """A test of a suite: it is decided when the suite's runs are done, which the first of them waits for."""
+
+    _verdict: Verdict
+
+    def decide(self) -> Verdict:
+        """What came of it. Raises Problem."""
+        raise NotImplementedError
+
+    def setup(self) -> None:
+        """What was not evaluated is an error, and no failure."""
+        problem = ""
+        try:
+            self._verdict = self.decide()
+        except Problem as error:
+            problem = str(error)
+        if problem:
+            _fail(problem)
+
+    def runtest(self) -> None:
+        """Pass, fail, or be undecided."""
+        decided, why = self._verdict
+        if decided == "GO":
+            return
+        told = self.config.getoption("evalq_undecided") or self.config.getini("evalq_undecided")
+        if decided == "INCONCLUSIVE" and told != "fail":
+            say = pytest.skip if told == "skip" else pytest.xfail
+            say(visible(f"undecided: {why}"))
+        _fail(why if decided == "NO-GO" else f"undecided: {why}")
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """By suite and name."""
+        return self.path, None, self.name
+
+
+class CaseTest(SuiteTest):
+    """One case."""
+
+    def __init__(self, *, group: RunGroup, case: str, **more: Any) -> None:
+        super().__init__(**more)
+        self._group, self._case = group, case
+
+    def decide(self) -> Verdict:
+        """Whether its answers keep what is demanded."""
+        decided, why = self._group.outcome().case(self._case)
+        self._aside = self._group.why_aside(self._case) if decided != "GO" else ""
+        return decided, why
+
+    def runtest(self) -> None:
+        """As every test of these, unless the case is in quarantine: then it is skipped where it would not pass."""
+        if self._aside:
+            pytest.skip(visible(f"quarantine: {self._aside}; {self._verdict[1].partition('; ')[0]}"))
+        super().runtest()
+
+
+class CasesTest(SuiteTest):
+    """All cases of a run whose evaluator cannot list them beforehand."""
+
+    def __init__(self, *, group: RunGroup, **more: Any) -> None:
+        super().__init__(**more)
+        self._group = group
+
+    def decide(self) -> Verdict:
+        """The worst of them."""
+        return self._group.outcome().every_case()
+
+
+class RecordsTest(SuiteTest):
+    """Whether every record of a run could be evaluated."""
+
+    def __init__(self, *, group: RunGroup, **more: Any) -> None:
+        super().__init__(**more)
+        self._group = group
+
+    def decide(self) -> Verdict:
+        """Never a failure."""
+        return self._group.outcome().records(self._group.cases)
+
+
+class PolicyTest(SuiteTest):
+    """The decision of the suite's policy over all of its runs."""
+
+    def __init__(self, *, file: SuiteFile, **more: Any) -> None:
+        super().__init__(**more)
+        self._file = file
+
+    def decide(self) -> Verdict:
+        """As `evalq run` ends by it, and written where the suite wants it."""
+        from evalq.producer.comparing.outputs import write_decision
+        from evalq.producer.comparing.text import decision_text
+
+        decision = self._file.decision()
+        try:
+            for path in self._file.suite.outputs:
+                write_decision(path, decision, [outcome.run for outcome in self._file.outcomes()])
+        except (EvalqError, OSError) as error:
+            raise Problem(f"evalq: {error}") from error
+        return decision.decided, decision_text(decision)
+
+
+def _fail(reason: str) -> NoReturn:
+    """Without a traceback: it would be of this plug-in."""
+    pytest.fail(visible(reason), pytrace=False)
+
+
+class _Names:
+    """Names of tests: on one line, none like another, and none that could be taken for the path of one."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, int] = {}
+
+    def of(self, case: str) -> str:
+        name = visible(" ".join(case.split())).replace("::", ":")[:200] or "-"
+        number = self._given.get(name, 0)
+        self._given[name] = number + 1
+        return name if not number else self.of(f"{name[:190]}#{number + 1}")

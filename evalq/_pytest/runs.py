@@ -1,0 +1,175 @@
+"""The runs of a suite in one session of pytest, whichever of its processes makes them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from evalq._pytest.command import Command, Ended
+from evalq.evalcore.errors import UsageError
+from evalq.producer.suites.suite_file import Suite
+from evalq.workers.settings import load_settings
+
+__all__ = ["NotMade", "SuiteRuns"]
+
+_SESSION = pytest.StashKey[str]()
+
+
+class NotMade(Exception):
+    """The runs were not completed; the message says why."""
+
+
+class SuiteRuns:
+    """Made once a session: one process holds the lock of their folder meanwhile, and the others wait for it.
+
+    The kernel lets go of the lock when its holder dies, however it does; the next one then goes on with the same runs.
+    """
+
+    def __init__(self, config: pytest.Config, path: Path, suite: Suite, session: str = "") -> None:
+        """``path`` is the suite's file; the processes of one session give one key of it, a single one needs none.
+
+        Raises UsageError for options that do not fit, ConfigError.
+        """
+        self.path = path
+        self._suite = suite
+        self._words = [str(word) for word in config.getini("evalq_args")]
+        options = _options(self._words)
+        self.settings = load_settings(options.settings, broker=options.broker, ledger=options.ledger)
+        self.baseline: str = options.baseline or os.environ.get("EVALQ_BASELINE") or suite.baseline
+        once = os.environ.get("EVALQ_ONCE", "")
+        self.candidate: str = options.candidate or os.environ.get("EVALQ_CANDIDATE") or once
+        self._queued = bool(self.settings.broker) and not options.inline
+        if not self._words and not self.settings.broker and not any(run.live for run in suite.runs):
+            self._words.append("--inline")
+        self.here = config.invocation_params.dir
+        self._session = session or config.stash.setdefault(_SESSION, uuid.uuid4().hex)
+        self._key = once or self._session
+        name = uuid.uuid5(uuid.NAMESPACE_URL, f"{self._key} {path}").hex[:16]
+        self._out = Path("evalq-runs") / "pytest" / name
+        self._place = self.here / self._out
+        self._command: Command | None = None
+        self._ending = threading.Thread()
+        self._folders: list[Path] | None = None
+        self._problem = ""
+        self._interrupted = False
+
+    def begin(self) -> None:
+        """For the process that begins the session: nothing of one before it counts, though it had the same key.
+
+        Where there is a broker they are begun, and not waited for: the fleet evaluates meanwhile. Raises OSError.
+        """
+        self._marker.unlink(missing_ok=True)
+        if not self._queued:
+            return
+        lock = self._lock_file()
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            return
+        self._command = command = self._start()
+        self._ending = threading.Thread(target=self._see_through, args=(command, lock), daemon=True)
+        self._ending.start()
+
+    def folders(self) -> list[Path]:
+        """Their folders in the suite's order, once all have their reports. Raises NotMade."""
+        if self._problem:
+            raise NotMade(f"{self._problem.partition(chr(10))[0]} an earlier test says what it said")
+        if self._folders is None:
+            with self._lock_file() as lock, _locked(lock):
+                ended = self._ended() or self._keep(self._start().wait())
+            if len(ended.folders) < len(self._suite.runs):
+                self._problem = f"evalq run {self.path.name} ended with {ended.code}:\n{ended.told}"
+                raise NotMade(self._problem)
+            self._folders = [self.here / folder for folder in ended.folders]
+        return self._folders
+
+    def interrupt(self) -> None:
+        """Have what was enqueued here, and has not ended, keep what is paid for and end: nobody waits for it."""
+        if self._command is not None and self._ending.is_alive():
+            self._command.interrupt()
+            self._interrupted = True
+
+    def stop(self) -> str:
+        """Wait until it has ended; what it said then, or nothing where it had to be told nothing."""
+        if self._command is None or not self._interrupted:
+            return ""
+        self._command.end()
+        self._ending.join()
+        ended = self._ended()
+        return ended.told.strip().rpartition("\n")[2].removeprefix("evalq: ") if ended else ""
+
+    def _start(self) -> Command:
+        words = ["run", str(self.path), "--once", self._key, "--out", str(self._out), "--json", "--no-progress"]
+        # The decision is a test's: made here too, it would be another look at the baseline.
+        return Command([*words, *self._words, *(["--no-gate"] if self._suite.policy else [])], self.here)
+
+    def _see_through(self, command: Command, lock: IO[str]) -> None:
+        with lock, _unlocking(lock):
+            self._keep(command.wait())
+
+    def _ended(self) -> Ended | None:
+        """How they ended in this session."""
+        try:
+            code, folders, told = json.loads(self._marker.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return Ended(code, tuple(folders), told)
+
+    def _keep(self, ended: Ended) -> Ended:
+        """Tell the other processes of this session."""
+        part = self._marker.with_suffix(".part")
+        part.write_text(json.dumps(ended), encoding="utf-8")
+        part.replace(self._marker)
+        return ended
+
+    @property
+    def _marker(self) -> Path:
+        return self._place / f"session-{self._session}.json"
+
+    def _lock_file(self) -> IO[str]:
+        self._place.mkdir(parents=True, exist_ok=True)
+        return (self._place / "lock").open("w")
+
+
+@contextlib.contextmanager
+def _locked(lock: IO[str]) -> Iterator[None]:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with _unlocking(lock):
+        yield
+
+
+@contextlib.contextmanager
+def _unlocking(lock: IO[str]) -> Iterator[None]:
+    """Said, and not left to closing the file: a process that a test has forked may hold it open."""
+    try:
+        yield
+    finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def _options(words: list[str]) -> argparse.Namespace:
+    """What of `evalq_args` counts here, too."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in ("--broker", "--ledger", "--settings", "--baseline", "--candidate"):
+        parser.add_argument(name)
+    for name in ("--inline", "--detach", "--dry-run", "--confirm"):
+        parser.add_argument(name, action="store_true")
+    try:
+        found, _ = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        raise UsageError(f"evalq_args: {error}") from None
+    found.settings = found.settings or os.environ.get("EVALQ_SETTINGS") or None
+    if found.detach or found.dry_run or found.confirm:
+        raise UsageError("evalq_args: --detach, --dry-run and --confirm go with no tests: they wait for reports, once")
+    return found
