@@ -47,7 +47,9 @@ def here(tmp_path: Path) -> Path:
     order = json.loads(golden.read_text())["test_cases"]["full_vs_tests"][0]["input"]
     (tmp_path / "answers.json").write_text(json.dumps(vs_answer({**order, "level": "Full"}, 1)))
     (tmp_path / "agents.py").write_text(AGENTS)
-    kinds = {who: {"kind": "python", "function": f"agents:{who}"} for who in ("old", "worse", "moody")}
+    kinds: dict[str, dict[str, Any]] = {
+        who: {"kind": "python", "function": f"agents:{who}"} for who in ("old", "worse", "moody")
+    }
     kinds["old"]["retries"] = {"server": {"times": 0}}
     (tmp_path / "targets.yaml").write_text(yaml.safe_dump({"targets": kinds}))
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(POLICY))
