@@ -1,4 +1,4 @@
-"""Runs of each suite that finished, and whether they get worse: since which run, by how much, on what evidence."""
+"""Show the runs of each suite that finished, and whether they get worse."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.records.inputs import discover, format_suffixes
 
-__all__ = ["why_unknown"]
+__all__ = ["why_no_passes", "why_unknown"]
 
 
 def why_unknown(path: str, evaluator: Evaluator[Any, Any], request: Request, *, live: bool) -> str:
@@ -30,6 +30,15 @@ def why_unknown(path: str, evaluator: Evaluator[Any, Any], request: Request, *, 
     except EvalqError:
         return ""
     return why_no_number(path, evaluator, params, [source.name for source in found], live=live)
+
+
+def why_no_passes(path: str, evaluator: Evaluator[Any, Any]) -> str:
+    """Why no case of a run passes or fails by the number at ``path``; empty where each does."""
+    measures = evaluator.measures.measures if evaluator.measures else ()
+    passes = [measure.name for measure in measures if measure.kind == "pass"]
+    if path in passes:
+        return ""
+    return f"single cases pass or fail by {', '.join(passes) or 'no number of this evaluator'}"
 
 
 def _with_answers(evaluator: Evaluator[Any, Any], request: Request) -> Request:

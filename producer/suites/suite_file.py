@@ -30,7 +30,7 @@ evaluator's, numbered. Paths are relative to the file.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,7 +43,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, Request, live_calls
 from evalq.evalcore.contract.params import as_json, explained, line_of, load_mapping, option_params, validate
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.suites.policy_paths import why_unknown
+from evalq.producer.suites.policy_paths import why_no_passes, why_unknown
 from evalq.producer.suites.run_model import AnyRun, SuiteKeys, live_keys, run_model
 from evalq.producer.sweeps.options import SweepOptions
 
@@ -115,17 +115,31 @@ def _policy(path: str | Path, suite: SuiteKeys, runs: Sequence[PlannedRun]) -> P
     several = [run.called for run in runs if [called for called, _ in names].count(run.called) > 1]
     if several:
         raise _wrong(path, [(("runs",), f"several are called {several[0]}: a policy needs a name for each")])
+    for number, run in enumerate(runs):
+        if run.evaluator.measures is None:
+            reason = f"runs of {run.evaluator.name} are not gated: it declares no measures; leave it to another suite"
+            raise _wrong(path, [(("runs", number, "evaluator"), reason)])
+    faults = [((*place, "gates", number, key), why) for number, key, why in _unkept(policy, runs, names)]
+    if faults:
+        raise _wrong(file, faults)
+    return policy
+
+
+def _unkept(
+    policy: Policy, runs: Sequence[PlannedRun], names: Sequence[tuple[str, str]]
+) -> Iterator[tuple[int, str, str]]:
+    """(gate, its key, why) of each demand that no run of the suite can ever keep or break."""
     for number, gate in enumerate(policy.gates):
         meant = run_meant(gate.run, names)
         if meant is None:
             there = ", ".join(called for called, _ in names)
-            reason = f"{gate.run} is no single run of this suite; there are: {there}"
-            raise _wrong(file, [((*place, "gates", number, "metric"), reason)])
+            yield number, "metric", f"{gate.run} is no single run of this suite; there are: {there}"
+            continue
         run = runs[meant]
-        reason = why_unknown(gate.path, run.evaluator, run.request, live=run.live is not None)
-        if reason:
-            raise _wrong(file, [((*place, "gates", number, "metric"), f"{gate.metric}: {reason}")])
-    return policy
+        if reason := why_unknown(gate.path, run.evaluator, run.request, live=run.live is not None):
+            yield number, "metric", f"{gate.metric}: {reason}"
+        elif gate.per_case is not None and (reason := why_no_passes(gate.path, run.evaluator)):
+            yield number, "per_case", f"{gate.metric}: {reason}"
 
 
 def _run(path: str | Path, key: Key, written: dict[str, Any]) -> PlannedRun:

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from evalq.producer.local.embedded import server_program
-from evalq.workers.ledger.keys import RunKeys, SweepKeys
+from evalq.workers.ledger.keys import HistoryKeys, RunKeys, SweepKeys
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from tests.agents.server import write_golden
@@ -80,7 +80,7 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         done = evalq(*args, cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
         assert done.returncode == 0, done.stderr
         same_answer(calm, tmp_path / "run")
-        for command in ("doctor", "list", "status"):
+        for command in ("doctor", "list", "status", "history"):
             done = evalq(command, cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
             assert "permission" not in done.stdout + done.stderr
         (tmp_path / "policy.json").write_text('{"gates": [{"metric": "planagent.set.accuracy", "max_drop": 0.1}]}')
@@ -198,7 +198,7 @@ def test_the_exporter_reads_no_content(guarded: GuardedServer) -> None:
     keys = [*RunKeys.of("x"), *SweepKeys.of("x")]
     hidden = [key for key in keys if key.rpartition(":")[2] not in READABLE]
     assert len(hidden) > len(READABLE)
-    for key in [*hidden, "evalq:anything", "evalq:code:x"]:
+    for key in [*hidden, HistoryKeys.of("x").drift, "evalq:anything", "evalq:code:x"]:
         for command in (("HGETALL", key), ("LRANGE", key, 0, -1), ("GET", key)):
             with pytest.raises(redis.exceptions.NoPermissionError):
                 client.execute_command(*command)

@@ -34,6 +34,7 @@ class SharedKeys(NamedTuple):
     code: str = PREFIX + "code:"  # what a code version is made of
     histories: str = PREFIX + "histories"  # all of them, by when they were last added to
     history: str = PREFIX + "history:"
+    drift: str = PREFIX + "drift:"  # apart from the histories: who may show those need not know each case
     baselines: str = PREFIX + "baselines"  # the names of approved runs
     baseline: str = PREFIX + "baseline:"
     look: str = PREFIX + "look:"
@@ -103,7 +104,7 @@ class HistoryKeys(NamedTuple):
     def of(cls, member: str) -> Self:
         """The keys of the history that the index has as ``member``."""
         key = SHARED.history + member
-        return cls(key, *(f"{key}:{part}" for part in cls._fields[1:]))
+        return cls(key, key + ":texts", key + ":recent", SHARED.drift + member, key + ":drifting")
 
 
 class LookKeys(NamedTuple):

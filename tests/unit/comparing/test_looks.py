@@ -65,6 +65,13 @@ def test_both_places_count_alike(
             assert [each.settle(place, who, answers if stops else "") for each in both] == [stopped.get(who, "")] * 2
 
 
+def test_a_candidate_that_a_confirmation_stopped_is_stopped_at_its_first_look(looks: Looks) -> None:
+    """Confirmations count elsewhere, and share what they stop."""
+    assert looks.settle("confirmed", "one", "why") == "why"
+    assert looks.take("confirmed", "one", "other answers") == Look(1, 1, "why")
+    assert looks.take("confirmed", "two", "answers") == Look(1, 1, "")
+
+
 def test_looks_of_one_instant_have_numbers_of_their_own(looks: Looks) -> None:
     """Twenty candidates at once, each asked for twice."""
     with ThreadPoolExecutor(20) as pool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.suites.suite_file import load_suite
 
@@ -67,3 +68,21 @@ def test_results_by_input_are_known_by_the_inputs_names(folder: Path) -> None:
     assert _told(folder, LOGS, metric) == ""
     assert "no 'c' there; there are: a.jsonl, b.jsonl" in _told(folder, LOGS, "cooperation.logs.c")
     assert "no 'rate' there" in _told(folder, LOGS, "cooperation.rate")
+
+
+def test_all_that_is_wrong_is_told_at_once(folder: Path) -> None:
+    """A line for each gate."""
+    gates = [{"metric": "vs.nothing", "min": 0}, {"metric": "vs.pass_rate", "min": 0}, {"metric": "who.x", "min": 0}]
+    (folder / "suite.yaml").write_text(json.dumps({"runs": [RECORDED], "policy": {"gates": gates}}, indent=1))
+    with pytest.raises(ConfigError) as told:
+        load_suite(folder / "suite.yaml")
+    assert [line.partition("policy.")[2].partition(":")[0] for line in str(told.value).splitlines()] == [
+        "gates.0.metric",
+        "gates.2.metric",
+    ]
+
+
+def test_an_evaluator_without_measures_is_not_gated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its runs would be paid for, and then nothing decided."""
+    monkeypatch.setattr(type(registry.get("vs")), "measures", None)
+    assert "runs.0.evaluator: runs of vs are not gated: it declares no measures" in _told(folder, RECORDED, "vs.x")

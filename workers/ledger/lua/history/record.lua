@@ -20,7 +20,7 @@ if over > 0 then
   for _, member in ipairs(redis.call('ZRANGE', shared.histories, 0, over - 1)) do
     redis.call('ZREM', shared.histories, member)
     local key = shared.history .. member
-    redis.call('DEL', key, key .. ':texts', key .. ':recent', key .. ':drift', key .. ':drifting')
+    redis.call('DEL', key, key .. ':texts', key .. ':recent', key .. ':drifting', shared.drift .. member)
   end
 end
 return 1
