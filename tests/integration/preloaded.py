@@ -27,9 +27,12 @@ from typing import Any
 
 from tests.integration.forked import CLI, MESSAGE, live, own_program, shaping
 
-LATE = ("celery.apps.worker", "celery.concurrency.prefork", "celery.worker.components", "pandas", "rich.progress")
+LATE = ("celery.apps.worker", "celery.concurrency.prefork", "celery.worker.components", "rich.progress")
 """What evalq's modules import only when it is needed."""
-HEAVY = ("evalq.deepeval", "evalq.evalcore.conformance")
+HEAVY = (
+    *("evalq.deepeval", "evalq.evalcore.evaluators.verification.deepeval"),
+    *("evalq.evalcore.conformance", "evalq.pytest", "evalq._pytest"),
+)
 """What no command imports."""
 AT_IMPORT = {"REMAP_SIGTERM": "SIGQUIT"}
 """What a worker puts into its environment before it imports what reads it only then."""
