@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 __all__ = ["Spread", "turn", "unit"]
 
-LONG = ("live", "deploy", "chaos", "guide", "page", "doors", "integration", "fuzz", "mutation")
+LONG = ("live", "deploy", "chaos", "guide", "page", "doors", "integration", "fuzz", "mutation", "contract", "grafana")
 """Folders whose tests take seconds each: first those that hold a test, or a file of them, that takes longest."""
 TOP = Path(__file__).parents[1]
 _SHARED = re.compile(r'scope="(module|class|package)"')
