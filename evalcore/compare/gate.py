@@ -55,6 +55,7 @@ def decide(
             fell |= {(run.called, case) for case in check.cases}
         if run.called in partners:
             checks += _of_run(policy, run, partners[run.called])
+        checks += _nameless(policy, run, partners.get(run.called))
         checks += _collapse(policy, run, partners.get(run.called), lacking, errors)
     for gate in policy.gates:
         run = _run_of(gate, candidates)
@@ -69,7 +70,7 @@ def decide(
         msgspec.structs.replace(each, fell=True) if each.aside and (each.run, each.case) in fell else each
         for each in held_back
     )
-    notes = (*_notes(candidates), *_flaky(candidates, past))
+    notes = (*_notes(candidates), *_idle(policy, candidates), *_flaky(candidates, past))
     return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
 
 
@@ -113,6 +114,15 @@ def _of_run(policy: Policy, run: RunCases, partner: RunCases) -> Iterator[Check]
         reason = f"{lost.missing} answer(s) are missing that the baseline has{cases}; {policy.missing} may be"
         demand = f"at most {policy.missing} answers missing"
         yield Check(run.called, demand, "critical", "NO-GO", reason, value=lost.missing, cases=tuple(lost.alone[:20]))
+
+
+def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
+    """Records of no case may be the very answers that failed: more of them than may be missing leave it open."""
+    allowed = policy.missing + (partner.cases.unattributed if partner is not None else 0)
+    if run.cases.unattributed > allowed:
+        demand = f"at most {allowed} records without a case"
+        reason = f"{run.cases.unattributed} record(s) name no case, so that nobody knows which answers they are"
+        yield Check(run.called, demand, "critical", "INCONCLUSIVE", reason, value=run.cases.unattributed)
 
 
 def _collapse(policy: Policy, run: RunCases, partner: RunCases | None, lacking: str, errors: Errors) -> Iterator[Check]:
@@ -205,6 +215,18 @@ def _notes(candidates: Sequence[RunCases]) -> Iterator[str]:
         lacking = sum(run.cases.missing)
         if lacking:
             yield f"{run.called}: {lacking} answer(s) are missing (errors, dead or unanswered); they are no scores"
+
+
+def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
+    """Demands that nothing can fail, such as ``max_drop: 5`` where five points are meant."""
+    for gate in policy.gates:
+        measures = {each.name: each for each in _run_of(gate, candidates).cases.measures}
+        measure = measures.get(gate.path)
+        if measure is not None and gate.max_drop is not None and gate.max_drop >= measure.width:
+            yield (
+                f"{gate.metric}: max_drop {gate.max_drop:g} is the whole scale from {measure.low:g} to {measure.high:g}"
+                " or more, which no run can fail"
+            )
 
 
 def _flaky(candidates: Sequence[RunCases], pasts: Sequence[Past]) -> Iterator[str]:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from evalq.evalcore.compare.looks import Errors, Look
+from evalq.evalcore.compare.looks import Errors, Look, baseline_digest
+from evalq.evalcore.compare.policy import Policy
 from evalq.producer.comparing.looks import Looks, looks_of
 from evalq.producer.servers import Servers
 from evalq.workers.settings import Settings
@@ -63,6 +64,14 @@ def test_both_places_count_alike(
             if stops:
                 stopped.setdefault(who, answers)
             assert [each.settle(place, who, answers if stops else "") for each in both] == [stopped.get(who, "")] * 2
+
+
+def test_a_default_that_is_written_down_is_the_same_demand() -> None:
+    """As is a key that a later version adds."""
+    gate = {"metric": "vs.pass_rate", "max_drop": 0.1}
+    policies = [Policy.model_validate(each) for each in ({"gates": [gate]}, {"gates": [gate], "missing": 0})]
+    assert len({baseline_digest(each, []) for each in policies}) == 1
+    assert baseline_digest(policies[0].model_copy(update={"missing": 1}), []) != baseline_digest(policies[0], [])
 
 
 def test_a_candidate_that_a_confirmation_stopped_is_stopped_at_its_first_look(looks: Looks) -> None:
