@@ -24,10 +24,10 @@ programs:  ## Programs that some tests start: from Debian when this is root, and
 	sh tests/programs.sh
 
 test: setup programs
-	$(PY) -m pytest -q -n 2 --dist loadfile
+	$(PY) -m pytest -q -n 4
 
 quick: setup  ## What needs no fleet: every unit, and the contract of every evaluator; for after each small change.
-	$(PY) -m pytest -q -n 2 --dist loadfile tests/unit tests/contract
+	$(PY) -m pytest -q -n 2 tests/unit tests/contract
 
 check: setup
 	$(BIN)/ruff format --check .

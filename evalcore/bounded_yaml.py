@@ -12,10 +12,14 @@ __all__ = ["MAX_WRITTEN_OUT", "line_of", "load"]
 MAX_WRITTEN_OUT = 32 << 20
 """What a document may weigh once its aliases are written out: a character counts 1, a value VALUE_WEIGHT."""
 VALUE_WEIGHT = 32
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 def load(text: str) -> Any:
-    """The document in ``text``, plain data only. Raises yaml.YAMLError, RecursionError, ValueError."""
+    """The document in ``text``, plain data only, no key of a mapping twice.
+
+    Raises yaml.YAMLError, RecursionError, ValueError.
+    """
     return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader with one check more
 
 
@@ -68,11 +72,22 @@ class _Measure:
         if isinstance(node, yaml.SequenceNode):
             size += sum(self.of(item) for item in node.value)
         elif isinstance(node, yaml.MappingNode):
+            _check_keys(node)
             size += sum(self.of(key) + self.of(value) for key, value in node.value)
         if size > MAX_WRITTEN_OUT:
             raise _fault("too large once its aliases are written out (a million values, 32 MiB of text)", node)
         self._sizes[id(node)] = size
         return size
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    """Raise ComposerError for a key that occurs twice: the value that stands first would be dropped in silence."""
+    seen: set[tuple[str, str]] = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+            if (key.tag, key.value) in seen:
+                raise _fault(f"the key {key.value!r} occurs twice", key)
+            seen.add((key.tag, key.value))
 
 
 def _fault(reason: str, node: yaml.Node) -> yaml.YAMLError:

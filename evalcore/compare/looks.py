@@ -22,10 +22,14 @@ __all__ = ["SCREEN", "SINGLE", "Errors", "Look", "answers_digest", "baseline_dig
 
 
 class Errors(NamedTuple):
-    """How often a decision may be wrong: NO-GO where nothing changed, and GO where it fell by the margin."""
+    """How often a decision may be wrong: NO-GO where nothing changed, and GO where it fell by the margin.
+
+    ``collapse`` is that of NO-GO for collapsed cases where nobody asks them afresh; None: it is part of ``no_go``.
+    """
 
     no_go: float = ALPHA
     go: float = ALPHA
+    collapse: float | None = None
 
 
 SINGLE = Errors()

@@ -74,8 +74,7 @@ _Sums = tuple[int, float, float]
 
 def _answered(run: CaseSummary, name: str, fill: float | None) -> dict[str, _Sums]:
     """{case: its sums}, with ``fill`` in place of each missing answer."""
-    column = run.columns.get(name, Column([0] * len(run.ids), [0.0] * len(run.ids), [0.0] * len(run.ids)))
-    found = {}
+    column, found = _column(run, name), {}
     rows = zip(run.ids, column.count, column.total, column.squares, run.missing, strict=True)
     for case, count, total, squares, missing in rows:
         if fill is not None and missing:
@@ -85,10 +84,15 @@ def _answered(run: CaseSummary, name: str, fill: float | None) -> dict[str, _Sum
     return found
 
 
+def _column(run: CaseSummary, name: str) -> Column:
+    """Empty where the run does not have that measure, as one by another version of its evaluator."""
+    return run.columns.get(name) or Column([0] * len(run.ids), [0.0] * len(run.ids), [0.0] * len(run.ids))
+
+
 def _lost(base: CaseSummary, cand: CaseSummary, name: str) -> int:
-    there = dict(zip(cand.ids, zip(cand.columns[name].count, cand.missing, strict=True), strict=True))
+    there = dict(zip(cand.ids, zip(_column(cand, name).count, cand.missing, strict=True), strict=True))
     lost = 0
-    for case, count, missing in zip(base.ids, base.columns[name].count, base.missing, strict=True):
+    for case, count, missing in zip(base.ids, _column(base, name).count, base.missing, strict=True):
         if count:
             answered, lacking = there.get(case, (0, 0))
             lost += max(0, lacking - missing) if answered or lacking else count

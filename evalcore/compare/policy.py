@@ -63,7 +63,7 @@ class PerCase(Params):
     """
 
     min_passes: int | None = Field(default=None, ge=1)
-    of: int | None = Field(default=None, ge=1)
+    of: int | None = Field(default=None, ge=1, le=1_000_000)
     pass_at_k: PassK | None = None
     pass_hat_k: PassK | None = None
 

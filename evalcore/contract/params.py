@@ -51,6 +51,15 @@ def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values
         raise ConfigError(f"{where}: not plain JSON data: {error}") from None
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} occurs twice")
+        found[key] = value
+    return found
+
+
 def as_json(data: Mapping[str, Any]) -> str:
     """``data`` as JSON; a day without quotes, which YAML takes for more than text, is text again.
 
@@ -107,7 +116,7 @@ def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
             text = stream.read(MAX_FILE_CHARACTERS + 1)
         if len(text) > MAX_FILE_CHARACTERS:
             raise ConfigError(f"{path}: longer than {MAX_FILE_CHARACTERS >> 20} MiB, which no such file needs")
-        data = json.loads(text) if str(path).endswith(".json") else bounded_yaml.load(text)
+        data = json.loads(text, object_pairs_hook=_unique) if str(path).endswith(".json") else bounded_yaml.load(text)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -19,7 +19,7 @@ from evalq.evalcore.compare.looks import SCREEN, Errors, confirming
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import pooled
-from evalq.evalcore.errors import UsageError
+from evalq.evalcore.errors import Incomplete, UsageError
 from evalq.producer.comparing.docket import Docket
 from evalq.producer.comparing.gating import Matched, is_approved, matched
 from evalq.producer.comparing.operands import operand
@@ -69,7 +69,7 @@ def confirm_runs(
     sides = {run.called: _sides(run, found.partners.get(run.called), asking) for run in candidates}
     docket = Docket(policy, candidates, found.partners, servers, candidate)
     look = docket.look(" screen")
-    screened = found.decide(Errors(SCREEN, look.errors.go))
+    screened = found.decide(Errors(SCREEN, look.errors.go, look.errors.no_go))
     suspects = surprising(screened)
     if suspects and docket.stopped():
         screened = _judged(screened, suspects, {})
@@ -145,7 +145,17 @@ def _blocks(sides: _Sides, key: str, asking: Asking) -> tuple[RunCases, RunCases
         assert folder is not None, "nothing is left to the fleet"
         with Servers(asking.place.settings) as servers:
             made[side] += operand(str(folder.path), servers)
+        _check_answered(made[side][-1], target, folder)
     return _pooled(*made["base"]), _pooled(*made["cand"])
+
+
+def _check_answered(run: RunCases, target: str, folder: RunFolder) -> None:
+    """Raise Incomplete for a target that answered nothing: nobody is to pay for the other side's answers then."""
+    if not any(any(column.count) for column in run.cases.columns.values()):
+        raise Incomplete(
+            f"{folder.path}: {target} answered nothing, so that nothing is confirmed; when it answers again, evalq "
+            f"retry {folder.path} --errors, and then the gate once more"
+        )
 
 
 def _pooled(first: RunCases, second: RunCases) -> RunCases:

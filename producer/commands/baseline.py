@@ -54,7 +54,7 @@ def _forget(invocation: Invocation, name: str) -> None:
     if not dropped:
         raise UsageError(f"there is no baseline {name!r}")
     for what in dropped:
-        click.echo(f"dropped {what}")
+        click.echo(visible(f"dropped {what}"))
 
 
 def _size(run: RunCases) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.errors import UsageError
-from evalq.evalcore.files import write_atomic
+from evalq.evalcore.compare.wholeness import fault_of
+from evalq.evalcore.errors import UsageError, WireError
+from evalq.evalcore.files import open_input, write_atomic
 from evalq.producer.outputs.cases import decoded
 
 if TYPE_CHECKING:
@@ -35,9 +36,11 @@ class Baselines:
     def approve(self, name: str, run: RunCases) -> Path:
         """Keep ``run`` as the baseline ``name`` of its evaluator and target; the file. Drift is watched from it on.
 
-        Raises UsageError, OSError.
+        Raises UsageError, WireError for a run that cannot be one, OSError.
         """
         _check(name)
+        if fault := fault_of(run):
+            raise WireError(f"{run.run} is no run's cases: {fault}")
         place, data = place_of(run), msgspec.json.encode(run)
         path = self._path(name, place)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +55,8 @@ class Baselines:
         found: dict[str, RunCases] = {}
         if _NAME.match(name):
             for path in sorted((self._folder / name).glob("*.json")):
-                found[path.stem] = decoded(path.read_bytes(), str(path))
+                with open_input(path) as stream:  # no pipe and no device, which a link may lead to
+                    found[path.stem] = decoded(stream.read(), str(path))
             if self._servers.named:
                 for place, data in self._servers.baselines.read(name).items():
                     found[place] = decoded(data, f"the baseline {name} in the ledger")

@@ -94,8 +94,7 @@ def gate_runs(
 
 def is_approved(baseline: str | RunCases, servers: Servers) -> bool:
     """Whether it is the name of approved runs, and no run or file."""
-    named = isinstance(baseline, str) and not Path(baseline).exists()
-    return named and bool(Baselines(servers).known(str(baseline)))
+    return isinstance(baseline, str) and bool(Baselines(servers).known(baseline))
 
 
 def matched(
@@ -111,7 +110,7 @@ def matched(
     if baseline:
         compared = {gate.run for gate in policy.gates if gate.compares}
         try:
-            approved = [baseline] if isinstance(baseline, RunCases) else operand(baseline, servers)
+            approved = _approved(baseline, servers)
             known = [run for run in candidates if any(alike(run, each) for each in approved)]
             partners |= {run.called: partner(run, approved, name) for run in known}
             for run in candidates:
@@ -124,6 +123,13 @@ def matched(
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
     pasts = pasts_of(candidates, partners, servers) if policy.quarantine else {}
     return Matched(policy, candidates, partners, name, lacking, pasts)
+
+
+def _approved(baseline: str | RunCases, servers: Servers) -> list[RunCases]:
+    """What was approved under that name goes before a file of that name, which anybody may add; else what it names."""
+    if isinstance(baseline, RunCases):
+        return [baseline]
+    return Baselines(servers).known(baseline) or operand(baseline, servers)
 
 
 def _today() -> str:

@@ -6,7 +6,7 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import msgspec
 
@@ -42,13 +42,16 @@ def looks_of(servers: Servers) -> Looks:
     return servers.looks if servers.named else _FileLooks(_LOOKS)
 
 
+_Number = Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
+
+
 class _Candidate(msgspec.Struct):
-    looks: dict[str, tuple[int, int]] = {}
+    looks: dict[str, tuple[_Number, _Number]] = {}
     stands: str = ""
 
 
 class _Count(msgspec.Struct):
-    count: int = 0
+    count: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = 0
     candidates: dict[str, _Candidate] = {}
 
 

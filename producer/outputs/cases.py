@@ -13,6 +13,7 @@ import msgspec
 from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.compare.run import SCHEMA, RunCases
 from evalq.evalcore.compare.usage import usage_of
+from evalq.evalcore.compare.wholeness import fault_of
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import UsageError, WireError
@@ -48,6 +49,8 @@ def decoded(data: bytes, origin: str) -> RunCases:
         raise WireError(f"{origin} is no run's cases: {error}") from error
     if found.schema != SCHEMA:
         raise WireError(f"{origin} has the form {found.schema!r}, and this evalq reads {SCHEMA}")
+    if fault := fault_of(found):
+        raise WireError(f"{origin} is no run's cases: {fault}")
     return found
 
 

@@ -32,9 +32,9 @@ def fleet(server: Server, data: Path) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with made inputs: rows.csv, mid.csv, small.csv, log.jsonl, shuffled.jsonl."""
+    """A folder with made inputs: rows.csv, mid.csv, small.csv, few.csv, log.jsonl, shuffled.jsonl."""
     folder = tmp_path_factory.mktemp("data")
-    for name, rows in (("rows.csv", ROWS), ("mid.csv", MID_ROWS), ("small.csv", 2_000)):
+    for name, rows in (("rows.csv", ROWS), ("mid.csv", MID_ROWS), ("small.csv", 2_000), ("few.csv", 300)):
         with (folder / name).open("w", encoding="utf-8", newline="") as out:
             write_rows(out, rows, seed=7)
     for name, shuffled in (("log.jsonl", False), ("shuffled.jsonl", True)):

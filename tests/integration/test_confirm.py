@@ -26,7 +26,10 @@ def _asked(who, call, bad):
     return {"error": "none"} if bad else json.loads(ANSWERS)
 
 def old(call):
-    return _asked("old", call, False)
+    answer = _asked("old", call, False)
+    if CALLS.with_name("dead").exists():
+        raise RuntimeError("nobody is there")
+    return answer
 
 def worse(call):
     return _asked("worse", call, call["repeat"] % 2)
@@ -44,7 +47,10 @@ def here(tmp_path: Path) -> Path:
     order = json.loads(golden.read_text())["test_cases"]["full_vs_tests"][0]["input"]
     (tmp_path / "answers.json").write_text(json.dumps(vs_answer({**order, "level": "Full"}, 1)))
     (tmp_path / "agents.py").write_text(AGENTS)
-    kinds = {who: {"kind": "python", "function": f"agents:{who}"} for who in ("old", "worse", "moody")}
+    kinds: dict[str, dict[str, Any]] = {
+        who: {"kind": "python", "function": f"agents:{who}"} for who in ("old", "worse", "moody")
+    }
+    kinds["old"]["retries"] = {"server": {"times": 0}}
     (tmp_path / "targets.yaml").write_text(yaml.safe_dump({"targets": kinds}))
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(POLICY))
     _sweep(tmp_path, "old", "base", repeat=8)
@@ -97,6 +103,22 @@ def test_only_fresh_answers_of_both_sides_stop(here: Path) -> None:
     _sweep(here, "moody", "well")
     assert _gate(here, "well", "--candidate", "4e5f")[0] in (0, 4)
     assert _calls(here) == {**before, "moody": before["moody"] + CASES * 4}
+
+
+def test_a_side_that_answers_nothing_confirms_nothing(here: Path) -> None:
+    """The other side is not asked then; when it answers again, its calls are made again, and the gate decides."""
+    _sweep(here, "worse", "worse")
+    before = _calls(here)
+    (here / "dead").touch()
+    gate = ("gate", "worse", "--policy", "policy.yaml", "--baseline", "main", "--confirm", "--targets", "targets.yaml")
+    done = evalq(*gate, "--workers", "1", cwd=here)
+    assert (done.returncode, "old answered nothing" in done.stderr) == (3, True), done.stderr
+    assert _calls(here) == {**before, "old": before["old"] + CASES * 4}
+    (here / "dead").unlink()
+    retry = done.stderr.partition("evalq retry ")[2].split()[0]
+    done = evalq("retry", retry, "--errors", "--targets", "targets.yaml", "--workers", "1", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert _gate(here, "worse")[0] == 1
 
 
 def test_what_cannot_be_asked_again_is_said_before_anything_is_paid(here: Path) -> None:

@@ -28,13 +28,15 @@ def test_any_number_of_workers_equals_inline(
     same_answer(calm(name), tmp_path / "run")
 
 
-@pytest.mark.parametrize("size", [1, 37, 1000, 10_000_000])
-def test_any_chunk_size_equals_inline(data: Path, calm: Calm, tmp_path: Path, size: int) -> None:
-    """2,000 rows cut into chunks of any number of records, through real workers."""
-    args = ("planagent", "small.csv", "--chunk-size", str(size), "--run-dir", tmp_path / "run", "--format", "none")
+@pytest.mark.parametrize(
+    ("size", "name"), [(1, "few.csv"), (37, "small.csv"), (1000, "small.csv"), (10_000_000, "small.csv")]
+)
+def test_any_chunk_size_equals_inline(data: Path, calm: Calm, tmp_path: Path, size: int, name: str) -> None:
+    """2,000 rows, or 300 one by one, cut into chunks of any number of records, through real workers."""
+    args = ("planagent", name, "--chunk-size", str(size), "--run-dir", tmp_path / "run", "--format", "none")
     done = evalq(*args, cwd=data)
     assert done.returncode == 0, done.stderr
-    same_answer(calm("small.csv"), tmp_path / "run")
+    same_answer(calm(name), tmp_path / "run")
 
 
 @pytest.mark.parametrize("size", [177, 5_000])

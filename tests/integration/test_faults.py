@@ -26,9 +26,9 @@ from tests.integration.harness import (
 CHUNKS = 400
 
 
-def _start(server: Server, data: Path, out: Path, **environment: str) -> subprocess.Popen[str]:
-    """A run of MID_ROWS rows in CHUNKS chunks on ``server``."""
-    size = str(MID_ROWS // CHUNKS)
+def _start(server: Server, data: Path, out: Path, chunks: int = CHUNKS, **environment: str) -> subprocess.Popen[str]:
+    """A run of MID_ROWS rows in so many chunks on ``server``."""
+    size = str(MID_ROWS // chunks)
     args = ("planagent", "mid.csv", "--broker", server.url, "--chunk-size", size, "--out", out, "--format", "none")
     return start_evalq(*args, cwd=data, **environment)
 
@@ -134,7 +134,7 @@ def test_every_key_with_a_run_id_expires(server: Server, fleet: Fleet, data: Pat
     """In mid-run and at its end, no key of a run is without an expiry."""
     out = tmp_path / "run"
     fleet.add()
-    producer = _start(server, data, out)
+    producer = _start(server, data, out, chunks=160)
     seen: set[bytes] = set()
 
     def ended() -> bool:

@@ -25,6 +25,7 @@ def test_a_real_test_run_is_evidence(tmp_path: Path, biggest: int, passes: bool)
     """pytest's own output and exit code go in; the verdict follows them, and the output is the answer's evidence."""
     (tmp_path / "test_small.py").write_text(TESTS.format(biggest=biggest))
     plain = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
+    plain["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # it needs none of those that are installed, which take seconds
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_small.py"]
     run = subprocess.run(command, cwd=tmp_path, env=plain, capture_output=True, text=True, timeout=120, check=False)
     evidence = Evidence(

@@ -6,7 +6,8 @@ local stands = redis.call('HGET', keys.looks, 'stands ' .. candidate) or ''
 local of_answers, of_candidate = 'look ' .. candidate .. ' ' .. answers, 'draws ' .. candidate
 local known = redis.call('HGET', keys.looks, of_answers)
 if not known and stands ~= '' then
-  local number, draws = redis.call('HGET', keys.looks, 'count'), redis.call('HGET', keys.looks, of_candidate)
+  -- A candidate that a confirmation stopped may have had no look here before.
+  local number, draws = redis.call('HGET', keys.looks, 'count') or 0, redis.call('HGET', keys.looks, of_candidate) or 0
   return {number + 1, draws + 1, stands}
 end
 if not known then
