@@ -55,7 +55,10 @@ _KEYS: dict[str, dict[str, Key]] = {
         "gates": Key("-", "the demands; GO needs every critical one, and for NO-GO they share one error", "Holm 1979"),
         "minimum_pairs": Key("cases", "with fewer cases that both runs answered a drop is INCONCLUSIVE"),
         "minimum_repeats": Key("answers", "with fewer answers of a case, what it counts in is INCONCLUSIVE"),
-        "missing": Key("answers", "NO-GO where the candidate lacks more than the baseline does"),
+        "missing": Key(
+            "answers",
+            "NO-GO where the candidate lacks more than the baseline does; INCONCLUSIVE where more records name no case",
+        ),
         "collapse": Key(
             "-",
             "NO-GO for a case whose answers collapsed; `none-new`: that the baseline does not have",

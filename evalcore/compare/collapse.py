@@ -8,31 +8,38 @@ from collections.abc import Mapping
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.summary import CaseSummary
 
-__all__ = ["newly_collapsed"]
+__all__ = ["collapse_surprises", "newly_collapsed"]
 
 _DRAWS = 20_000
 _MOST_DRAWS = 400_000
 
 
 def newly_collapsed(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) -> list[str]:
-    """Cases that the candidate calls collapsed and the baseline does not, and in which that is no accident.
+    """Cases that the candidate calls collapsed and the baseline does not, and in which that is no accident."""
+    return sorted(case for p, case in collapse_surprises(base, cand, alpha) if p <= alpha)
+
+
+def collapse_surprises(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) -> list[tuple[float, str]]:
+    """(how surprising, its case) of all that the candidate calls collapsed and the baseline does not, the most first.
 
     Verdicts alone differ in four of ten unchanged cases: what counts is also a permutation test, within the case, of
-    the chance that two of its answers agree, by Holm's procedure over all cases that both answered. Its draws come from
-    a source of random numbers that the case's own counts seed, so that the same runs are always judged alike.
+    the chance that two of its answers agree, by Holm's procedure over all cases that both answered: what is at most
+    ``alpha`` is then wrong in so much. Its draws, more for a smaller ``alpha``, come from a source of random numbers
+    that the case's own counts seed, so that the same runs are always judged alike.
     """
     before = dict(zip(base.ids, base.labels, strict=True)) if base.labels else {}
     now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
     both = [case for case in now if case in before and sum(before[case].values()) > 1 and sum(now[case].values()) > 1]
     suspects = sorted((set(cand.collapsed) - set(base.collapsed)) & set(both))
     draws = min(_MOST_DRAWS, max(_DRAWS, 4 * len(both) * round(1 / alpha)))
-    surprises = sorted((_surprise(case, before[case], now[case], draws), case) for case in suspects)
-    found = []
-    for rank, (p, case) in enumerate(surprises):
-        if p > alpha / (len(both) - rank):
-            break
-        found.append(case)
-    return sorted(found)
+    found: list[tuple[float, str]] = []
+    highest = 0.0
+    for rank, (p, case) in enumerate(
+        sorted((_surprise(case, before[case], now[case], draws), case) for case in suspects)
+    ):
+        highest = max(highest, min(1.0, p * (len(both) - rank)))
+        found.append((highest, case))
+    return found
 
 
 def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draws: int) -> float:

@@ -9,6 +9,7 @@ import msgspec
 from evalq.evalcore.compare.comparison import Estimate, estimate
 from evalq.evalcore.compare.decision import Check, Decided, Decision, overall
 from evalq.evalcore.compare.demands import compared, held, plain
+from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
@@ -20,6 +21,7 @@ from evalq.evalcore.errors import UsageError
 
 __all__ = ["decide", "run_meant"]
 
+_NONE_NEW = "no newly collapsed case"
 Partners = Mapping[str, RunCases]
 """{what a candidate is called: the approved run that it is compared with}."""
 
@@ -53,7 +55,8 @@ def decide(
             fell |= {(run.called, case) for case in check.cases}
         if run.called in partners:
             checks += _of_run(policy, run, partners[run.called])
-        checks += _collapse(policy, run, partners.get(run.called), lacking)
+        checks += _nameless(policy, run, partners.get(run.called))
+        checks += _collapse(policy, run, partners.get(run.called), lacking, errors)
     for gate in policy.gates:
         run = _run_of(gate, candidates)
         partner = partners.get(run.called)
@@ -67,7 +70,7 @@ def decide(
         msgspec.structs.replace(each, fell=True) if each.aside and (each.run, each.case) in fell else each
         for each in held_back
     )
-    notes = (*_notes(candidates), *_flaky(candidates, past))
+    notes = (*_notes(candidates), *_idle(policy, candidates), *_flaky(candidates, past))
     return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
 
 
@@ -113,24 +116,50 @@ def _of_run(policy: Policy, run: RunCases, partner: RunCases) -> Iterator[Check]
         yield Check(run.called, demand, "critical", "NO-GO", reason, value=lost.missing, cases=tuple(lost.alone[:20]))
 
 
-def _collapse(policy: Policy, run: RunCases, partner: RunCases | None, lacking: str) -> Iterator[Check]:
+def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
+    """Records of no case may be the very answers that failed: more of them than may be missing leave it open."""
+    allowed = policy.missing + (partner.cases.unattributed if partner is not None else 0)
+    if run.cases.unattributed > allowed:
+        demand = f"at most {allowed} records without a case"
+        reason = f"{run.cases.unattributed} record(s) name no case, so that nobody knows which answers they are"
+        yield Check(run.called, demand, "critical", "INCONCLUSIVE", reason, value=run.cases.unattributed)
+
+
+def _collapse(policy: Policy, run: RunCases, partner: RunCases | None, lacking: str, errors: Errors) -> Iterator[Check]:
     """Collapsed cases, where the policy forbids them and the evaluator finds any at all."""
     if policy.collapse == "allowed" or not run.cases.labels:
         return
-    found, demand = list(run.cases.collapsed), "no collapsed case"
-    if policy.collapse == "none-new":
-        from evalq.evalcore.compare.collapse import newly_collapsed
+    metric = f"{run.called}.collapse"
+    if policy.collapse == "none":
+        yield _collapsed(metric, "no collapsed case", run, list(run.cases.collapsed), "NO-GO")
+    elif partner is not None:
+        yield _newly_collapsed(metric, run, partner, errors)
+    elif lacking:
+        yield Check(metric, _NONE_NEW, "critical", "INCONCLUSIVE", lacking)
+    else:
+        raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
 
-        if partner is None and not lacking:
-            raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
-        if partner is None:
-            metric = f"{run.called}.collapse"
-            yield Check(metric, "no newly collapsed case", "critical", "INCONCLUSIVE", lacking)
-            return
-        found, demand = newly_collapsed(partner.cases, run.cases), "no newly collapsed case"
-    decided: Decided = "NO-GO" if found else "GO"
-    reason = f"{len(found)} of {len(run.cases.ids)} case(s)" + (f": {', '.join(found[:5])}" if found else "")
-    yield Check(f"{run.called}.collapse", demand, "critical", decided, reason, len(found), cases=tuple(found[:20]))
+
+def _newly_collapsed(metric: str, run: RunCases, partner: RunCases, errors: Errors) -> Check:
+    """NO-GO at the error that this look may spend; what surprises at that of a first one only is INCONCLUSIVE."""
+    from evalq.evalcore.compare.collapse import collapse_surprises
+
+    alpha = errors.no_go if errors.collapse is None else errors.collapse
+    surprises = collapse_surprises(partner.cases, run.cases, alpha)
+    sure = sorted(case for p, case in surprises if p <= alpha)
+    check = _collapsed(metric, _NONE_NEW, run, sure, "NO-GO")
+    if not sure and (suspects := sorted(case for p, case in surprises if p <= ALPHA)):
+        check = _collapsed(metric, _NONE_NEW, run, suspects, "INCONCLUSIVE")
+        check = msgspec.structs.replace(check, reason=f"{check.reason}, not surprising enough for this look")
+    if errors.collapse is not None:
+        return check
+    return msgspec.structs.replace(check, p_worse=surprises[0][0] if surprises else 1.0)
+
+
+def _collapsed(metric: str, demand: str, run: RunCases, cases: list[str], decided: Decided) -> Check:
+    reason = f"{len(cases)} of {len(run.cases.ids)} case(s)" + (f": {', '.join(cases[:5])}" if cases else "")
+    decided = decided if cases else "GO"
+    return Check(metric, demand, "critical", decided, reason, len(cases), cases=tuple(cases[:20]))
 
 
 def _of_gate(
@@ -186,6 +215,18 @@ def _notes(candidates: Sequence[RunCases]) -> Iterator[str]:
         lacking = sum(run.cases.missing)
         if lacking:
             yield f"{run.called}: {lacking} answer(s) are missing (errors, dead or unanswered); they are no scores"
+
+
+def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
+    """Demands that nothing can fail, such as ``max_drop: 5`` where five points are meant."""
+    for gate in policy.gates:
+        measures = {each.name: each for each in _run_of(gate, candidates).cases.measures}
+        measure = measures.get(gate.path)
+        if measure is not None and gate.max_drop is not None and gate.max_drop >= measure.width:
+            yield (
+                f"{gate.metric}: max_drop {gate.max_drop:g} is the whole scale from {measure.low:g} to {measure.high:g}"
+                " or more, which no run can fail"
+            )
 
 
 def _flaky(candidates: Sequence[RunCases], pasts: Sequence[Past]) -> Iterator[str]:

@@ -22,10 +22,14 @@ __all__ = ["SCREEN", "SINGLE", "Errors", "Look", "answers_digest", "baseline_dig
 
 
 class Errors(NamedTuple):
-    """How often a decision may be wrong: NO-GO where nothing changed, and GO where it fell by the margin."""
+    """How often a decision may be wrong: NO-GO where nothing changed, and GO where it fell by the margin.
+
+    ``collapse`` is that of NO-GO for collapsed cases where nobody asks them afresh; None: it is part of ``no_go``.
+    """
 
     no_go: float = ALPHA
     go: float = ALPHA
+    collapse: float | None = None
 
 
 SINGLE = Errors()
@@ -62,9 +66,16 @@ class Look(msgspec.Struct, frozen=True):
 
 
 def baseline_digest(policy: Policy, approved: Iterable[RunCases]) -> str:
-    """Of what looks are counted by: the approved runs by what they found, and all that the policy demands."""
+    """Of what looks are counted by: the approved runs by what they found, and all that the policy demands.
+
+    Defaults are left out, so that a count outlives a version of evalq that knows a key more.
+    """
     runs = sorted([run.called, run.target, run.specification, run.report] for run in approved)
-    return digest(canonical_json({"policy": policy.model_dump(mode="json"), "baseline": [list(run) for run in runs]}))
+    return digest(
+        canonical_json(
+            {"policy": policy.model_dump(mode="json", exclude_defaults=True), "baseline": [list(run) for run in runs]}
+        )
+    )
 
 
 def answers_digest(candidates: Iterable[RunCases]) -> str:

@@ -12,6 +12,8 @@ from evalq.evalcore.contract.measures import Measure
 
 __all__ = ["fault_of"]
 
+_MOST_ANSWERS = 100_000_000
+"""To one case: more than anybody has, and as many as can be drawn from."""
 _CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 
 
@@ -33,6 +35,8 @@ def _faults(run: RunCases) -> Iterator[str]:
         yield "cases.missing: not a count for each case"
     if cases.labels and len(cases.labels) != len(cases.ids):
         yield "cases.labels: not one for each case"
+    if any(min(each.values(), default=1) < 1 or sum(each.values()) > _MOST_ANSWERS for each in cases.labels):
+        yield "cases.labels: no answers add up to these numbers"
     for measure in cases.measures:
         yield from _of_measure(measure, cases)
 
@@ -49,7 +53,7 @@ def _of_measure(measure: Measure, cases: CaseSummary) -> Iterator[str]:
 
 def _possible(measure: Measure, column: Column, at: int) -> bool:
     count, total, squares = column.count[at], column.total[at], column.squares[at]
-    if not 0 <= count < 1 << 53 or squares < 0 or (not count and (total or squares)):
+    if not 0 <= count <= _MOST_ANSWERS or squares < 0 or (not count and (total or squares)):
         return False
     if measure.kind == "pass":
         return 0 <= total <= count and total == int(total)

@@ -54,7 +54,9 @@ class SuiteRuns:
         self.here = config.invocation_params.dir
         self._session = session or config.stash.setdefault(_SESSION, uuid.uuid4().hex)
         self._key = once or self._session
-        name = uuid.uuid5(uuid.NAMESPACE_URL, f"{self._key} {path}").hex[:16]
+        # As it is called from here: one key is one run in every checkout.
+        self._called = str(path.relative_to(self.here) if path.is_relative_to(self.here) else path)
+        name = uuid.uuid5(uuid.NAMESPACE_URL, f"{self._key} {self._called}").hex[:16]
         self._out = Path("evalq-runs") / "pytest" / name
         self._place = self.here / self._out
         self._command: Command | None = None
@@ -110,7 +112,7 @@ class SuiteRuns:
         return ended.told.strip().rpartition("\n")[2].removeprefix("evalq: ") if ended else ""
 
     def _start(self) -> Command:
-        words = ["run", str(self.path), "--once", self._key, "--out", str(self._out), "--json", "--no-progress"]
+        words = ["run", self._called, "--once", self._key, "--out", str(self._out), "--json", "--no-progress"]
         # The decision is a test's: made here too, it would be another look at the baseline.
         return Command([*words, *self._words, *(["--no-gate"] if self._suite.policy else [])], self.here)
 

@@ -69,7 +69,7 @@ def confirm_runs(
     sides = {run.called: _sides(run, found.partners.get(run.called), asking) for run in candidates}
     docket = Docket(policy, candidates, found.partners, servers, candidate)
     look = docket.look(" screen")
-    screened = found.decide(Errors(SCREEN, look.errors.go))
+    screened = found.decide(Errors(SCREEN, look.errors.go, look.errors.no_go))
     suspects = surprising(screened)
     if suspects and docket.stopped():
         screened = _judged(screened, suspects, {})

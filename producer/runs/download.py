@@ -13,6 +13,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import render
+from evalq.producer.outputs.cases import CASES
 from evalq.producer.page import write_page
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFol
     from evalq.workers.ledger.detached import Reports
 
     reports = Reports(ledger, settings)
-    data, header = reports.report(run), ledger.header(run)
+    data, header, cases = reports.report(run), ledger.header(run), reports.cases(run)
     if data is None or header is None:
         return None
     report: dict[str, Json] = msgspec.json.decode(data)
@@ -40,7 +41,7 @@ def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFol
     if folder.begun:
         with folder.driving() as mine:
             if mine:  # whoever drives the run writes its own report
-                _write(folder, header, report, data)
+                _write(folder, header, report, data, cases)
     else:
         facts = reports.detached(run)
         request = {"inputs": [planned.given for planned in header.inputs], "params": header.params, "options": {}}
@@ -49,16 +50,18 @@ def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFol
         common = {"run": run, "evaluator": header.evaluator, "suite": header.suite, "tags": tags, "request": request}
         with RunFolder.begin(path) as folder:
             folder.note(state="done", started=began, **common)
-            _write(folder, header, report, data)
+            _write(folder, header, report, data, cases)
         with folder.driving():
             pass  # nothing is left to do in it: it is let go
     return folder
 
 
-def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: bytes) -> None:
+def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: bytes, cases: bytes | None) -> None:
     evaluator, info = registry.get(header.evaluator), folder.info()
     document = evaluator.views.document(report, info.started)
     folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
     folder.write("report.md", render("markdown", evaluator, report, info.request.options).encode())
     write_page(folder.path / "report.html", evaluator, report, None)
+    if cases is not None:  # who compares the run has no records here to read them from
+        folder.write(CASES, cases)
     folder.write("report.json", data)

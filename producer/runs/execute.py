@@ -84,11 +84,12 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
             reporter.say(missing)
         if missing := count_drift(job.folder, job.evaluator, report, place.settings):
             reporter.say(missing)
+        # The report last: who takes that from the ledger looks for the cases beside it.
+        if not place.inline and (missing := share_cases(job.folder, job.evaluator, report, place.settings)):
+            reporter.say(missing)
         if not place.inline and (missing := share(job.run, report, place.settings)):
             reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
-        if not place.inline and (missing := share_cases(job.folder, report, place.settings)):
-            reporter.say(missing)
     except (InputError, NothingEvaluated):
         _leave(job, collector, "failed")
         job.folder.discard()  # one that was begun by another command stays, and a report does

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from evalq.evalcore.errors import Divergent, EvalqError, UsageError
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.errors import Divergent, EvalqError
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.workers.settings import Settings
@@ -41,29 +44,27 @@ def share(run: str, report: dict[str, Json], settings: Settings) -> str:
     return ""
 
 
-def share_cases(folder: RunFolder, report: dict[str, Json], settings: Settings) -> str:
-    """Leave how each case went with a finished run's report, so that it is compared where its records are not.
+def share_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], settings: Settings) -> str:
+    """Leave how each case went for a run's report to come, so that it is compared where its records are not.
 
     Not of more than ``cases_records``, since that reads all of them again. Returns why it could not be.
     """
-    if not settings.broker or report["records"]["total"] > settings.cases_records:
+    if not settings.broker or evaluator.measures is None or report["records"]["total"] > settings.cases_records:
         return ""
     import redis
 
-    from evalq.producer.outputs.cases import cases_of
+    from evalq.producer.outputs.cases import fresh_cases
     from evalq.workers.connections import connect
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.runs import RunLedger
 
     try:
-        cases = msgspec.json.encode(cases_of(folder))
+        cases = msgspec.json.encode(fresh_cases(folder, evaluator, report))
         client = connect(settings.ledger_url, settings)
         try:
             Reports(RunLedger(client, settings), settings).keep_cases(folder.info().run, cases)
         finally:
             client.close()
-    except UsageError:
-        return ""  # runs of this evaluator are not compared
     except (redis.RedisError, EvalqError, OSError) as error:
         return f"how its cases went is not in the ledger: {error}"
     return ""

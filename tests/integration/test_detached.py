@@ -72,7 +72,7 @@ def test_workers_finish_a_detached_run_alone(
     assert json.loads(shown.stdout) == json.loads(wanted)
     made = tmp_path / "evalq-runs" / run
     assert {path.name for path in made.iterdir()} == {
-        "run.json", "report.html", "report.json", "report.md", "results.yaml"
+        "run.json", "cases.json", "report.html", "report.json", "report.md", "results.yaml"
     }  # fmt: skip
     assert (made / "report.json").read_bytes() == wanted
     assert (made / "report.md").read_bytes() == (calm(name) / "report.md").read_bytes()
@@ -89,7 +89,8 @@ def test_watching_a_finalised_run_gives_the_whole_folder(
     fleet.add(1)
     run = _detach(server, data, tmp_path / "run")
     wait_until(lambda: _reports(server).report(run), "the report is in the ledger")
-    cases = decoded(_reports(server).cases(run) or b"", run)
+    left = _reports(server).cases(run) or b""
+    cases = decoded(left, run)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     policy = {"gates": [{"metric": "planagent.set.accuracy", "min": 0, "max_drop": 1}]}
@@ -100,6 +101,7 @@ def test_watching_a_finalised_run_gives_the_whole_folder(
     chains = server.client.hgetall(HistoryKeys.of(NIGHT.member).drift)
     assert evalq("report", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
     assert not (tmp_path / "run" / "records.jsonl").exists()
+    assert (tmp_path / "run" / "cases.json").read_bytes() == left
     assert evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0
     same_answer(calm("small.csv"), tmp_path / "run")
     assert info(tmp_path / "run")["state"] == "done"

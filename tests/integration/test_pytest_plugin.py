@@ -54,8 +54,14 @@ def _suite(here: Path, name: str = "nightly.yaml", **more: Any) -> Path:
     return here / name
 
 
-def test_processes_of_xdist_share_a_run_of_the_fleet(pytester: pytest.Pytester, here: Path, server: Server) -> None:
-    """Begun by the process that starts them, beside other tests; one run, whatever -n, and every case once."""
+def test_processes_of_xdist_share_a_run_of_the_fleet(
+    pytester: pytest.Pytester, here: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun by the process that starts them, beside other tests; one run, whatever -n, and every case once.
+
+    Of one key it is that run in another checkout, too, when nobody evaluates any more.
+    """
+    monkeypatch.setenv("EVALQ_ONCE", "a commit")
     _suite(here, policy={"gates": [{"metric": "verification.pass_rate", "min": 0.9}]})
     with running_fleet(server.url, here) as fleet:
         fleet.add(1)
@@ -65,6 +71,12 @@ def test_processes_of_xdist_share_a_run_of_the_fleet(pytester: pytest.Pytester, 
     (entry,) = History(server.client, Settings()).entries(HistoryKey("verification", "plugin", ""))
     assert entry.records["total"] == 30
     assert len(list(here.glob("evalq-runs/pytest/*/*/run.json"))) == 1
+    again = here / "again"
+    again.mkdir()
+    monkeypatch.chdir(again)
+    _suite(again, policy={"gates": [{"metric": "verification.pass_rate", "min": 0.9}]})
+    session_here(pytester, "--evalq", "nightly.yaml").assert_outcomes(passed=3, failed=2)
+    assert len(list(again.glob("evalq-runs/pytest/*/*/cases.json"))) == 1
 
 
 def test_cases_of_a_live_target_are_known_before_it_is_asked(

@@ -89,10 +89,10 @@ class Reports:
         return data
 
     def keep_cases(self, run: str, cases: bytes) -> None:
-        """Keep with a run's report what others need to compare the run with one of theirs."""
+        """Keep for a run's report, once as that, what others need to compare the run with one of theirs."""
         final = RunKeys.of(run).final
         pipe = self._client.pipeline(transaction=True)
-        pipe.hset(final, "cases", pack(cases))
+        pipe.hsetnx(final, "cases", pack(cases))
         pipe.pexpire(final, self._settings.keep_ms)
         pipe.execute()
 

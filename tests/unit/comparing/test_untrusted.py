@@ -38,6 +38,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     (lambda run: run["cases"]["columns"].pop("pass_rate"), "columns.pass_rate: not a number for each case"),
     (lambda run: run["cases"].update(missing=[]), "cases.missing: not a count for each case"),
     (lambda run: run["cases"].update(labels=[{}]), "cases.labels: not one for each case"),
+    (lambda run: run["cases"].update(labels=[{"x": 10**12}] * 80), "cases.labels: no answers add up to these numbers"),
     (lambda run: run["cases"].update(ids=["t0"] * 80), "cases.ids: a case is there twice"),
     (lambda run: run["cases"].update(measures=[]), "cases.measures: there are none"),
     (lambda run: run["cases"]["measures"][0].update(high=0.0), "columns.pass_rate: its scale has no width"),
