@@ -58,8 +58,7 @@ def _fits(path: Path, rule: str) -> bool:
 def build(stage: list[Instruction], folder: Path) -> Path:
     """Carry out a build stage in ``folder``; returns what is /opt/evalq in the image. Raises CalledProcessError."""
     source, result, python = folder / "src", folder / "opt" / "evalq", folder / "python"
-    # Without the pip that an image's Python has: the stage uses that of the environment which it makes.
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(python)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", str(python)], check=True)
     allowed = sent()
     # Compiling all packages takes longer than all the rest, and is pip's own business.
     environment = {"PATH": f"{python / 'bin'}:/usr/bin:/bin", "HOME": str(folder), "PIP_NO_COMPILE": "1"}

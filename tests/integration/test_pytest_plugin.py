@@ -127,7 +127,8 @@ def waiting(here: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
         try:
             wait_until(lambda: "PASSED" in (here / "told").read_text(), "the other test is done")
             wait_until(lambda: "::records" in (here / "told").read_text(), "the first test of the suite waits")
-            (run,) = here.glob("evalq-runs/pytest/*/*/run.json")
+            named = "evalq-runs/pytest/*/[!.]*/run.json"  # a folder that is being made has a name with a dot
+            (run,) = wait_until(lambda: list(here.glob(named)), "its run has its folder")
             yield process, run
         finally:
             process.kill()

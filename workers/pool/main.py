@@ -94,6 +94,8 @@ def run_worker(
             loglevel=loglevel,
             quiet=True,
         )
+        # Else Celery asks its pool, and once more when that has ended and itself is about to: an error, and exit 1.
+        worker.max_concurrency = settings.processes
         worker.start()
         return int(worker.exitcode or 0)
 
