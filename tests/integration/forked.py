@@ -41,7 +41,7 @@ Order = dict[str, Any]
 _SHAPES_AN_INTERPRETER = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_", "OMP_", "OPENBLAS_", "COVERAGE_")
 _PDEATHSIG, _NAME = 1, 15
 _prctl: Any = getattr(ctypes.CDLL(None), "prctl", None)  # Linux has it
-_installed = sys.path[1:]
+_installed, _path = sys.path[1:], os.environ.get("PYTHONPATH")
 _numbers = itertools.count()
 _spares: list[tuple[int, str]] = []
 
@@ -81,10 +81,10 @@ def _become(order: Order, streams: Sequence[int]) -> None:
     sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]  # a text stream here
     os.chdir(order["cwd"])
     tempfile.tempdir = None  # looked up anew, by the variables below
-    path = os.environ.get("PYTHONPATH")
     os.environ.clear()
     os.environ.update(order["env"])
-    added = "" if os.environ.get("PYTHONPATH") == path else os.environ["PYTHONPATH"]
+    path = os.environ.get("PYTHONPATH", "")
+    added = "" if path == _path else path  # else it is among those that are installed
     here = [] if order["safe"] else [str(Path.cwd())]
     sys.path[:] = [*here, *(entry for entry in added.split(os.pathsep) if entry), *_installed]
     sys.argv = ["evalq", *order["args"]]

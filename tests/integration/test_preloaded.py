@@ -113,6 +113,13 @@ def test_what_it_starts_is_its_own(way: str, data: Path, tmp_path: Path) -> None
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (worker, again, *below)), "all of it has ended")
 
 
+def test_what_pythonpath_adds_is_there_for_what_it_starts(way: str, tmp_path: Path) -> None:
+    """An evaluator of a plug-in is known to the worker at its first start."""
+    (tmp_path / "in.jsonl").write_text('{"id": "r0", "value": 0}\n')
+    done = evalq("hazards", "in.jsonl", "--workers", "1", "--format", "none", cwd=tmp_path, PYTHONPATH=HAZARDS)
+    assert (done.returncode, "started again" in done.stderr) == (0, False), done.stderr
+
+
 def test_a_worker_s_callers_end_with_it(way: str, server: Server, tmp_path: Path) -> None:
     """The process that calls knows when its worker is gone, and ends."""
     (tmp_path / "targets.yaml").write_text("targets: {one: {kind: command, argv: [cat]}}\n")
