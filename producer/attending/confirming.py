@@ -7,7 +7,8 @@ confirmation on a baseline at .05/(j(j+1)) (docs/decisions/0016).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +22,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import pooled
 from evalq.evalcore.errors import Incomplete, UsageError
 from evalq.producer.comparing.docket import Docket
-from evalq.producer.comparing.gating import Matched, is_approved, matched
+from evalq.producer.comparing.gating import Matched, matched
 from evalq.producer.comparing.operands import operand
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def confirm_runs(
     confirmed by the same runs. Raises UsageError where a side cannot be asked, and what sweeps raise.
     """
     found = matched(policy, candidates, baseline, servers)
-    if not found.partners or not is_approved(baseline, servers):
+    if not found.partners or not found.approved:
         raise UsageError("--confirm counts confirmations at an approved baseline: --baseline NAME")
     sides = {run.called: _sides(run, found.partners.get(run.called), asking) for run in candidates}
     docket = Docket(policy, candidates, found.partners, servers, candidate)
@@ -139,8 +140,7 @@ def _blocks(sides: _Sides, key: str, asking: Asking) -> tuple[RunCases, RunCases
     made: dict[str, list[RunCases]] = {"base": [], "cand": []}
     for number, side in enumerate(("base", "cand", "cand", "base")):
         target = sides.base if side == "base" else sides.cand
-        once = f"confirm {key} {side} {number}"
-        begin: Callable[[], Sweep] = lambda target=target, once=once: sides.sweep.again(target, once)  # type: ignore[misc]  # noqa: E731
+        begin = partial(sides.sweep.again, target, f"confirm {key} {side} {number}")
         folder = begin_or_join(begin, asking.place, asking.reporter, detach=False)
         assert folder is not None, "nothing is left to the fleet"
         with Servers(asking.place.settings) as servers:

@@ -53,6 +53,7 @@ class Matched(NamedTuple):
     """Candidates and what each is compared with: all that a decision is made of.
 
     ``lacking`` says why one has no partner, ``baseline`` what was named; ``pasts`` is the history of each one's cases.
+    ``approved``: the baseline is one that somebody approved, and no other run.
     """
 
     policy: Policy
@@ -61,12 +62,20 @@ class Matched(NamedTuple):
     baseline: str = ""
     lacking: str = ""
     pasts: Mapping[str, Past] = {}
+    approved: bool = False
 
     def decide(self, errors: Errors = SINGLE) -> Decision:
         """By `evalq.evalcore.compare.gate.decide`."""
-        policy, candidates, partners, baseline, lacking, pasts = self
-        given = {"baseline": baseline, "lacking": lacking}
-        return decide(policy, candidates, partners, **given, errors=errors, pasts=pasts, today=_today())
+        return decide(
+            self.policy,
+            self.candidates,
+            self.partners,
+            baseline=self.baseline,
+            errors=errors,
+            lacking=self.lacking,
+            pasts=self.pasts,
+            today=_today(),
+        )
 
 
 def gate_runs(
@@ -85,7 +94,7 @@ def gate_runs(
     ``first`` as for `matched`, which raises what this raises; and StorageError where looks cannot be counted.
     """
     found = matched(policy, candidates, baseline, servers, first=first)
-    if not found.partners or not is_approved(baseline, servers):
+    if not found.partners or not found.approved:
         return found.decide()
     docket = Docket(policy, candidates, found.partners, servers, candidate)
     look = docket.look()
@@ -93,7 +102,7 @@ def gate_runs(
 
 
 def is_approved(baseline: str | RunCases, servers: Servers) -> bool:
-    """Whether it is the name of approved runs, and no run or file."""
+    """Whether it is the name of approved runs, which goes before a run or file of that name."""
     return isinstance(baseline, str) and bool(Baselines(servers).known(baseline))
 
 
@@ -106,11 +115,14 @@ def matched(
     Raises UsageError for that otherwise.
     """
     partners: dict[str, RunCases] = {}
+    by_name: list[RunCases] = []
     lacking, name = "", baseline.run if isinstance(baseline, RunCases) else baseline
     if baseline:
         compared = {gate.run for gate in policy.gates if gate.compares}
         try:
-            approved = _approved(baseline, servers)
+            by_name = Baselines(servers).known(baseline) if isinstance(baseline, str) else []
+            # What was approved under that name goes before a file of that name, which anybody may add.
+            approved = by_name or ([baseline] if isinstance(baseline, RunCases) else operand(baseline, servers))
             known = [run for run in candidates if any(alike(run, each) for each in approved)]
             partners |= {run.called: partner(run, approved, name) for run in known}
             for run in candidates:
@@ -122,14 +134,7 @@ def matched(
             runs = " ".join(run.run for run in candidates)
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
     pasts = pasts_of(candidates, partners, servers) if policy.quarantine else {}
-    return Matched(policy, candidates, partners, name, lacking, pasts)
-
-
-def _approved(baseline: str | RunCases, servers: Servers) -> list[RunCases]:
-    """What was approved under that name goes before a file of that name, which anybody may add; else what it names."""
-    if isinstance(baseline, RunCases):
-        return [baseline]
-    return Baselines(servers).known(baseline) or operand(baseline, servers)
+    return Matched(policy, candidates, partners, name, lacking, pasts, bool(by_name))
 
 
 def _today() -> str:

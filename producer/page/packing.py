@@ -55,7 +55,7 @@ class _Packing:
         self._out = out
         self._share = ALL_UP_TO / total if total > ALL_UP_TO else 1.0
         # Seeded: the same report has the same page, whoever writes it.
-        self._draw = random.Random(_SEED).random  # noqa: S311
+        self._draw = random.Random(_SEED).random  # noqa: S311 - a sample, and no secret
         self._rows: list[tuple[Any, ...]] = []
         self._characters = 0
         self._texts = _Room(total)

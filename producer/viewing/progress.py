@@ -103,7 +103,7 @@ class Standings:
             return Standing("gone", then=self._ledger.trouble or "the ledger does not know this run any more")
         share, shown = self._in_ledger(known.run)
         state = facts[3]
-        then = next_step(state, known.run) if state in MEANING and state != "open" else ""  # type: ignore[arg-type]
+        then = next_step(state, known.run) if state in MEANING and state != "open" else ""  # type: ignore[arg-type]  # one of its keys
         return Standing(state, state == "open", share, shown, "in the ledger only; its folder is elsewhere", then)
 
     def _open(self, run: str) -> bool:

@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self) -> None:
         self._send(bare(405, "Only to look at", "This server answers GET, and changes nothing."), {"Allow": "GET"})
 
-    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
+    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815 - http.server's names
 
     def _answer(self) -> tuple[Answer, dict[str, str]]:
         host = self.headers.get("Host", "").lower()

@@ -114,7 +114,7 @@ class Said(Evaluator[Any, Any]):
     """Shows whatever an agent said, everywhere that a page has text of the data's."""
 
     name, version, summary = "said", "1", "Show."
-    Params = State = None  # type: ignore[assignment]
+    Params = State = None  # type: ignore[assignment]  # nothing is evaluated
 
     def evaluate(self, batch: Any, params: Any) -> Any:
         """Never called."""
