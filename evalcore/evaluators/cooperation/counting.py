@@ -15,70 +15,56 @@ from evalq.evalcore.evaluators.cooperation.turns import TurnSet
 
 __all__ = ["count", "count_by_rows"]
 
-# Within these limits float64 holds every amount and every difference of two whole ones exactly, and int64 every
-# sum of waits, whatever is in a chunk.
-_EXACT = float(1 << 52)
+# Nearer turns than this have waits whose sum over a chunk no int64 and no float64 rounds.
 _FAR = 1 << 31
-
-Turns = NDArray[np.int64]
 
 
 def count(rows: Columns) -> CooperationState:
     """The state of a chunk's rows."""
-    if not rows.turns:
+    turns = rows.turns
+    if not len(turns):
         return CooperationState(dry_run=rows.dry_run)
-    turns = np.array(rows.turns, dtype=np.int64)
-    lowest, highest = int(turns.min()), int(turns.max())
-    values = _floats(rows)
-    if values is None or not -_FAR < lowest <= highest < _FAR:
+    # Python compares and subtracts ints of any size exactly, so large ones are no matter for floats.
+    if rows.large or not -_FAR < turns.min() <= turns.max() < _FAR:
         return count_by_rows(rows)
     state = CooperationState(rows=len(turns), dry_run=rows.dry_run)
-    state.first_turn, state.last_turn = rows.turns[0], rows.turns[-1]
-    state.cooperative = rows.kinds.count(COOPERATIVE)
-    steps = turns[1:] != turns[:-1]
+    state.first_turn, state.last_turn = int(turns[0]), int(turns[-1])
+    state.cooperative = int((rows.kinds == COOPERATIVE).sum())
     state.ordered = not bool((turns[1:] < turns[:-1]).any())
-    different = turns[np.concatenate(([True], steps))] if state.ordered else np.unique(turns)
+    changes = np.concatenate(([True], turns[1:] != turns[:-1]))
+    different = turns[changes] if state.ordered else np.unique(turns)
     state.distinct = len(different) if state.ordered else 0
     state.turns = TurnSet.of_sorted(different)
-    state.agents = dict(zip(rows.names, _Agents(rows, turns, values).states(), strict=True))
+    state.agents = dict(zip(rows.names, _Agents(rows).states(), strict=True))
     return state
 
 
 def count_by_rows(rows: Columns) -> CooperationState:
-    """The same, agent by agent and row by row: for numbers of any size, and what the other way is held to."""
+    """The same, agent by agent and row by row: for numbers of any size, and what the other way must equal."""
     own: list[list[int]] = [[] for _ in rows.names]
-    for row, agent in enumerate(rows.agents):
+    for row, agent in enumerate(rows.agents.tolist()):
         own[agent].append(row)
+    turns, kinds = rows.turns.tolist(), rows.kinds.tolist()
     groups = (
-        (name, ([rows.turns[row] for row in at], [rows.kinds[row] for row in at], [rows.value(row) for row in at]))
+        (name, ([turns[row] for row in at], [kinds[row] for row in at], [rows.value(row) for row in at]))
         for name, at in zip(rows.names, own, strict=True)
     )
-    return CooperationState.of(rows.turns, groups, rows.dry_run)
-
-
-def _floats(rows: Columns) -> NDArray[np.float64] | None:
-    """The amounts, NaN where there is none; None where one may not be what it is as a float.
-
-    Python compares an int with a float exactly and subtracts it rounded, so a large one is not a matter for floats.
-    """
-    values = np.fromiter(rows.values, np.float64, len(rows.values))
-    if len(values) and np.nanmax(np.abs(values), initial=0.0) >= _EXACT:
-        return None
-    return values
+    return CooperationState.of(turns, groups, rows.dry_run)
 
 
 class _Agents:
     """The rows sorted by agent, in the order of the log within each; ``starts`` is where each agent's begin."""
 
-    def __init__(self, rows: Columns, turns: Turns, values: NDArray[np.float64]) -> None:
-        agents = np.array(rows.agents, dtype=np.min_scalar_type(len(rows.names)))
+    def __init__(self, rows: Columns) -> None:
+        # numpy sorts the smaller integers in linear time.
+        agents = rows.agents.astype(np.min_scalar_type(len(rows.names)))
         self._rows = rows
         self._order = np.argsort(agents, kind="stable")
         self._agents = agents[self._order]
         self._starts = np.searchsorted(self._agents, np.arange(len(rows.names) + 1))
-        self._turns = turns[self._order]
-        self._kinds = np.array(rows.kinds, dtype=np.int8)[self._order]
-        self._values = values[self._order]
+        self._turns = rows.turns[self._order]
+        self._kinds = rows.kinds[self._order]
+        self._values = rows.values[self._order]
 
     def states(self) -> list[AgentState]:
         """The state of each agent."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalq.evalcore.contract.evaluator import Batch
-from evalq.evalcore.evaluators.cooperation.columns import NO_VALUE, Columns
+from evalq.evalcore.evaluators.cooperation.columns import NO_VALUE, Columns, Gatherer
 from evalq.evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, parse_line, too_deep
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.record import Event, Int64, Number, integral
@@ -37,7 +37,7 @@ _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 
 def read_columns(batch: Batch, rules: Rules) -> tuple[Columns, list[tuple[int, str]]]:
     """The rows of a chunk in file order, and (line, reason) of every line that is none; blank lines are skipped."""
-    rows, bad = Columns(rules), list[tuple[int, str]]()
+    rows, bad = Gatherer(rules), list[tuple[int, str]]()
     decoder, refusals, counted, line = _sampled(batch, rules.resource_key), 0, 0, batch.first_line
     for start, block in _blocks(batch.data):
         if decoder is not None and decoder.into(rows, block):
@@ -49,7 +49,7 @@ def read_columns(batch: Batch, rules: Rules) -> tuple[Columns, list[tuple[int, s
         refusals += 1
         if decoder is not None:
             decoder = decoder.widened(events) if refusals < _MOST_REFUSALS else None
-    return rows, bad
+    return rows.columns(), bad
 
 
 def read(batch: Batch) -> tuple[list[Event], list[tuple[int, str]]]:
@@ -68,7 +68,7 @@ class _Decoder:
         self._key, self._keys = key, keys | {key}
         self._rows = _row_decoder(key, self._keys)
 
-    def into(self, rows: Columns, block: bytes) -> bool:
+    def into(self, rows: Gatherer, block: bytes) -> bool:
         """Add the rows of ``block`` to ``rows``; False, and nothing added, where some line needs another way."""
         events = _at_once(_closed(block), self._rows)
         if events is None:

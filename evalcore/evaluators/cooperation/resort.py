@@ -88,9 +88,9 @@ def _rows(stream: BinaryIO, rules: Rules, limits: Limits, missing: set[int]) -> 
         wanted = [line for number, line in enumerate(lines, first) if number not in missing] if missing else lines
         first += len(lines)
         rows, _ = read_columns(Batch("", 1, b"".join(wanted)), rules)
-        names = list(rows.names)
-        for at, (turn, agent, kind) in enumerate(zip(rows.turns, rows.agents, rows.kinds, strict=True)):
-            yield _Row(turn, names[agent], kind, rows.value(at))
+        columns = (rows.turns.tolist(), rows.agents.tolist(), rows.kinds.tolist())
+        for at, (turn, agent, kind) in enumerate(zip(*columns, strict=True)):
+            yield _Row(turn, rows.names[agent], kind, rows.value(at))
 
 
 def _sorted_runs(rows: Iterator[_Row], folder: Path, limits: Limits) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.cooperation import reading
-from evalq.evalcore.evaluators.cooperation.columns import Columns
+from evalq.evalcore.evaluators.cooperation.columns import Gatherer
 from evalq.evalcore.evaluators.cooperation.counting import count, count_by_rows
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.reading import read_columns
@@ -52,9 +52,9 @@ ODD = [
 def by_rules(data: bytes, rules: Rules) -> tuple[bytes, Any]:
     """The state and the faults of a chunk, each line read by itself, each row counted by itself."""
     events, bad = reading._line_by_line(Batch("x", 7, data))
-    columns = Columns(rules)
-    columns.add(events)
-    return count_by_rows(columns).to_wire(), bad
+    rows = Gatherer(rules)
+    rows.add(events)
+    return count_by_rows(rows.columns()).to_wire(), bad
 
 
 def fast(data: bytes, rules: Rules) -> tuple[bytes, Any]:
@@ -135,5 +135,5 @@ def test_a_resource_that_comes_later_is_learnt(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_state_of_no_rows_is_nothing() -> None:
     """A chunk of bad lines only adds nothing to a log."""
-    assert fast(b"x\n\n", Rules())[0] == msgspec.json.encode(count(Columns(Rules())), order="deterministic")
-    assert count(Columns(Rules())).rows == 0
+    assert fast(b"x\n\n", Rules())[0] == msgspec.json.encode(count(Gatherer(Rules()).columns()), order="deterministic")
+    assert count(Gatherer(Rules()).columns()).rows == 0
