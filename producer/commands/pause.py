@@ -15,7 +15,7 @@ __all__ = ["COMMAND"]
 
 
 def _pause(invocation: Invocation, run: str | None) -> None:
-    from evalq.workers import connections
+    from evalq.workers.servers import connections
 
     with invocation.servers() as servers:
         if closed_elsewhere(servers, run, "paused"):

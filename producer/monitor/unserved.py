@@ -57,7 +57,7 @@ class Unserved:
             return "the local worker is starting"
         if others:
             return other_code(self._header.code_version, others, self._header.evaluator if lacking else "")
-        from evalq.workers.connections import (
+        from evalq.workers.servers.connections import (
             redacted,  # needs redis, and a command starts its workers before it imports that
         )
 

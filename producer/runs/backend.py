@@ -14,7 +14,7 @@ import msgspec
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused, WorkersLost
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
-from evalq.workers.connections import server_options
+from evalq.workers.servers.connections import server_options
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:

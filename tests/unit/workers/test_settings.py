@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.connections import celery_url, connect, is_redis, redacted
+from evalq.workers.servers.connections import celery_url, connect, is_redis, redacted
 from evalq.workers.settings import Settings, load_settings
 
 

@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
-from evalq.workers.server_errors import explained
+from evalq.workers.servers.errors import explained
 from evalq.workers.settings import Settings
 
 _SECRET = re.compile(r"([?&]\w*password=)[^&#]*", re.IGNORECASE)
