@@ -22,7 +22,7 @@ from evalq.workers.callers.in_flight import InFlightCalls
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
 from evalq.workers.callers.uncallable import Hopeless, unable
 from evalq.workers.complaint import Complaint, until_reached
-from evalq.workers.connections import connect, redacted
+from evalq.workers.connections import connect
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
@@ -30,6 +30,7 @@ from evalq.workers.process import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
 from evalq.workers.settings import TIMINGS, Settings, Timings
 from evalq.workers.targets import load_targets
+from evalq.workers.urls import redacted
 
 __all__ = ["main", "run_calls"]
 

@@ -6,11 +6,12 @@ import threading
 from typing import Any
 
 from evalq.workers.broker.publisher import Broker
-from evalq.workers.connections import connect, redacted
+from evalq.workers.connections import connect
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
 from evalq.workers.server_errors import SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
+from evalq.workers.urls import redacted
 
 __all__ = ["Watch"]
 

@@ -27,7 +27,7 @@ from evalq.workers.broker.message import TASK, Hint
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.callers.supervisor import calling_beside
 from evalq.workers.complaint import Complaint
-from evalq.workers.connections import connect, redacted
+from evalq.workers.connections import connect
 from evalq.workers.ledger.clock import server_micros
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
@@ -41,6 +41,7 @@ from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.server_errors import SERVER_ERRORS, explained
 from evalq.workers.settings import TIMINGS, Settings, Timings
+from evalq.workers.urls import redacted
 
 __all__ = ["run_worker"]
 
