@@ -127,9 +127,9 @@ def _runs(given: Operand, servers: Servers) -> list[RunCases]:
 @contextlib.contextmanager
 def _servers(broker: str | None, ledger: str | None) -> Iterator[Servers]:
     from evalq.producer.servers import Servers
-    from evalq.workers.server_errors import SERVER_ERRORS, explained
+    from evalq.workers.servers.errors import SERVER_ERRORS, explained
+    from evalq.workers.servers.urls import redacted
     from evalq.workers.settings import load_settings
-    from evalq.workers.urls import redacted
 
     settings = load_settings(None, broker=broker, ledger=ledger)
     with Servers(settings) as servers:

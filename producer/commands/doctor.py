@@ -16,7 +16,7 @@ from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import server_options
 from evalq.producer.monitor.diagnosis import Finding, diagnose
 from evalq.producer.servers import Servers
-from evalq.workers.process import host as here
+from evalq.workers.processes.identity import host as here
 
 __all__ = ["COMMAND"]
 
@@ -75,7 +75,7 @@ def _worker_heard(servers: Servers) -> int:
 
 
 def _doctor(invocation: Invocation, worker: bool) -> int:
-    from evalq.workers import urls
+    from evalq.workers.servers import urls
 
     with invocation.servers() as servers:
         if worker:

@@ -17,9 +17,9 @@ __all__ = ["COMMAND"]
 
 def _exporter(invocation: Invocation, port: int, bind: str) -> None:
     from evalq.workers.exporter.server import Exporter
-    from evalq.workers.process import log_to_stderr
+    from evalq.workers.processes.identity import log_to_stderr
+    from evalq.workers.servers.urls import is_redis, redacted
     from evalq.workers.settings import load_settings
-    from evalq.workers.urls import is_redis, redacted
 
     where = invocation.where
     chosen = load_settings(where.settings, broker=where.broker, ledger=where.ledger)

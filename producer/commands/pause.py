@@ -15,7 +15,7 @@ __all__ = ["COMMAND"]
 
 
 def _pause(invocation: Invocation, run: str | None) -> None:
-    from evalq.workers import urls
+    from evalq.workers.servers import urls
 
     with invocation.servers() as servers:
         if closed_elsewhere(servers, run, "paused"):

@@ -15,7 +15,7 @@ from io import FileIO
 from pathlib import Path
 
 from evalq.evalcore.files import open_appending, open_raw
-from evalq.workers import process
+from evalq.workers.processes import identity
 
 __all__ = ["CANCEL", "LOCK", "WAIT", "RunLock", "holder", "interrupt_holder"]
 
@@ -45,7 +45,7 @@ class RunLock:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _same(file, path):
                     os.truncate(file.fileno(), 0)
-                    file.write(f"{process.host()} {os.getpid()}".encode())
+                    file.write(f"{identity.host()} {os.getpid()}".encode())
                     return cls(path, file)
                 file.close()  # removed between opening and locking: another file has the name now
             except BlockingIOError:
@@ -91,7 +91,7 @@ def interrupt_holder(path: Path) -> bool:
     while it is seen to have this very file open, so that it can be nobody else's.
     """
     host, _, number = holder(path).rpartition(" ")
-    if host != process.host() or not number.isdecimal() or not hasattr(os, "pidfd_open"):
+    if host != identity.host() or not number.isdecimal() or not hasattr(os, "pidfd_open"):
         return False
     with contextlib.suppress(OSError):
         handle = os.pidfd_open(int(number))

@@ -9,8 +9,8 @@ from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header
 from evalq.producer.monitor.began import began
 from evalq.producer.monitor.progress import AGAIN_SECONDS, RunStatus, StatusSink
+from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
-from evalq.workers.urls import redacted
 
 __all__ = ["Unserved", "other_code"]
 

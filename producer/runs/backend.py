@@ -14,8 +14,8 @@ import msgspec
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused, WorkersLost
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
+from evalq.workers.servers.urls import server_options
 from evalq.workers.settings import Settings
-from evalq.workers.urls import server_options
 
 if TYPE_CHECKING:
     from evalq.producer.local.children import Children

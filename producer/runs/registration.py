@@ -12,7 +12,7 @@ from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.planner import ToldPlan
 from evalq.workers.ledger.progress import Progress
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.process import is_gone
+from evalq.workers.processes.identity import is_gone
 from evalq.workers.settings import Settings
 
 __all__ = ["Registration"]

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.connections import connect
+from evalq.workers.servers.connections import connect
+from evalq.workers.servers.urls import celery_url, is_redis, redacted
 from evalq.workers.settings import Settings, load_settings
-from evalq.workers.urls import celery_url, is_redis, redacted
 
 
 def test_the_order_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

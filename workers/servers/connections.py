@@ -10,9 +10,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
-from evalq.workers.server_errors import explained
+from evalq.workers.servers.errors import explained
+from evalq.workers.servers.urls import is_redis, redacted, respelled
 from evalq.workers.settings import Settings
-from evalq.workers.urls import is_redis, redacted, respelled
 
 __all__ = ["KEEPALIVE", "connect", "probe"]
 
