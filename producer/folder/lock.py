@@ -11,13 +11,14 @@ import fcntl
 import os
 import signal
 import time
+from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
 from evalq.evalcore.files import open_appending, open_raw
 from evalq.workers.processes import identity
 
-__all__ = ["CANCEL", "LOCK", "WAIT", "RunLock", "holder", "interrupt_holder"]
+__all__ = ["CANCEL", "LOCK", "WAIT", "RunLock", "holder", "interrupt_holder", "saying"]
 
 LOCK = "run.lock"
 CANCEL = "cancel.lock"
@@ -70,6 +71,19 @@ class RunLock:
             with contextlib.suppress(OSError):
                 self._path.unlink()
         self._file.close()
+
+
+@contextlib.contextmanager
+def saying(path: Path) -> Iterator[None]:
+    """Hold the lock at ``path`` for a block, for others to see; where somebody does already, that one is seen."""
+    lock = None
+    with contextlib.suppress(OSError):  # where it cannot be said, it goes on without
+        lock = RunLock.take(path)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release(remove=True)
 
 
 def holder(path: Path) -> str:

@@ -7,7 +7,7 @@ import time
 
 from evalq.evalcore.errors import Driven, Finished, Incomplete
 from evalq.producer.folder.job import Job
-from evalq.producer.folder.run_folder import HEAD
+from evalq.producer.folder.names import HEAD
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.planner import ToldPlan
 from evalq.workers.ledger.progress import Progress
