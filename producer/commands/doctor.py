@@ -75,14 +75,14 @@ def _worker_heard(servers: Servers) -> int:
 
 
 def _doctor(invocation: Invocation, worker: bool) -> int:
-    from evalq.workers.servers import connections
+    from evalq.workers.servers import urls
 
     with invocation.servers() as servers:
         if worker:
             return _worker_heard(servers)
         findings = list(_here())
         findings += _deployment(servers) if servers.named else _embedded()
-    named = connections.server_options(servers.settings)
+    named = urls.server_options(servers.settings)
     for kind, text in findings:
         click.echo(f"{kind:<6} {text.replace('--broker URL', named) if servers.named else text}")
     return 3 if any(kind == "wrong" for kind, _ in findings) else 0
