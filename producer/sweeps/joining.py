@@ -174,7 +174,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
             time.sleep(POLL_SECONDS)
         if patience(lambda: _orphaned(run, servers)):
             raise Incomplete(
-                f"run {run} was called to its end by another producer, which is gone: its outputs are with that one, "
+                f"run {run} is over: another producer, which is gone, collected its outputs; they are with that one, "
                 f"not in {folder.path}; resume it where that one ran, or start another with another --once key"
             )
 
