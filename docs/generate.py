@@ -40,7 +40,7 @@ def settings_page() -> str:
     return (
         "# Settings\n\n"
         "Read once, when a command starts: from the command line, then the environment, then the YAML file named by\n"
-        "`--settings` (or EVALQ_SETTINGS), whose keys are the names below. Lists in variables are JSON.\n\n"
+        "`--settings` (or EVALQ_SETTINGS), whose keys are the names below.\n\n"
         + table(("variable", "key", "default", "meaning"), rows)
     )
 

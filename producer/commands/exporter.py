@@ -18,7 +18,7 @@ __all__ = ["COMMAND"]
 def _exporter(invocation: Invocation, port: int, bind: str) -> None:
     from evalq.workers.exporter.server import Exporter
     from evalq.workers.processes.identity import log_to_stderr
-    from evalq.workers.servers.connections import is_redis, redacted
+    from evalq.workers.servers.urls import is_redis, redacted
     from evalq.workers.settings import load_settings
 
     where = invocation.where

@@ -274,7 +274,7 @@ def _refuse_changed(folder: RunFolder, head: _Head) -> None:
     """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
     away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
     if away and head.cwd not in ("", str(Path.cwd())):
-        raise ConfigError(f"{away[0]}: not there, seen from here: resume it where it was begun: cd {head.cwd}")
+        raise ConfigError(f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {head.cwd}")
     then = head.header.asked.get("expectations")
     if then not in (None, expectations(head.request.inputs)):
         raise ConfigError(

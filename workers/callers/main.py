@@ -27,7 +27,8 @@ from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
 from evalq.workers.servers.complaint import Complaint, until_reached
-from evalq.workers.servers.connections import connect, redacted
+from evalq.workers.servers.connections import connect
+from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import TIMINGS, Settings, Timings
 from evalq.workers.targets import load_targets
 

@@ -38,8 +38,9 @@ from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.servers.complaint import Complaint
-from evalq.workers.servers.connections import connect, redacted
+from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import SERVER_ERRORS, explained
+from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import TIMINGS, Settings, Timings
 
 __all__ = ["run_worker"]
