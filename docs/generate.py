@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from checks_page import checks_page
 from evaluator_pages import FOLDER, evaluator_page
 from policy_page import policy_page
 
@@ -19,7 +20,8 @@ from evalq.evalcore.contract.evaluator import Evaluator, Params
 from evalq.evalcore.model.life import LEDGER_STATES, MEANING, MOVES, next_step
 from evalq.evalcore.views.markdown import table
 from evalq.evalcore.views.metrics import LABELS
-from evalq.workers.exporter.catalogue import FAMILIES, SECONDS, Family, quality
+from evalq.workers.exporter.catalogue import FAMILIES
+from evalq.workers.exporter.family import SECONDS, Family, quality
 from evalq.workers.ratelimit.policy import Policy
 from evalq.workers.settings import Settings
 from evalq.workers.targets.answers import KINDS
@@ -39,7 +41,7 @@ def settings_page() -> str:
     return (
         "# Settings\n\n"
         "Read once, when a command starts: from the command line, then the environment, then the YAML file named by\n"
-        "`--settings` (or EVALQ_SETTINGS), whose keys are the names below. Lists in variables are JSON.\n\n"
+        "`--settings` (or EVALQ_SETTINGS), whose keys are the names below.\n\n"
         + table(("variable", "key", "default", "meaning"), rows)
     )
 
@@ -158,6 +160,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
         DOCS / "reference" / "policy.md": policy_page(),
+        DOCS / "reference" / "checks.md": checks_page(),
         **{FOLDER / f"{name}.md": evaluator_page(name) for name in registry.own()},
         chaos.PAGE: chaos.page(),
         observers.PAGE: observers.page(),

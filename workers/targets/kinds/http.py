@@ -12,7 +12,7 @@ from evalq.evalcore.records.json_path import parse_path
 from evalq.workers.targets.address import HeaderName, Headers, Url, secrets_of, shown
 from evalq.workers.targets.target import Target, Way
 
-__all__ = ["HttpTarget"]
+__all__ = ["TARGET", "HttpTarget"]
 
 
 class HttpTarget(Target):
@@ -50,3 +50,6 @@ class HttpTarget(Target):
         from evalq.workers.targets.endpoints import HttpEndpoint  # httpx takes a while to import
 
         return HttpEndpoint(self, key)
+
+
+TARGET = HttpTarget
