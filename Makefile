@@ -13,7 +13,7 @@ LATER = $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 
 setup: .venv/ready
 
-.venv/ready: requirements.lock pyproject.toml
+.venv/ready: requirements.lock pyproject.toml setup.py $(wildcard evalcore/native/*.[ch])
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evalq needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check $(LATER) --require-hashes -r requirements.lock

@@ -97,7 +97,7 @@ def _of_ledger(run: str, servers: Servers) -> RunCases:
             return decoded(data, f"what the ledger has of run {run}")
         if servers.knows(run):
             raise UsageError(
-                f"run {run} is in the ledger, and how its cases went is not (it is not finished, or too large "
+                f"run {run} is in the ledger, but how its cases went is not (it is not finished, or too large "
                 "for it: cases_records); name its folder"
             )
     here = f"./{RUNS}" + (", or the ledger" if servers.named else "")

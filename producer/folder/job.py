@@ -20,8 +20,8 @@ from evalq.evalcore.errors import ConfigError, EvalqError, InputError, StorageEr
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import canonical_json, digest
 from evalq.evalcore.model.manifest import Header, PlannedInput
-from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes
+from evalq.evalcore.records.opened import opened
 from evalq.evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.manifest import Manifest
@@ -264,8 +264,8 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
 
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
-    with open_input(source.path) as stream:
-        return Cutter(stream, evaluator.records.format, source.name, evaluator.records.columns).columns
+    with opened(source, evaluator.records.format, evaluator.records.columns) as cutter:
+        return cutter.columns
 
 
 def _absolute(source: Source) -> Source:

@@ -150,7 +150,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
     silent for so long that it may be taken over: trying that again is the caller's.
     """
     from evalq.producer.driving.waiting import Patience
-    from evalq.workers.connections import server_options
+    from evalq.workers.servers.urls import server_options
 
     settings, patience = servers.settings, Patience(servers.settings, reporter)
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
@@ -179,7 +179,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
                 return
             if since is not None and since >= _ORPHANED_AFTER * settings.driver_seconds:
                 raise Incomplete(
-                    f"run {run} was called to its end by another producer, which is gone: its outputs are with that "
+                    f"run {run} is over: another producer, which is gone, collected its outputs; they are with that "
                     f"one, not in {folder.path}; resume it where that one ran, or start another with another --once key"
                 )
             time.sleep(POLL_SECONDS)

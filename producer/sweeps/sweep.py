@@ -24,7 +24,8 @@ from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
 from evalq.producer.folder.job import Job, RunOptions, begun, planned
-from evalq.producer.folder.run_folder import ASKED, CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
+from evalq.producer.folder.names import ASKED, CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.sweeps.identity import asked_of, expectations, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
@@ -273,7 +274,7 @@ def _refuse_changed(folder: RunFolder, head: _Head) -> None:
     """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
     away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
     if away and head.cwd not in ("", str(Path.cwd())):
-        raise ConfigError(f"{away[0]}: not there, seen from here: resume it where it was begun: cd {head.cwd}")
+        raise ConfigError(f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {head.cwd}")
     then = head.header.asked.get("expectations")
     if then not in (None, expectations(head.request.inputs)):
         raise ConfigError(

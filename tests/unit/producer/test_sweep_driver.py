@@ -28,10 +28,10 @@ from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.retry import begin_retry
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.callers import main as calling
-from evalq.workers.connections import connect
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.servers.connections import connect
 from evalq.workers.settings import Settings, Timings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
@@ -493,6 +493,6 @@ def test_who_waits_tells_a_busy_producer_from_one_that_is_gone(stage: Stage, mon
     assert 15 < waits(begins) < 16, "then it looks again who drives"
     evaluation.delete(first.run)
     seen: list[float] = []
-    with pytest.raises(Incomplete, match="which is gone: its outputs are with that one"):
+    with pytest.raises(Incomplete, match="which is gone, collected its outputs"):
         waits(seen.append)
     assert 30 < seen[-1] < 33
