@@ -38,7 +38,7 @@ __all__ = [
 
 T = TypeVar("T")
 _ORPHANED_AFTER = 3
-"""How many times `driver_seconds` a sweep may be done without an evaluation before its driver is taken for gone. Between
+"""How many times `driver_seconds` a sweep may be done and not evaluated before its driver is taken for gone. Between
 the two it writes all outputs, imports and plans, and nobody hears of it: on a busy machine for ten seconds."""
 _LEFT_ALONE = ("paused", "failed", "stopped")
 """States in which somebody left a run for a reason that whoever waited for it does not pass over."""
