@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
+from evalq.evalcore.native import compiled
 from evalq.evalcore.records.inputs import read_columns
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
 
@@ -27,6 +28,8 @@ Positions = NDArray[np.int64]
 Buffer = bytes | bytearray | memoryview
 
 _QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
+_BAD_OPENING = "broken quoting: a quote inside a field that does not begin with one"
+_BAD_CLOSING = "broken quoting: text after a closing quote (write a quote inside a field twice)"
 
 
 class QuoteFault(ValueError):
@@ -43,11 +46,14 @@ def record_ends(block: Buffer, fmt: Format) -> Positions:
 
     Raises QuoteFault where a CSV quote before the last complete record's end is illegal.
     """
-    return _scan(block, fmt)[1]
+    return _scan(block, fmt)[0]
 
 
 def _scan(block: Buffer, fmt: Format) -> tuple[Positions, Positions]:
-    """Positions of the newlines, and those just after each complete record."""
+    """Positions just after each complete record, and how many newlines stand before each of these."""
+    native = compiled()
+    if native is not None and fmt == "csv":
+        return _read_scan(*native.record_ends(block))
     data = np.frombuffer(block, dtype=np.uint8)
     newlines = np.flatnonzero(data == _NEWLINE)
     quotes = np.flatnonzero(data == _QUOTE) if fmt == "csv" else newlines[:0]
@@ -55,7 +61,15 @@ def _scan(block: Buffer, fmt: Format) -> tuple[Positions, Positions]:
     ends: Positions = newlines[outside] + 1
     if len(ends) and len(quotes):
         _check_quotes(data, quotes[: np.searchsorted(quotes, ends[-1])])
-    return newlines, ends
+    return ends, np.searchsorted(newlines, ends)
+
+
+def _read_scan(ends: bytes, lines: bytes, bad: int, opens: bool) -> tuple[Positions, Positions]:
+    """What compiled code found: the same, and the first illegal quote (-1: none)."""
+    found: Positions = np.frombuffer(ends, dtype=np.int64)
+    if bad >= 0 and len(found) and bad < found[-1]:
+        raise QuoteFault(bad, _BAD_OPENING if opens else _BAD_CLOSING)
+    return found, np.frombuffer(lines, dtype=np.int64)
 
 
 def _check_quotes(data: NDArray[np.uint8], quotes: Positions) -> None:
@@ -66,11 +80,9 @@ def _check_quotes(data: NDArray[np.uint8], quotes: Positions) -> None:
     closes = (after == _QUOTE) | (after == _COMMA) | (after == _NEWLINE) | (after == _RETURN)
     bad_open, bad_close = opening[~opens], closing[~closes]
     if len(bad_open) and (not len(bad_close) or bad_open[0] < bad_close[0]):
-        raise QuoteFault(int(bad_open[0]), "broken quoting: a quote inside a field that does not begin with one")
+        raise QuoteFault(int(bad_open[0]), _BAD_OPENING)
     if len(bad_close):
-        raise QuoteFault(
-            int(bad_close[0]), "broken quoting: text after a closing quote (write a quote inside a field twice)"
-        )
+        raise QuoteFault(int(bad_close[0]), _BAD_CLOSING)
 
 
 def _raise_open(block: Buffer) -> NoReturn:
@@ -110,7 +122,7 @@ class Cutter:
         # What is read and not yet cut lies in buffer[at:end]; the room is used again and again.
         self._buffer = bytearray(2 * BLOCK_BYTES)
         self._at = self._end = 0
-        self._newlines: Positions | None = None
+        self._scanned: tuple[Positions, Positions] | None = None
         self._ended = False
         self.position = 0
         self.line = 1
@@ -215,14 +227,17 @@ class Cutter:
             closed += 1
         with memoryview(self._buffer) as view:
             try:
-                self._newlines, ends = _scan(view[:closed], self._format)
+                ends, lines = _scan(view[:closed], self._format)
                 if self._ended and closed and (not len(ends) or ends[-1] < closed):
                     _raise_open(view[:closed])
             except QuoteFault as fault:
                 line = self.line + bytes(view[: fault.position]).count(b"\n")
                 where = f"{self._name}:{line}"
                 raise InputError(f"{self._name} is no valid CSV", [(where, fault.reason)]) from None
-        return np.minimum(ends, self._left())
+        if len(ends) and ends[-1] > self._left():
+            ends, lines = np.minimum(ends, self._left()), np.minimum(lines, lines[-1] - 1)
+        self._scanned = ends, lines
+        return ends
 
     def _compact(self) -> None:
         """Move what is not yet cut to the buffer's front."""
@@ -230,16 +245,12 @@ class Cutter:
             rest = bytes(self._rest())
             self._buffer[: len(rest)] = rest
             self._at, self._end = 0, len(rest)
-            self._newlines = None
+            self._scanned = None
 
     def _take(self, length: int, records: int) -> Span:
         """Remove ``length`` bytes from the front and account for them."""
         start, stop = self._at, self._at + length
-        if self._newlines is None:
-            lines = self._buffer.count(b"\n", start, stop)
-        else:
-            first, last = np.searchsorted(self._newlines, (start, stop))
-            lines = int(last - first)
+        lines = self._lines_before(stop) - self._lines_before(start)
         with memoryview(self._buffer) as view:
             data = view[start:stop]
             self._whole.update(data)
@@ -254,6 +265,15 @@ class Cutter:
         self.records += records
         return span
 
+    def _lines_before(self, at: int) -> int:
+        """Newlines of the buffer before ``at``, which mostly is a record's end that was found a moment ago."""
+        if self._scanned is not None and at:
+            ends, lines = self._scanned
+            found = int(np.searchsorted(ends, at))
+            if found < len(ends) and ends[found] == at:
+                return int(lines[found])
+        return self._buffer.count(b"\n", 0, at)
+
     def _fill(self) -> None:
         """Read another block behind what is there."""
         # A quote that is never closed makes the rest of the file one record; refuse it before all of that is in memory.
@@ -267,7 +287,7 @@ class Cutter:
             read = self._stream.readinto(view[self._end : self._end + BLOCK_BYTES])
         self._ended = not read
         self._end += read
-        self._newlines = None
+        self._scanned = None
 
     def _skip_bom(self) -> None:
         while self._left() < len(BOM) and not self._ended:
