@@ -27,7 +27,10 @@ _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 def evaluator_page(name: str) -> str:
     """What is written by hand, up to its options, and behind it what the code declares."""
     evaluator = registry.get(name)
-    written = (FOLDER / f"{name}.md").read_text(encoding="utf-8").partition(_CUT)[0].rstrip("\n")
+    page = FOLDER / f"{name}.md"
+    # A new evaluator's page begins with what its command says; the rest of the upper half is to be written.
+    written = page.read_text(encoding="utf-8") if page.exists() else f"# evalq {name}\n\n{evaluator.summary}\n"
+    written = written.partition(_CUT)[0].rstrip("\n")
     own = _options(evaluator.command.options) if evaluator.command.options else "None but those of every command.\n"
     parts = [written, _CUT, f"`evalq {name} --help` names those of every evaluator, too.\n\n{own}"]
     further = evaluator.command.commands

@@ -19,7 +19,8 @@ from evalq.evalcore.contract.evaluator import Evaluator, Params
 from evalq.evalcore.model.life import LEDGER_STATES, MEANING, MOVES, next_step
 from evalq.evalcore.views.markdown import table
 from evalq.evalcore.views.metrics import LABELS
-from evalq.workers.exporter.catalogue import FAMILIES, SECONDS, Family, quality
+from evalq.workers.exporter.catalogue import FAMILIES
+from evalq.workers.exporter.family import SECONDS, Family, quality
 from evalq.workers.ratelimit.policy import Policy
 from evalq.workers.settings import Settings
 from evalq.workers.targets.answers import KINDS
@@ -39,7 +40,7 @@ def settings_page() -> str:
     return (
         "# Settings\n\n"
         "Read once, when a command starts: from the command line, then the environment, then the YAML file named by\n"
-        "`--settings` (or EVALQ_SETTINGS), whose keys are the names below. Lists in variables are JSON.\n\n"
+        "`--settings` (or EVALQ_SETTINGS), whose keys are the names below.\n\n"
         + table(("variable", "key", "default", "meaning"), rows)
     )
 

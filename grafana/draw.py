@@ -20,7 +20,7 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import prometheus as formats
 
 from evalq.evalcore.views.panels import Threshold
-from evalq.workers.exporter.catalogue import RECENT_LABEL
+from evalq.workers.exporter.family import RECENT_LABEL
 from grafana.layout import Cell
 from grafana.queries import SERIES
 from grafana.view import Unit, View

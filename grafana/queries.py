@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from evalq.evalcore.views.metrics import Metric
 from evalq.evalcore.views.panels import Panel, Plot
-from evalq.workers.exporter.catalogue import RECENT_LABEL, RUN_LABELS
+from evalq.workers.exporter.family import RECENT_LABEL, RUN_LABELS
 from grafana.view import COUNT, SECONDS, SHARE, Query, Unit, View
 
 __all__ = ["VARIABLES", "chosen", "view"]

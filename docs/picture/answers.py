@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from evalq.workers.exporter.catalogue import RECENT_LABEL
+from evalq.workers.exporter.family import RECENT_LABEL
 from grafana.queries import SERIES
 
 __all__ = ["Answered", "Source", "Value", "lines", "marked", "matrix", "table", "values"]

@@ -9,88 +9,19 @@ with a line, never a silently misplaced boundary.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from io import BufferedIOBase
-from typing import NoReturn
-
-import numpy as np
-from numpy.typing import NDArray
 
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
-from evalq.evalcore.native import compiled
 from evalq.evalcore.records.inputs import read_columns
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
+from evalq.evalcore.records.scanning import Positions, QuoteFault, raise_open, scan
 
-__all__ = ["Cutter", "QuoteFault", "record_ends"]
+__all__ = ["Cutter"]
 
-Positions = NDArray[np.int64]
-Buffer = bytes | bytearray | memoryview
-
-_QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
-_BAD_OPENING = "broken quoting: a quote inside a field that does not begin with one"
-_BAD_CLOSING = "broken quoting: text after a closing quote (write a quote inside a field twice)"
-
-
-class QuoteFault(ValueError):
-    """Illegal quoting at byte ``position`` of the scanned block."""
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(reason)
-        self.position = position
-        self.reason = reason
-
-
-def record_ends(block: Buffer, fmt: Format) -> Positions:
-    """Positions just after each complete record of ``block``, which begins on a record boundary.
-
-    Raises QuoteFault where a CSV quote before the last complete record's end is illegal.
-    """
-    return _scan(block, fmt)[0]
-
-
-def _scan(block: Buffer, fmt: Format) -> tuple[Positions, Positions]:
-    """Positions just after each complete record, and how many newlines stand before each of these."""
-    native = compiled()
-    if native is not None and fmt == "csv":
-        return _read_scan(*native.record_ends(block))
-    data = np.frombuffer(block, dtype=np.uint8)
-    newlines = np.flatnonzero(data == _NEWLINE)
-    quotes = np.flatnonzero(data == _QUOTE) if fmt == "csv" else newlines[:0]
-    outside = (np.searchsorted(quotes, newlines) & 1) == 0
-    ends: Positions = newlines[outside] + 1
-    if len(ends) and len(quotes):
-        _check_quotes(data, quotes[: np.searchsorted(quotes, ends[-1])])
-    return ends, np.searchsorted(newlines, ends)
-
-
-def _read_scan(ends: bytes, lines: bytes, bad: int, opens: bool) -> tuple[Positions, Positions]:
-    """What compiled code found: the same, and the first illegal quote (-1: none)."""
-    found: Positions = np.frombuffer(ends, dtype=np.int64)
-    if bad >= 0 and len(found) and bad < found[-1]:
-        raise QuoteFault(bad, _BAD_OPENING if opens else _BAD_CLOSING)
-    return found, np.frombuffer(lines, dtype=np.int64)
-
-
-def _check_quotes(data: NDArray[np.uint8], quotes: Positions) -> None:
-    """Raise QuoteFault at the first opening or closing quote with an illegal neighbour."""
-    opening, closing = quotes[0::2], quotes[1::2]
-    before, after = data[opening - 1], data[closing + 1]
-    opens = (before == _QUOTE) | (before == _COMMA) | (before == _NEWLINE) | (opening == 0)
-    closes = (after == _QUOTE) | (after == _COMMA) | (after == _NEWLINE) | (after == _RETURN)
-    bad_open, bad_close = opening[~opens], closing[~closes]
-    if len(bad_open) and (not len(bad_close) or bad_open[0] < bad_close[0]):
-        raise QuoteFault(int(bad_open[0]), _BAD_OPENING)
-    if len(bad_close):
-        raise QuoteFault(int(bad_close[0]), _BAD_CLOSING)
-
-
-def _raise_open(block: Buffer) -> NoReturn:
-    """Raise QuoteFault for a last record that never ends: at its first illegal quote, else at the one left open."""
-    data = np.frombuffer(block, dtype=np.uint8)
-    quotes = np.flatnonzero(data == _QUOTE)
-    _check_quotes(data, quotes)
-    raise QuoteFault(int(quotes[-1]), "broken quoting: a quote opened here is never closed")
+_NEWLINE = b"\n"[0]
 
 
 class Cutter:
@@ -122,7 +53,7 @@ class Cutter:
         # What is read and not yet cut lies in buffer[at:end]; the room is used again and again.
         self._buffer = bytearray(2 * BLOCK_BYTES)
         self._at = self._end = 0
-        self._scanned: tuple[Positions, Positions] | None = None
+        self._newlines: Positions | None = None
         self._ended = False
         self.position = 0
         self.line = 1
@@ -227,16 +158,15 @@ class Cutter:
             closed += 1
         with memoryview(self._buffer) as view:
             try:
-                ends, lines = _scan(view[:closed], self._format)
+                self._newlines, ends = scan(view[:closed], self._format)
                 if self._ended and closed and (not len(ends) or ends[-1] < closed):
-                    _raise_open(view[:closed])
+                    raise_open(view[:closed])
             except QuoteFault as fault:
                 line = self.line + bytes(view[: fault.position]).count(b"\n")
                 where = f"{self._name}:{line}"
                 raise InputError(f"{self._name} is no valid CSV", [(where, fault.reason)]) from None
-        if len(ends) and ends[-1] > self._left():
-            ends, lines = np.minimum(ends, self._left()), np.minimum(lines, lines[-1] - 1)
-        self._scanned = ends, lines
+        if len(ends):
+            ends[-1] = min(int(ends[-1]), self._left())
         return ends
 
     def _compact(self) -> None:
@@ -245,12 +175,15 @@ class Cutter:
             rest = bytes(self._rest())
             self._buffer[: len(rest)] = rest
             self._at, self._end = 0, len(rest)
-            self._scanned = None
+            self._newlines = None
 
     def _take(self, length: int, records: int) -> Span:
         """Remove ``length`` bytes from the front and account for them."""
         start, stop = self._at, self._at + length
-        lines = self._lines_before(stop) - self._lines_before(start)
+        if self._newlines is None:
+            lines = self._buffer.count(b"\n", start, stop)
+        else:
+            lines = bisect_left(self._newlines, stop) - bisect_left(self._newlines, start)
         with memoryview(self._buffer) as view:
             data = view[start:stop]
             self._whole.update(data)
@@ -265,15 +198,6 @@ class Cutter:
         self.records += records
         return span
 
-    def _lines_before(self, at: int) -> int:
-        """Newlines of the buffer before ``at``, which mostly is a record's end that was found a moment ago."""
-        if self._scanned is not None and at:
-            ends, lines = self._scanned
-            found = int(np.searchsorted(ends, at))
-            if found < len(ends) and ends[found] == at:
-                return int(lines[found])
-        return self._buffer.count(b"\n", 0, at)
-
     def _fill(self) -> None:
         """Read another block behind what is there."""
         # A quote that is never closed makes the rest of the file one record; refuse it before all of that is in memory.
@@ -287,7 +211,7 @@ class Cutter:
             read = self._stream.readinto(view[self._end : self._end + BLOCK_BYTES])
         self._ended = not read
         self._end += read
-        self._scanned = None
+        self._newlines = None
 
     def _skip_bom(self) -> None:
         while self._left() < len(BOM) and not self._ended:

@@ -48,7 +48,7 @@ def refuse_unnamed(servers: Servers, folder: RunFolder, state: str | None, what:
     """Raise UsageError where the server that a run is on is not the one that was asked: a note in its folder stops
     nobody who computes or calls for it.
     """
-    from evalq.workers.connections import server_options
+    from evalq.workers.servers.urls import server_options
 
     server = folder.info().server
     if state in (None, "gone") and server not in ("", server_options(servers.settings)):

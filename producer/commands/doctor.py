@@ -17,7 +17,7 @@ from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import server_options
 from evalq.producer.monitor.diagnosis import Finding, diagnose
 from evalq.producer.servers import Servers
-from evalq.workers.process import host as here
+from evalq.workers.processes.identity import host as here
 
 __all__ = ["COMMAND"]
 
@@ -77,14 +77,14 @@ def _worker_heard(servers: Servers) -> int:
 
 
 def _doctor(invocation: Invocation, worker: bool) -> int:
-    from evalq.workers import connections
+    from evalq.workers.servers import urls
 
     with invocation.servers() as servers:
         if worker:
             return _worker_heard(servers)
         findings = list(_here())
         findings += _deployment(servers) if servers.named else _embedded()
-    named = connections.server_options(servers.settings)
+    named = urls.server_options(servers.settings)
     for kind, text in findings:
         click.echo(f"{kind:<6} {text.replace('--broker URL', named) if servers.named else text}")
     return 3 if any(kind == "wrong" for kind, _ in findings) else 0

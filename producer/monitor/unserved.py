@@ -9,6 +9,7 @@ from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header
 from evalq.producer.monitor.began import began
 from evalq.producer.monitor.progress import AGAIN_SECONDS, RunStatus, StatusSink
+from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["Unserved", "other_code"]
@@ -57,10 +58,6 @@ class Unserved:
             return "the local worker is starting"
         if others:
             return other_code(self._header.code_version, others, self._header.evaluator if lacking else "")
-        from evalq.workers.connections import (
-            redacted,  # needs redis, and a command starts its workers before it imports that
-        )
-
         start = f"evalq worker --broker {redacted(self._settings.broker)}"
         return f"no worker serves {self._header.queue} yet (start one: {start})"
 

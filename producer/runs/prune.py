@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalq.evalcore.errors import Incomplete, UsageError
-from evalq.producer.folder.run_folder import RunFolder, run_folders
+from evalq.producer.folder.listing import run_folders
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.staging import clean_up, private_name
 
 if TYPE_CHECKING:

@@ -54,7 +54,8 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOption
 def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means | None]:
     """The target's facts, from the targets file here or from the fleet, and mean tokens of calls measured there."""
     from evalq.workers.callers.target_sessions import target_facts
-    from evalq.workers.connections import connect, is_redis
+    from evalq.workers.servers.connections import connect
+    from evalq.workers.servers.urls import is_redis
     from evalq.workers.targets import load_targets
 
     facts, means = None, None

@@ -12,7 +12,8 @@ from evalq.evalcore.errors import Cancelled, ConfigError, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.job import Job
-from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
+from evalq.producer.folder.names import OUTPUTS
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend, resumable, shared_place
 from evalq.producer.runs.execute import carry_out_here

@@ -147,7 +147,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
     silent for so long that it may be taken over: trying that again is the caller's.
     """
     from evalq.producer.driving.waiting import Patience
-    from evalq.workers.connections import server_options
+    from evalq.workers.servers.urls import server_options
 
     settings, patience = servers.settings, Patience(servers.settings, reporter)
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds

@@ -24,7 +24,8 @@ from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
 from evalq.producer.folder.job import Job, RunOptions, begun, planned
-from evalq.producer.folder.run_folder import ASKED, CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
+from evalq.producer.folder.names import ASKED, CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.sweeps.identity import asked_of, expectations, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.evaluators.planagent.sample import write_rows
-from evalq.workers.child import child
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.processes.child import child
 from evalq.workers.settings import Settings
 from tests.agents.server import running_agent, write_golden
 from tests.integration.harness import Server, clean_environment, same_answer, serves, wait_until
@@ -230,9 +230,9 @@ def test_pytest_that_leaves_its_folder_out_checks_a_plug_in_beside_anything(trap
 
 
 def test_there_is_one_way_to_start_a_process_of_our_own() -> None:
-    """No other module than workers/child.py runs Python, so that none forgets to leave the current folder out."""
+    """Only one module runs Python, so that none forgets to leave the current folder out."""
     top = Path(__file__).parents[2]
     sources = [path for package in ("evalcore", "workers", "producer") for path in (top / package).rglob("*.py")]
     starting = [path.relative_to(top).as_posix() for path in sources if "sys.executable" in path.read_text()]
-    assert starting == ["workers/child.py"]
+    assert starting == ["workers/processes/child.py"]
     assert child("m", "x") == [sys.executable, "-P", "-m", "m", "x"]

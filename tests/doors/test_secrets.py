@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.workers.connections import redacted
+from evalq.workers.servers.urls import redacted
 from tests.integration.harness import (
     EVALQ,
     PATIENCE,

@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from evalq.evalcore.contract import registry
-from evalq.workers.exporter.catalogue import FAMILIES, Family, quality
+from evalq.workers.exporter.catalogue import FAMILIES
+from evalq.workers.exporter.family import Family, quality
 from tests.grafana.promql import parsed, result_labels
 
 __all__ = ["RULES", "TOP", "alerts", "exported", "families", "groups", "known", "recordings"]

@@ -13,12 +13,9 @@ from prometheus_client.samples import Exemplar, Timestamp
 from evalq.evalcore.contract import registry
 from evalq.evalcore.version import __version__, code_version
 from evalq.evalcore.views.metrics import Unit
-from evalq.workers.exporter.catalogue import FAMILIES, Family, family, quality
+from evalq.workers.exporter.catalogue import FAMILIES, family
+from evalq.workers.exporter.family import Family, quality
 from evalq.workers.exporter.series import (
-    HISTOGRAMS,
-    OF_HISTORIES,
-    SERIES,
-    TOGETHER,
     Series,
     Together,
     folded,
@@ -60,18 +57,16 @@ class Live(_Bounded):
         self._snapshot = snapshot
 
     def collect(self) -> Iterator[PrometheusMetric]:
-        """In the catalogue's order, then the runs."""
+        """In the catalogue's order."""
         for shown in FAMILIES:
-            if shown.name in SERIES:
+            if shown.read is not None:
                 exemplars = _newest_runs(self._snapshot) if shown.name == _RUNS_ENDED else {}
-                yield self._family(shown, SERIES[shown.name](self._snapshot), exemplars=exemplars)
-            elif shown.name in HISTOGRAMS:
+                yield self._family(shown, shown.read(self._snapshot), shown.together, exemplars)
+            elif shown.spread is not None:
                 filled = HistogramMetricFamily(shown.name, shown.help, labels=shown.labels)
-                for labels, buckets, total in HISTOGRAMS[shown.name](self._snapshot)[: self._most]:
+                for labels, buckets, total in shown.spread(self._snapshot)[: self._most]:
                     filled.add_metric(labels, buckets, total)
                 yield filled
-        for name, read in OF_HISTORIES.items():
-            yield self._family(family(name), read(self._snapshot), TOGETHER.get(name, "sum"))
 
 
 class Quality(_Bounded):

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, get_args
+from typing import Literal
 
 from evalq.evalcore.compare.drift_record import MeasureState
 from evalq.evalcore.contract import registry
 from evalq.evalcore.views.metrics import Metric
-from evalq.workers.ledger.failures import Kind
 from evalq.workers.ledger.histograms import SECONDS
 from evalq.workers.ledger.ownership import OTHER
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.monitor.snapshot import Newest, Snapshot
 
 __all__ = [
-    "HISTOGRAMS",
-    "OF_HISTORIES",
-    "SERIES",
-    "TOGETHER",
+    "STATES",
     "Histogram",
     "Series",
     "Together",
+    "by_name",
+    "by_target",
+    "call_cost",
+    "calls",
+    "calls_by_kind",
+    "drift",
     "folded",
     "newest_runs",
     "newest_series",
+    "of_runs",
+    "one",
+    "outcomes",
     "recent_series",
+    "sick",
+    "states",
+    "times",
+    "totals",
 ]
 
 Together = Literal["sum", "mean", "max"]
@@ -38,7 +47,9 @@ Series = tuple[tuple[str, ...], float]
 Histogram = tuple[tuple[str, ...], list[tuple[str, float]], float | None]
 """Label values, (upper bound, how many up to it) rising, and the sum where it is known."""
 
-_STATES = ("open", "done", "paused", "failed", "cancelled")
+STATES = ("open", "done", "paused", "failed", "cancelled")
+"""Of runs, in the ledger."""
+
 _BOUNDS = (*(f"{bound:g}" for bound in SECONDS), "+Inf")
 # Counters of calls that are no outcomes: failures by kind, tokens, times and cost.
 _BY_KIND = ("failed", "tokens", "seconds", "cost")
@@ -74,15 +85,17 @@ def recent_series(metric: Metric, histories: Iterable[Newest]) -> list[Series]:
     ]
 
 
-def _one(value: float) -> list[Series]:
+def one(value: float) -> list[Series]:
+    """A metric without labels."""
     return [((), float(value))]
 
 
-def _by_name(counts: dict[str, int]) -> list[Series]:
+def by_name(counts: dict[str, int]) -> list[Series]:
+    """A metric with one label, by its values."""
     return [((name,), float(count)) for name, count in sorted(counts.items())]
 
 
-def _totals(name: str, tails: Iterable[str] = ()) -> Callable[[Snapshot], list[Series]]:
+def totals(name: str, tails: Iterable[str] = ()) -> Callable[[Snapshot], list[Series]]:
     """A counter kept as "<name> <evaluator> <suite>[ <tail>]"; a suite may have blanks, the others have none.
 
     What never happened in a suite that was seen is 0, so that its first time is an increase.
@@ -107,7 +120,7 @@ def _owner(field: str) -> tuple[str, str]:
     return evaluator, suite
 
 
-def _calls_by_kind(name: str) -> Callable[[Snapshot], list[Series]]:
+def calls_by_kind(name: str) -> Callable[[Snapshot], list[Series]]:
     """A counter of live calls kept as "<name> <target> <kind>"."""
 
     def read(snapshot: Snapshot) -> list[Series]:
@@ -121,25 +134,25 @@ def _starting(counts: dict[str, int], name: str) -> Iterator[tuple[str, int]]:
     return ((field, value) for field, value in counts.items() if field.startswith(f"{name} "))
 
 
-def _calls(snapshot: Snapshot) -> list[Series]:
+def calls(snapshot: Snapshot) -> list[Series]:
     """Live calls by outcome: what is kept as "<outcome> <target>", and the failures of any kind."""
     rows: dict[tuple[str, ...], float] = {}
     for field, value in snapshot.calls.items():
         name, _, rest = field.partition(" ")
         if name not in _BY_KIND:
             rows[rest, name] = rows.get((rest, name), 0.0) + value
-    for (target, _), failed in _calls_by_kind("failed")(snapshot):
+    for (target, _), failed in calls_by_kind("failed")(snapshot):
         rows[target, "failed"] = rows.get((target, "failed"), 0.0) + failed
     return sorted(rows.items())
 
 
-def _call_cost(snapshot: Snapshot) -> list[Series]:
+def call_cost(snapshot: Snapshot) -> list[Series]:
     """What live calls cost, which is kept as "cost <target>" in millionths."""
     found = ((field.partition(" ")[2], value) for field, value in _starting(snapshot.calls, "cost"))
     return sorted(((target,), value / 1_000_000) for target, value in found)
 
 
-def _histogram(name: str, of: Literal["totals", "calls"] = "totals") -> Callable[[Snapshot], list[Histogram]]:
+def times(name: str, of: Literal["totals", "calls"] = "totals") -> Callable[[Snapshot], list[Histogram]]:
     """A histogram kept as "<name> <label> <upper bound>" and "<name> <label> sum" in microseconds."""
 
     def read(snapshot: Snapshot) -> list[Histogram]:
@@ -163,19 +176,20 @@ def _cumulative(bounds: dict[str, int]) -> tuple[list[tuple[str, float]], float 
     return buckets, None if total is None else total / 1_000_000
 
 
-def _states(snapshot: Snapshot, *states: str) -> list[Series]:
-    return _one(sum(worker.state in states for worker in snapshot.workers))
+def states(snapshot: Snapshot, *states: str) -> list[Series]:
+    """How many workers are in one of these states."""
+    return one(sum(worker.state in states for worker in snapshot.workers))
 
 
-def _sick(snapshot: Snapshot) -> list[Series]:
+def sick(snapshot: Snapshot) -> list[Series]:
     """How many workers cannot load each evaluator; zeros for those that all can, so that a gap is no recovery."""
     counts = dict.fromkeys(registry.names(), 0)
     for _, evaluator, _ in snapshot.sick:
         counts[evaluator] = counts.get(evaluator, 0) + 1
-    return _by_name(counts)
+    return by_name(counts)
 
 
-def _by_target(sweeps: Callable[[Snapshot], list[SweepHeader]]) -> Callable[[Snapshot], list[Series]]:
+def by_target(sweeps: Callable[[Snapshot], list[SweepHeader]]) -> Callable[[Snapshot], list[Series]]:
     """How many sweeps, for each target that is swept or can be called."""
 
     def read(snapshot: Snapshot) -> list[Series]:
@@ -183,17 +197,19 @@ def _by_target(sweeps: Callable[[Snapshot], list[SweepHeader]]) -> Callable[[Sna
         counts = dict.fromkeys(targets | {sweep.target for sweep in snapshot.sweeps}, 0)
         for sweep in sweeps(snapshot):
             counts[sweep.target] += 1
-        return _by_name(counts)
+        return by_name(counts)
 
     return read
 
 
-def _of_runs(snapshot: Snapshot, value: Callable[[Newest], float]) -> list[Series]:
+def of_runs(snapshot: Snapshot, value: Callable[[Newest], float]) -> list[Series]:
+    """A value of the newest run of each history."""
     places = [(history, history.entry.place) for history in snapshot.histories]
     return [((place.evaluator, place.suite, place.target), value(history)) for history, place in places]
 
 
-def _outcomes(snapshot: Snapshot) -> list[Series]:
+def outcomes(snapshot: Snapshot) -> list[Series]:
+    """Records of the newest run of each history, by outcome."""
     return [
         ((place.evaluator, place.suite, place.target, outcome), float(count))
         for place, entry in ((history.entry.place, history.entry) for history in snapshot.histories)
@@ -202,7 +218,7 @@ def _outcomes(snapshot: Snapshot) -> list[Series]:
     ]
 
 
-def _drift(value: Callable[[MeasureState], float]) -> Callable[[Snapshot], list[Series]]:
+def drift(value: Callable[[MeasureState], float]) -> Callable[[Snapshot], list[Series]]:
     """Of each suite and measure; where it has several chains, of the one with most evidence."""
 
     def read(snapshot: Snapshot) -> list[Series]:
@@ -225,67 +241,3 @@ def newest_runs(snapshot: Snapshot) -> dict[tuple[str, str], tuple[str, float]]:
         of = (entry.place.evaluator, entry.place.suite)
         ended[of] = max(ended.get(of, (entry.run, entry.ended)), (entry.run, entry.ended), key=lambda one: one[1])
     return ended
-
-
-SERIES: dict[str, Callable[[Snapshot], list[Series]]] = {
-    "evalq_records_submitted_total": _totals("submitted"),
-    "evalq_records_committed_total": _totals("records"),
-    "evalq_records_dead_total": _totals("dead"),
-    "evalq_chunks_committed_total": _totals("chunks"),
-    "evalq_duplicates_discarded_total": _totals("duplicates"),
-    "evalq_divergent_commits_total": _totals("divergent"),
-    "evalq_chunks_reconciled_total": _totals("reconciled", ("lost", "lease_died")),
-    "evalq_chunk_failures_total": _totals("failures", get_args(Kind)),
-    "evalq_runs_ended_total": _totals("ended", ("done", "failed")),
-    "evalq_chunks": lambda s: _by_name(s.chunks),
-    "evalq_oldest_pending_age_seconds": lambda s: _one(s.oldest_age),
-    "evalq_last_commit_timestamp_seconds": lambda s: _one(s.last_commit),
-    "evalq_leases": lambda s: _one(s.chunks["leased"]),
-    "evalq_queue_messages": lambda s: _by_name(s.queues),
-    "evalq_queue_workers": lambda s: _by_name({queue: len(s.serving(queue)) for queue in s.queues}),
-    "evalq_unacked_messages": lambda s: [] if s.unacked is None else _one(s.unacked),
-    "evalq_workers_alive": lambda s: _one(len(s.workers)),
-    "evalq_workers_consuming": lambda s: _states(s, "working", "idle"),
-    "evalq_workers_stuck": lambda s: _states(s, "stuck"),
-    "evalq_workers_sick": _sick,
-    "evalq_pool_processes": lambda s: _one(sum(worker.concurrency for worker in s.workers)),
-    "evalq_unserved_seconds": lambda s: _one(max((run.seconds for run in s.unserved), default=0.0)),
-    "evalq_runs": lambda s: _by_name({**dict.fromkeys(_STATES, 0), **s.runs}),
-    "evalq_callers_alive": lambda s: _one(len(s.callers)),
-    "evalq_sweeps": _by_target(lambda s: s.sweeps),
-    "evalq_sweeps_uncalled": _by_target(lambda s: s.uncalled),
-    "evalq_calls_total": _calls,
-    "evalq_call_failures_total": _calls_by_kind("failed"),
-    "evalq_call_tokens_total": _calls_by_kind("tokens"),
-    "evalq_call_cost_total": _call_cost,
-    "evalq_ledger_memory_bytes": lambda s: _one(s.server.memory),
-    "evalq_ledger_memory_limit_bytes": lambda s: _one(s.server.memory_limit),
-    "evalq_ledger_may_evict": lambda s: _one(s.server.may_evict),
-    "evalq_ledger_evicted_keys_total": lambda s: _one(s.server.evicted),
-    "evalq_ledger_persistence": lambda s: _by_name({"aof": s.server.aof}),
-    "evalq_ledger_persistence_failed": lambda s: _by_name({"aof": s.server.aof_failed, "rdb": s.server.rdb_failed}),
-    "evalq_ledger_start_timestamp_seconds": lambda s: _one(s.server.started),
-    "evalq_ledger_clients": lambda s: _one(s.server.clients),
-}
-"""Where counters and gauges of the catalogue come from, those of the work, the fleet, the calls and the server."""
-
-OF_HISTORIES: dict[str, Callable[[Snapshot], list[Series]]] = {
-    "evalq_last_run_timestamp_seconds": lambda s: _of_runs(s, lambda newest: newest.entry.ended),
-    "evalq_last_run_seconds": lambda s: _of_runs(s, lambda newest: newest.entry.seconds),
-    "evalq_last_run_records": _outcomes,
-    "evalq_drift": _drift(lambda measure: float(bool(measure.since))),
-    "evalq_drift_e_value": _drift(lambda measure: measure.e),
-    "evalq_drift_change": _drift(lambda measure: measure.change),
-}
-"""And those of finished runs."""
-
-TOGETHER: dict[str, Together] = {"evalq_drift": "max", "evalq_drift_e_value": "max", "evalq_drift_change": "mean"}
-"""Where series beyond the cap are not added."""
-
-HISTOGRAMS: dict[str, Callable[[Snapshot], list[Histogram]]] = {
-    "evalq_chunk_duration_seconds": _histogram("chunk_duration"),
-    "evalq_queue_wait_seconds": _histogram("queue_wait"),
-    "evalq_commit_duration_seconds": _histogram("commit_duration"),
-    "evalq_call_seconds": _histogram("seconds", "calls"),
-}
-"""Where each histogram of the catalogue comes from."""

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from evalq.workers.rlimits import bound_memory, die_with_parent
+from evalq.workers.processes.rlimits import bound_memory, die_with_parent
 
 __all__ = ["Asked", "Told"]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.child import child
+from evalq.workers.processes.child import child
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.function_host import Asked, Told
 from evalq.workers.targets.kinds.python import PythonTarget

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from evalq.evalcore.contract import registry
-from evalq.workers.exporter.catalogue import FAMILIES, SECONDS, Family, family, quality
+from evalq.workers.exporter.catalogue import FAMILIES, family
+from evalq.workers.exporter.family import SECONDS, Family, quality
 
 FORBIDDEN = {"run", "run_id", "worker", "host", "pid", "error", "message", "record"}
 EVERY = [

@@ -9,16 +9,16 @@ from prometheus_client.openmetrics.exposition import generate_latest
 
 from evalq.evalcore.compare.drift_record import DriftState, MeasureState
 from evalq.evalcore.views.metrics import Metric
-from evalq.workers.exporter.catalogue import FAMILIES
+from evalq.workers.exporter.catalogue import FAMILIES, family
 from evalq.workers.exporter.collector import Live
-from evalq.workers.exporter.series import HISTOGRAMS, OF_HISTORIES, SERIES, Series, folded, newest_series, recent_series
+from evalq.workers.exporter.family import Family
+from evalq.workers.exporter.series import Series, folded, newest_series, recent_series
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.ledger.histograms import SECONDS, bucket, counters
 from evalq.workers.ledger.history import Entry, HistoryKey
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.monitor.snapshot import Newest, ServerFacts, Snapshot, Unserved, WorkerStanding
 
-SOURCES = SERIES | OF_HISTORIES
 SERVER = ServerFacts("valkey", "9", 1, 0, "noeviction", 0, False, False, False, 0.0, 1)
 
 
@@ -45,15 +45,23 @@ def _state(run: str, **measure: Any) -> DriftState:
     )
 
 
+def _series(name: str, snapshot: Snapshot) -> list[Series]:
+    """What a metric of the catalogue reads of a snapshot."""
+    read = family(name).read
+    assert read is not None
+    return read(snapshot)
+
+
 def test_every_metric_of_the_catalogue_has_a_source() -> None:
-    """What is declared is exported, and what is exported is declared."""
+    """One each, by its type; only what the exporter knows of itself is not read of the snapshot."""
     own = {"evalq_ledger_up", "evalq_scrape_seconds", "evalq_series_folded", "evalq_build_info"}
-    assert {family.name for family in FAMILIES} == {*SERIES, *OF_HISTORIES, *HISTOGRAMS} | own
-    assert {family.name for family in FAMILIES if family.kind == "histogram"} == set(HISTOGRAMS)
+    assert {each.name for each in FAMILIES if each.read is None and each.spread is None} == own
+    assert all((each.spread is not None) == (each.kind == "histogram") for each in FAMILIES)
+    assert not [each.name for each in FAMILIES if each.read is not None and each.spread is not None]
 
 
-@pytest.mark.parametrize("family", [each for each in FAMILIES if each.name in SOURCES], ids=lambda each: each.name)
-def test_every_series_has_a_value_for_each_label(family: Any) -> None:
+@pytest.mark.parametrize("shown", [each for each in FAMILIES if each.read], ids=lambda each: each.name)
+def test_every_series_has_a_value_for_each_label(shown: Family) -> None:
     """As many label values as the catalogue has labels, from a snapshot in which everything occurs."""
     totals = {f"{name} vs a b": 1 for name in ("submitted", "records", "dead", "chunks", "duplicates", "divergent")}
     totals |= {"failures vs a b load": 1, "reconciled vs a b lost": 2, "ended vs a b done": 3, "last_commit": 5}
@@ -67,9 +75,9 @@ def test_every_series_has_a_value_for_each_label(family: Any) -> None:
         unacked=0,
         histories=[Newest(entry, [], [_state("r", e=1.0)])],
     )
-    rows = SOURCES[family.name](full)
+    rows = _series(shown.name, full)
     assert rows
-    assert {len(labels) for labels, _ in rows} == {len(family.labels)}
+    assert {len(labels) for labels, _ in rows} == {len(shown.labels)}
 
 
 def test_drift_is_that_of_the_chain_with_most_evidence() -> None:
@@ -78,10 +86,10 @@ def test_drift_is_that_of_the_chain_with_most_evidence() -> None:
     place = HistoryKey("vs", "night", "t")
     seen = _snapshot(histories=[Newest(Entry("c", place, {}, []), [], chains)])
     of = ("vs", "night", "t", "pass_rate")
-    assert OF_HISTORIES["evalq_drift"](seen) == [(of, 1.0)]
-    assert OF_HISTORIES["evalq_drift_e_value"](seen) == [(of, 300.0)]
-    assert OF_HISTORIES["evalq_drift_change"](seen) == [(of, -0.2)]
-    assert OF_HISTORIES["evalq_drift"](_snapshot()) == []
+    assert _series("evalq_drift", seen) == [(of, 1.0)]
+    assert _series("evalq_drift_e_value", seen) == [(of, 300.0)]
+    assert _series("evalq_drift_change", seen) == [(of, -0.2)]
+    assert _series("evalq_drift", _snapshot()) == []
 
 
 def test_the_newest_run_of_a_suite_is_told_beside_its_counter_and_never_as_a_label() -> None:
@@ -106,10 +114,10 @@ def test_sick_workers_and_runs_without_a_worker_are_shown_by_bounded_labels() ->
     """By evaluator with zeros, never by reason or host; of waiting runs the longest."""
     worker = WorkerStanding("w", "h", "c", 1, 0, 0.0, 0.0, "", "idle", {"vs": "no module named x"})
     seen = _snapshot(workers=[worker], unserved=[Unserved("a", 3.0), Unserved("b", 9.0)])
-    assert dict(SERIES["evalq_workers_sick"](seen))[("vs",)] == 1.0
-    assert dict(SERIES["evalq_workers_sick"](seen))[("planagent",)] == 0.0
-    assert SERIES["evalq_unserved_seconds"](seen) == [((), 9.0)]
-    assert SERIES["evalq_unserved_seconds"](_snapshot()) == [((), 0.0)]
+    assert dict(_series("evalq_workers_sick", seen))[("vs",)] == 1.0
+    assert dict(_series("evalq_workers_sick", seen))[("planagent",)] == 0.0
+    assert _series("evalq_unserved_seconds", seen) == [((), 9.0)]
+    assert _series("evalq_unserved_seconds", _snapshot()) == [((), 0.0)]
 
 
 def test_a_sweep_is_called_by_processes_of_its_version_alone() -> None:
@@ -118,15 +126,15 @@ def test_a_sweep_is_called_by_processes_of_its_version_alone() -> None:
         sweeps=[SweepHeader("s", "t", "old", 1, 1), SweepHeader("r", "t", "mine", 1, 1)],
         callers=[CallerFacts("h", 1, "mine", 8, 0, {"t": TargetFacts("c"), "u": TargetFacts("d")})],
     )
-    assert SERIES["evalq_sweeps"](full) == [(("t",), 2.0), (("u",), 0.0)]
-    assert SERIES["evalq_sweeps_uncalled"](full) == [(("t",), 1.0), (("u",), 0.0)]
+    assert _series("evalq_sweeps", full) == [(("t",), 2.0), (("u",), 0.0)]
+    assert _series("evalq_sweeps_uncalled", full) == [(("t",), 1.0), (("u",), 0.0)]
 
 
 def test_suites_with_blanks_are_whole_and_what_never_happened_is_zero() -> None:
     """The first event of a suite that was seen is an increase from 0."""
     seen = _snapshot(totals={"submitted vs my suite": 5, "reconciled vs my suite lost": 2})
-    assert SERIES["evalq_divergent_commits_total"](seen) == [(("vs", "my suite"), 0.0)]
-    assert SERIES["evalq_chunks_reconciled_total"](seen) == [
+    assert _series("evalq_divergent_commits_total", seen) == [(("vs", "my suite"), 0.0)]
+    assert _series("evalq_chunks_reconciled_total", seen) == [
         (("vs", "my suite", "lease_died"), 0.0),
         (("vs", "my suite", "lost"), 2.0),
     ]
@@ -137,12 +145,14 @@ def test_live_calls_are_shown_by_outcome_kind_and_time() -> None:
     calls = {"called my t": 9, "recorded my t": 6, "failed my t rate_limit": 2, "failed my t timeout": 1}
     calls |= {"tokens my t prompt": 70, "seconds my t 0.5": 4, "seconds my t +Inf": 1, "seconds my t sum": 2_500_000}
     seen = _snapshot(calls=calls)
-    assert dict(SERIES["evalq_calls_total"](seen)) == {
+    assert dict(_series("evalq_calls_total", seen)) == {
         ("my t", "called"): 9.0, ("my t", "recorded"): 6.0, ("my t", "failed"): 3.0}  # fmt: skip
-    assert dict(SERIES["evalq_call_failures_total"](seen)) == {("my t", "rate_limit"): 2.0, ("my t", "timeout"): 1.0}
-    assert SERIES["evalq_call_tokens_total"](seen) == [(("my t", "prompt"), 70.0)]
-    assert SERIES["evalq_call_cost_total"](_snapshot(calls={"cost my t": 1_500_000})) == [(("my t",), 1.5)]
-    ((labels, buckets, total),) = HISTOGRAMS["evalq_call_seconds"](seen)
+    assert dict(_series("evalq_call_failures_total", seen)) == {("my t", "rate_limit"): 2.0, ("my t", "timeout"): 1.0}
+    assert _series("evalq_call_tokens_total", seen) == [(("my t", "prompt"), 70.0)]
+    assert _series("evalq_call_cost_total", _snapshot(calls={"cost my t": 1_500_000})) == [(("my t",), 1.5)]
+    spread = family("evalq_call_seconds").spread
+    assert spread is not None
+    ((labels, buckets, total),) = spread(seen)
     assert (labels, total) == (("my t",), 2.5)
     assert len(buckets) == len(SECONDS) + 1
     assert dict(buckets)["0.25"] == 0.0

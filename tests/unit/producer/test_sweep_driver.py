@@ -25,9 +25,9 @@ from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.retry import begin_retry
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.callers import main as calling
-from evalq.workers.connections import connect
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.servers.connections import connect
 from evalq.workers.settings import Settings, Timings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until

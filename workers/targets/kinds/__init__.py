@@ -1,17 +1,19 @@
-"""The kinds of targets, a module each: add one here, and it can be named in a targets file."""
+"""The kinds of targets, a module each that is called as ``kind`` is in a targets file, with its model as ``TARGET``."""
 
-from evalq.workers.targets.kinds.command import CommandTarget
-from evalq.workers.targets.kinds.http import HttpTarget
-from evalq.workers.targets.kinds.openai import OpenAiTarget
-from evalq.workers.targets.kinds.python import PythonTarget
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
 from evalq.workers.targets.target import Target
 
 __all__ = ["MODELS"]
 
-MODELS: dict[str, type[Target]] = {
-    "http": HttpTarget,
-    "openai": OpenAiTarget,
-    "command": CommandTarget,
-    "python": PythonTarget,
-}
+
+def _models() -> dict[str, type[Target]]:
+    found = sorted(path.stem for folder in __path__ for path in Path(folder).glob("*.py"))
+    return {name: import_module(f"{__name__}.{name}").TARGET for name in found if not name.startswith("_")}
+
+
+MODELS = _models()
 """By the name that ``kind`` gives."""

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from evalq.workers.targets.target import Name, Target, Way
 
-__all__ = ["CommandTarget"]
+__all__ = ["TARGET", "CommandTarget"]
 
 _Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
@@ -34,3 +34,6 @@ class CommandTarget(Target):
         from evalq.workers.targets.programs import Command
 
         return Command(self, folder, environment)
+
+
+TARGET = CommandTarget

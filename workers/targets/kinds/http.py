@@ -12,7 +12,7 @@ from evalq.workers.targets.address import HeaderName, Headers, Url, secrets_of, 
 from evalq.workers.targets.target import Target, Way
 from evalq.workers.targets.template import parse_path
 
-__all__ = ["HttpTarget"]
+__all__ = ["TARGET", "HttpTarget"]
 
 
 class HttpTarget(Target):
@@ -50,3 +50,6 @@ class HttpTarget(Target):
         from evalq.workers.targets.endpoints import HttpEndpoint  # httpx takes a while to import
 
         return HttpEndpoint(self, key)
+
+
+TARGET = HttpTarget

@@ -11,7 +11,7 @@ from pydantic import Field
 from evalq.workers.targets.address import Headers, Url, secrets_of, shown
 from evalq.workers.targets.target import Target, Way
 
-__all__ = ["OpenAiTarget"]
+__all__ = ["TARGET", "OpenAiTarget"]
 
 
 class OpenAiTarget(Target):
@@ -51,3 +51,6 @@ class OpenAiTarget(Target):
         from evalq.workers.targets.endpoints import ChatEndpoint  # httpx takes a while to import
 
         return ChatEndpoint(self, folder, key)
+
+
+TARGET = OpenAiTarget

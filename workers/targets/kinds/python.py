@@ -10,7 +10,7 @@ from pydantic import Field
 
 from evalq.workers.targets.target import Target, Way
 
-__all__ = ["PythonTarget"]
+__all__ = ["TARGET", "PythonTarget"]
 
 
 class PythonTarget(Target):
@@ -35,3 +35,6 @@ class PythonTarget(Target):
         from evalq.workers.targets.functions import Function
 
         return Function(self, folder, environment)
+
+
+TARGET = PythonTarget

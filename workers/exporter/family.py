@@ -1,0 +1,88 @@
+"""A metric as the exporter shows it: its name, its words, and where its values come from.
+
+Labels are sets that stay small: users name suites and targets, so those are capped (``max_suites``), and what is beyond
+the cap is counted as `OTHER`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from evalq.evalcore.views.metrics import Metric
+from evalq.workers.exporter.series import Histogram, Series, Together
+from evalq.workers.ledger.histograms import SECONDS
+from evalq.workers.ledger.ownership import OTHER
+from evalq.workers.monitor.snapshot import Snapshot
+
+__all__ = [
+    "OTHER",
+    "RECENT_LABEL",
+    "RUN_LABELS",
+    "SECONDS",
+    "Family",
+    "Group",
+    "counter",
+    "gauge",
+    "histogram",
+    "quality",
+]
+
+RUN_LABELS = ("suite", "target")
+"""Labels that every evaluator's gauge has in front of its own."""
+
+RECENT_LABEL = "position"
+"""In ``<name>_recent`` the run: 1 is the newest."""
+
+Group = Literal["work", "fleet", "server", "runs", "calls", "exporter"]
+
+_Read = Callable[[Snapshot], list[Series]]
+
+
+class Family(msgspec.Struct, frozen=True):
+    """A metric: its full name, type, one sentence of help, labels, and a histogram's bucket bounds.
+
+    ``read`` finds its series in a snapshot, ``spread`` those of a histogram; a metric with neither is filled by the
+    collector. ``together`` is how series beyond the cap become one.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram", "info"]
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    group: Group = "work"
+    read: _Read | None = None
+    spread: Callable[[Snapshot], list[Histogram]] | None = None
+    together: Together = "sum"
+
+
+def counter(name: str, read: _Read, text: str, *labels: str, group: Group = "work") -> Family:
+    """A counter that is kept in the ledger, or by its server."""
+    return Family(f"evalq_{name}_total", "counter", text, labels, group=group, read=read)
+
+
+def gauge(
+    name: str, read: _Read | None, text: str, *labels: str, group: Group = "work", together: Together = "sum"
+) -> Family:
+    """What goes up and down."""
+    return Family(f"evalq_{name}", "gauge", text, labels, group=group, read=read, together=together)
+
+
+def histogram(
+    name: str, spread: Callable[[Snapshot], list[Histogram]], text: str, label: str, group: Group = "work"
+) -> Family:
+    """Times, in the ledger's buckets."""
+    return Family(f"evalq_{name}_seconds", "histogram", text, (label,), SECONDS, group, spread=spread)
+
+
+def quality(metric: Metric) -> list[Family]:
+    """An evaluator's gauge as the exporter shows it: of the newest run, and (`Metric.recent`) of the last ones."""
+    labels = (*RUN_LABELS, *metric.labels)
+    shown = [Family(metric.name, "gauge", metric.help, labels, group="runs")]
+    if metric.recent:
+        text = f"{metric.help} Of the last {metric.recent} runs, the newest at 1."
+        shown.append(Family(f"{metric.name}_recent", "gauge", text, (*labels, RECENT_LABEL), group="runs"))
+    return shown
