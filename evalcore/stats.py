@@ -43,7 +43,7 @@ class ExactSum(Merging, array_like=True, eq=True):
     def of(cls, values: Iterable[float]) -> ExactSum:
         """The exact sum of finite numbers. Raises ValueError or OverflowError on NaN or infinity."""
         values = tuple(values)
-        if set(map(type, values)) == {float} and _LEAST_WHOLE <= min(values) and max(values) < _LARGE:
+        if set(map(type, values)) == {float} and min(values) >= _LEAST_WHOLE and max(values) < _LARGE:
             # A float of 53 bits times a power of two is a whole number here, and no bit is lost on the way to it.
             return cls()._set(sum(map(int, map(_WHOLE.__mul__, values))) << (_SCALE - _WHOLE_BITS))
         total = 0

@@ -92,8 +92,8 @@ def _wanted(check: Check) -> tuple[int, bytes, bool]:
 class _Kind:
     """Rows that count alike but for their times: ``parts`` are what their lines and their packed rows have in common.
 
-    ``parts`` is the line from the id's end to the time, the line from there to its last brace, and the packed row behind
-    its line.
+    ``parts`` is the line from the id's end to the time, the line from there to its last brace, and the packed row from
+    its line's number on.
     """
 
     __slots__ = ("category", "checklist", "forms", "found", "parts", "passed", "round", "score", "state")

@@ -235,9 +235,7 @@ def test_arguments_are_checked() -> None:
     assert native is not None
     parts, places = (b"", b"", b"", list[float]()), tuple(map(COLUMNS.index, READ))
 
-    def read(
-        width: Any = 12, columns: Any = places, limits: Any = (), checks: Any = None, kind: Any = parts
-    ) -> Any:
+    def read(width: Any = 12, columns: Any = places, limits: Any = (), checks: Any = None, kind: Any = parts) -> Any:
         def asked(text: str) -> Any:
             return checks() if callable(checks) else checks
 
@@ -254,7 +252,8 @@ def test_arguments_are_checked() -> None:
     for checks in (((9, b"x", True),), ((0, b"", True),), ((0, "x", True),), ((0, b"x"),), ("x",), "x", 5):
         with pytest.raises((ValueError, TypeError)):
             read(checks=checks)
-    for kind in (None, (b"", b"", b""), (b"", b"", "", []), (b"", b"", b"", ())):
+    kinds: tuple[Any, ...] = (None, (b"", b"", b""), (b"", b"", "", []), (b"", b"", b"", ()))
+    for kind in kinds:
         with pytest.raises((ValueError, TypeError)):
             read(kind=kind)
     with pytest.raises(ZeroDivisionError):
