@@ -8,6 +8,7 @@
 
 #include "json.h"
 #include "tables.h"
+#include "utf8.h"
 
 #ifndef SOURCE
 #define SOURCE ""

@@ -40,6 +40,7 @@ def result_of(
         return Result(failed, last.kind, fatal[:_LONGEST_REASON])
     if target.output == "text":
         return Result(msgspec.structs.replace(output, output=msgspec.Raw(msgspec.json.encode(last.text))))
+    # An answer may be JSON in a fence, in prose: what was found is evaluated, and the whole is kept beside it.
     found = json_text(last.text)
     whole = None if found == last.text.strip() else last.text
     raw = msgspec.Raw(msgspec.json.format(found.encode(), indent=-1))
