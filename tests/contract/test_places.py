@@ -1,9 +1,12 @@
-"""An evaluator is its folder and one line: nothing else in the program knows it by name."""
+"""How the program is laid out: an evaluator is its folder and one line, and nothing imports itself in a circle."""
 
 from __future__ import annotations
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import grimp
 
 from evalq.evalcore.contract import registry
 
@@ -31,3 +34,12 @@ def test_no_module_outside_its_folder_names_an_evaluator() -> None:
     for name in registry.own():
         for path in (own / name).rglob("*.py"):
             assert _named(path) <= {name}, path
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports within functions count, those for types alone do not. CycleError names the circle."""
+    graph = grimp.build_graph("evalq", exclude_type_checking_imports=True, cache_dir=None)
+    assert len(graph.modules) > 100
+    # Less itself: a package that takes a compiled module of its own in is said to import itself.
+    needed = {module: graph.find_modules_directly_imported_by(module) - {module} for module in graph.modules}
+    TopologicalSorter(needed).prepare()
