@@ -181,7 +181,8 @@ def test_what_a_record_lacks_is_no_verdict(check: dict[str, Any]) -> None:
 
 def test_broken_tool_calls_are_no_verdict() -> None:
     """A record whose tool calls cannot be read says nothing of them; arguments that are no JSON fit nothing."""
-    for broken in (7, [7], [{"arguments": {}}], [{"name": 3}]):
+    unreadable: list[Any] = [7, [7], [{"arguments": {}}], [{"name": 3}]]
+    for broken in unreadable:
         assert judged({"max-tool-calls": 1}, "a", tool_calls=broken).passed is None
     odd = [{"function": {"name": "search", "arguments": "{broken"}}]
     assert judged({"calls-tool": "search"}, "a", tool_calls=odd).passed is True
