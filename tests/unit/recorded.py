@@ -103,8 +103,12 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _few(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The first rows of each status; the others are kept as a digest."""
-    seen = Counter[str]()
-    return [row for row in rows if (seen.update([row["status"]]) or seen[row["status"]]) <= SHOWN]
+    seen, few = Counter[str](), []
+    for row in rows:
+        seen[row["status"]] += 1
+        if seen[row["status"]] <= SHOWN:
+            few.append(row)
+    return few
 
 
 def _declared(evaluator: Evaluator[Any, Any]) -> dict[str, Any]:
