@@ -49,13 +49,14 @@ EXTENSIONS = (
     if os.environ.get("EVALQ_PURE")
     else [
         Extension(
-            "evalq.evalcore.native._rows",
-            [str(NATIVE / "rows.c")],
+            f"evalq.evalcore.native._{name}",
+            [str(NATIVE / f"{name}.c")],
             depends=[str(path) for path in sorted(NATIVE.glob("*.h"))],
             define_macros=[("SOURCE", f'"{_digest()}"')],
             py_limited_api=True,
             optional=True,
         )
+        for name in ("log", "rows")
     ]
 )
 

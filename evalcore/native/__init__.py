@@ -7,21 +7,35 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["SOURCES", "compiled", "source_digest", "way"]
+__all__ = ["SOURCES", "compiled", "compiled_log", "source_digest", "way"]
 
-SOURCES = ("answer.h", "csv.h", "json.h", "rows.c", "tables.h", "text.h")
+SOURCES = ("answer.h", "csv.h", "json.h", "log.c", "rows.c", "tables.h", "text.h", "utf8.h")
 """Everything that is compiled."""
 
 
 @cache
 def compiled() -> ModuleType | None:
-    """The compiled module; None where there is none, or it was made of other sources than those that lie here."""
+    """The compiled pass over rows; None where there is none, or it was made of other sources than lie here."""
     try:
         from evalq.evalcore.native import _rows
     except ImportError:
         return None
+    return _rows if _fits(_rows.SOURCE) else None
+
+
+@cache
+def compiled_log() -> ModuleType | None:
+    """The compiled pass over logs, likewise."""
+    try:
+        from evalq.evalcore.native import _log
+    except ImportError:
+        return None
+    return _log if _fits(_log.SOURCE) else None
+
+
+def _fits(source: str) -> bool:
     # In a checkout the sources change under a module that nobody compiled again, and its answers would be old ones.
-    return _rows if source_digest() == _rows.SOURCE else None
+    return source_digest() == source
 
 
 def source_digest() -> str:

@@ -380,6 +380,23 @@ static int walk(Walk *w, Arena *arena, const Answer *a, const Checklist *list, u
     return 1;
 }
 
+/* Whether every decoder takes the JSON in `raw`, which RFC 8259 allows: without halves of surrogate pairs, and without
+   numbers beyond a double's range. Where not, Python reads integers as floats. */
+static int is_tame(Text raw) {
+    size_t digits = 0;
+    for (size_t i = 0; i < raw.n; i++) {
+        u8 c = raw.p[i];
+        if (c >= '0' && c <= '9') {
+            if (++digits > 18) return 0;
+            continue;
+        }
+        if ((c | 32) == 'e' && digits) return 0;
+        if (c == '\\' && i + 2 < raw.n && raw.p[i + 1] == 'u' && (raw.p[i + 2] | 32) == 'd') return 0;
+        digits = 0;
+    }
+    return 1;
+}
+
 static int compare_texts(const void *one, const void *other) {
     const Text *a = one, *b = other;
     size_t n = a->n < b->n ? a->n : b->n;

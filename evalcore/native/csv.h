@@ -153,30 +153,4 @@ static size_t scan_lines(const Scan *s, size_t at) {
     return s->lines + (size_t)count_bits(s->newlines & (~(u64)0 >> (63 - (at - s->block))));
 }
 
-/* Whether all of `p` to `end` is UTF-8 as Python reads it: shortest forms, no surrogates, nothing above U+10FFFF. */
-static int is_utf8(const u8 *p, const u8 *end) {
-    while (p < end) {
-#if defined(__SSE2__)
-        while (end - p >= 16 && !_mm_movemask_epi8(_mm_loadu_si128((const __m128i *)(const void *)p))) p += 16;
-#endif
-        while (p < end && *p < 0x80) p++;
-        while (p < end && *p >= 0x80) {
-            u8 c = *p;
-            if (end - p >= 3 && c >= 0xE1 && c <= 0xEC) { /* most of East Asia's letters */
-                if ((p[1] & 0xC0) != 0x80 || (p[2] & 0xC0) != 0x80) return 0;
-                p += 3;
-                continue;
-            }
-            int more = c >= 0xC2 && c <= 0xDF ? 1 : c >= 0xE0 && c <= 0xEF ? 2 : c >= 0xF0 && c <= 0xF4 ? 3 : 0;
-            if (!more || end - p <= more) return 0;
-            u8 low = c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : 0x80, high = c == 0xED ? 0x9F : c == 0xF4 ? 0x8F : 0xBF;
-            if (p[1] < low || p[1] > high) return 0;
-            for (int i = 2; i <= more; i++)
-                if ((p[i] & 0xC0) != 0x80) return 0;
-            p += more + 1;
-        }
-    }
-    return 1;
-}
-
 #endif

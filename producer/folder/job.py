@@ -108,6 +108,7 @@ class Job:
         sources = discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
         if folder is not None:
             return cls._filled(folder, folder.info().run, evaluator, params, sources, request, asked)
+        # With a key, the same request finds the same run: its id is made of all that could make it another.
         run = _once_id(evaluator, params, sources, asked) or new_run_id(evaluator.name)
         return begun(
             asked,
@@ -236,6 +237,7 @@ def _header(
 ) -> Header:
     planned = []
     for source, names in zip(sources, columns, strict=True):
+        # Workers look below roots of their own, and must not follow a link out of them: the plan has no links.
         path = os.path.relpath(os.path.realpath(source.path), _root(source))
         planned.append(PlannedInput(name=source.name, given=source.given, path=path, columns=names))
     return Header(
@@ -258,6 +260,7 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
     if error.filename in given:
         return InputError("an input cannot be read", [(given[error.filename], error.strerror or str(error))])
     if isinstance(error.filename, str):
+        # The folder still has its private name, which its user has never seen.
         error.filename = folder.settled(error.filename)
     full = StorageError.of(error, folder.place, "run the command again, or name another folder with --out")
     return full if error.errno in StorageError.NO_SPACE else UsageError(str(full))

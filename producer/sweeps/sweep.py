@@ -189,6 +189,7 @@ class Sweep:
     @property
     def _place(self) -> str:
         found = self.folder.path.stat()
+        # A copy of the folder has another inode: it must not take over from the driver of the original.
         return f"{found.st_dev}:{found.st_ino}"
 
     @property
@@ -212,6 +213,7 @@ class Sweep:
     def job(self) -> Job:
         """The evaluation of what was recorded, in the same folder and under the same id."""
         answers = self.folder.path / "answers"
+        # A killed process may have left half of them.
         shutil.rmtree(answers, ignore_errors=True)
         answers.mkdir()
         try:
@@ -256,6 +258,7 @@ class Sweep:
 
         What was asked stays, under another name, so that it can be asked again.
         """
+        # Failed calls can be tried again, and a larger budget makes the rest: both need what was asked.
         if not self.recorded.errors and not self.spent:
             with contextlib.suppress(FileNotFoundError):
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)

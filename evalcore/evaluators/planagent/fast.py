@@ -5,7 +5,7 @@ A row that it leaves, and a chunk that it refuses, is scored by `score` as any o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -14,8 +14,9 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Batch, Outcome
 from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
 from evalq.evalcore.evaluators.planagent.checks import Check, Checklist, without_space
+from evalq.evalcore.evaluators.planagent.llm import read_llm_score
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
-from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_line, pack_rest
+from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_rest
 from evalq.evalcore.evaluators.planagent.record import READ, RecordLine
 from evalq.evalcore.evaluators.planagent.rules import EMPTY
 from evalq.evalcore.evaluators.planagent.score import NO_CHECK, NO_CHECKS, Chunk, encode_line, score_rows
@@ -25,16 +26,20 @@ from evalq.evalcore.native import compiled
 
 __all__ = ["add_rows", "evaluate_batch"]
 
-_EMPTY, _UNSCORED = 1, 2  # as rows.c numbers them; 0 is judged
-_BIT_ROOM = 60
-_Found = tuple[tuple[int, str], ...]
-_Told = tuple[str, str, str, int, int, str, _Found]
+# As the C has them.
+_JUDGED, _EMPTY = 0, 1
+_MAX_CHECKS = 60
+_MAX_BANDS = 64
+
+_Wanted = tuple[tuple[int, bytes, bool], ...] | None
+_Told = tuple[str, str, int, int, int, str, tuple[tuple[int, str], ...]]
+"""A group: (round, category, number of its expected result, state, passed checks, form types, ((kind, path), ...))."""
 
 
 def evaluate_batch(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
     """Score every row of ``batch``; malformed rows are fatal faults."""
     native = compiled()
-    if native is not None and batch.columns:
+    if native is not None and batch.columns and len(params.speed_bands) <= _MAX_BANDS:
         chunk = Chunk(batch, params)
         if add_rows(native, chunk, batch):
             return chunk.outcome()
@@ -43,24 +48,40 @@ def evaluate_batch(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
 
 def add_rows(native: ModuleType, chunk: Chunk, batch: Batch) -> bool:
     """Add all rows of ``batch`` to ``chunk``; False, and ``chunk`` is of no use, where only Python should read them."""
-    columns = tuple(map(batch.columns.index, READ))
-    told = native.plan_rows(batch.data, batch.first_line, len(batch.columns), columns, _checks_for(chunk.checklist))
-    if told is None:
+    rows = _Rows(chunk)
+    counts = native.plan_rows(
+        batch.data,
+        batch.first_line,
+        len(batch.columns),
+        tuple(map(batch.columns.index, READ)),
+        encode_line(f"{batch.source}:")[1:-1],
+        chunk.scale.limits,
+        chunk.lines,
+        chunk.state.queries.rows,
+        rows.checks,
+        rows.kind,
+        rows.add,
+        rows.llm,
+        chunk.state.queries.add,
+        encode_line,
+    )
+    if counts is None:
         return False
-    _add_all(chunk, *told)
+    points = (*chunk.scale.by_band, None)
+    for kind, by_band in zip(rows.kinds, counts, strict=True):
+        by_points: dict[int | None, int] = {}
+        for earned, count in zip(points, by_band, strict=True):
+            if count:
+                by_points[earned] = by_points.get(earned, 0) + count
+        if by_points:
+            kind.add_to(chunk, by_points)
     return True
 
 
-def _checks_for(read: Callable[[str], Checklist | None]) -> Callable[[str], tuple[tuple[int, bytes, bool], ...] | None]:
-    """A function from an expected result to its checks as `plan_rows` takes them; too many are none."""
-
-    def checks(text: str) -> tuple[tuple[int, bytes, bool], ...] | None:
-        checklist = read(text)
-        if checklist is None:
-            return None
-        return tuple(map(_wanted, checklist.checks)) if len(checklist.checks) <= _BIT_ROOM else ()
-
-    return checks
+@lru_cache(maxsize=4096)
+def _checks_of(checklist: Checklist) -> _Wanted:
+    """As `plan_rows` takes checks; too many are none at all."""
+    return tuple(map(_wanted, checklist.checks)) if len(checklist.checks) <= _MAX_CHECKS else ()
 
 
 def _wanted(check: Check) -> tuple[int, bytes, bool]:
@@ -69,108 +90,110 @@ def _wanted(check: Check) -> tuple[int, bytes, bool]:
 
 
 class _Kind:
-    """Rows that count alike but for their times, and what their lines have in common."""
+    """Rows that count alike but for their times: ``parts`` are what their lines and their packed rows have in common.
 
-    __slots__ = (
-        "after",
-        "before",
-        "category",
-        "checklist",
-        "counts",
-        "forms",
-        "found",
-        "passed",
-        "rest",
-        "round",
-        "seconds",
-        "state",
-    )
+    ``parts`` is the line from the id's end to the time, the line from there to its last brace, and the packed row from
+    its line's number on.
+    """
 
-    def __init__(self, chunk: Chunk, told: _Told) -> None:
-        round_, self.category, expected, self.state, passed, self.forms, self.found = told
+    __slots__ = ("category", "checklist", "forms", "found", "parts", "passed", "round", "score", "state")
+
+    def __init__(self, checklist: Checklist | None, told: _Told) -> None:
+        round_, self.category, _, self.state, passed, self.forms, found = told
         self.round = round_.strip()
-        self.checklist = chunk.checklist(expected)
-        self.passed = passed if self.state == 0 else None
-        self.counts: dict[int | None, int] = {}
-        # Times of rows that have no score count nowhere.
-        self.seconds = chunk.seconds.setdefault(self.round, []) if self.checklist is not None else []
+        self.checklist = checklist
+        self.passed = passed if self.state == _JUDGED else None
+        self.found = [(KINDS[kind], shortened(plain_text(path), MAX_PATH)) for kind, path in found]
         out = RecordLine("", "", self.round, "unscored", None, NO_CHECKS, None, NO_CHECK)
         if self.checklist is not None:
             out.status, out.checks = "scored", self.checklist.encoded(self.passed)
             out.score = 0 if self.passed is None else self.checklist.points[self.passed.bit_count()]
             out.reason = EMPTY if self.passed is None else msgspec.UNSET
-        self.rest = pack_rest(self.round, UNSCORED if out.score is None else out.score)
-        after = encode_line(out).partition(b'"id":""')[2]
-        # "seconds" is the last key that any text could follow: what stands behind it is ours.
-        self.before, _, after = after.rpartition(b'"seconds":null')
-        self.before, self.after = self.before + b'"seconds":', after
+        line = encode_line(out).partition(b'"id":""')[2]
+        # "seconds" is the last key but a reason, which is one of ours: no text of a row stands behind it.
+        before, key, after = line.rpartition(b'"seconds":null')
+        rest = pack_rest(self.round, UNSCORED if out.score is None else out.score)
+        self.score = out.score
+        self.parts = before + key[: -len(b"null")], after[:-1], rest
 
-    def add_to(self, chunk: Chunk) -> None:
-        """Count the rows that have no more to say than this."""
-        rows = sum(self.counts.values())
+    def add_to(self, chunk: Chunk, by_points: dict[int | None, int]) -> None:
+        """Count rows that have no more to say than this."""
+        rows = sum(by_points.values())
         if self.checklist is None:
             chunk.state.round(self.round).unscored += rows
             return
         if self.passed is None:
             chunk.state.forced[EMPTY] = chunk.state.forced.get(EMPTY, 0) + rows
-        for points, count in self.counts.items():
-            group = (self.round, self.category, self.checklist, self.passed, points, self.forms)
-            chunk.groups[group] = chunk.groups.get(group, 0) + count
+        counts = chunk.groups.setdefault((self.round, self.category, self.checklist, self.passed, self.forms), {})
+        for points, count in by_points.items():
+            counts[points] = counts.get(points, 0) + count
         self.add_found(chunk, rows)
 
     def add_found(self, chunk: Chunk, rows: int) -> None:
         """Count where missed values stand."""
         for kind, path in self.found:
-            chunk.state.found_paths(KINDS[kind]).add(shortened(plain_text(path), MAX_PATH), [rows])
+            chunk.state.found_paths(kind).add(path, [rows])
 
 
-def _add_all(chunk: Chunk, rows: Iterable[tuple[int, int, Any, float | None, _Unusual]], groups: list[_Told]) -> None:
-    kinds: list[_Kind | None] = [None] * len(groups)
-    source = encode_line(f"{chunk.source}:")[:-1]
-    points_of, queries, add_line = chunk.points, chunk.state.queries, chunk.lines.append
-    stored = queries.rows
-    for line, number, query, seconds, unusual in rows:
+@lru_cache(maxsize=8192)
+def _kind(checklist: Checklist | None, *told: Any) -> _Kind:
+    # Chunks of one file mostly have the same kinds.
+    round_, category, state, passed, forms, found = told
+    return _Kind(checklist, (round_, category, -1, state, passed, forms, found))
+
+
+_Unusual = tuple[str, str | None, bool, str, str, str]
+"""The column of errors, the answer's own error and whether that is JSON, and the LLM columns."""
+
+
+class _Rows:
+    """What compiled code asks of Python while it reads a chunk's rows."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+        self._checklists: list[Checklist | None] = []
+        self.kinds: list[_Kind] = []
+
+    def checks(self, expected: str) -> _Wanted:
+        """The checks of an expected result, as `_checks_of` has them."""
+        checklist = self._chunk.checklist(expected)
+        self._checklists.append(checklist)
+        return None if checklist is None else _checks_of(checklist)
+
+    def kind(self, told: _Told) -> tuple[bytes, bytes, bytes, list[float]]:
+        """A group's `_Kind.parts`, and the list of its rows' times; those of rows without a score count nowhere."""
+        round_, category, expected, *rest = told
+        kind = _kind(self._checklists[expected], round_, category, *rest)
+        self.kinds.append(kind)
+        return *kind.parts, self._chunk.seconds.setdefault(kind.round, []) if kind.checklist is not None else []
+
+    def llm(self, number: int, score: str, state: str, comment: str) -> bytes:
+        """What the LLM columns of a row of group ``number`` add to its line."""
+        found = read_llm_score(score, state, comment)
+        if found is None:
+            return b""
+        kind = self.kinds[number]
+        if kind.score is not None:
+            self._chunk.llm.setdefault(kind.round, []).append((kind.score, found.score))
+        return b',"llm_score":' + encode_line(found)
+
+    def add(self, line: int, number: int, what: Any, seconds: float | None, unusual: _Unusual) -> None:
+        """A row that only Python reads (``what`` are its columns), or one of group ``number`` that may be an error."""
+        chunk = self._chunk
         if number < 0:
-            chunk.add(line, query)
-            continue
-        kind = kinds[number]
-        if kind is None:
-            kind = kinds[number] = _Kind(chunk, groups[number])
-        query = query.strip()
-        if unusual is not None:
-            _add_unusual(chunk, line, query, seconds, kind, unusual)
-            continue
-        points, time = None, b"null"
-        if seconds is not None:
-            points, time = points_of(seconds), encode_line(seconds)
-            kind.seconds.append(seconds)
-        kind.counts[points] = kind.counts.get(points, 0) + 1
-        add_line(b'{"record":%b%d","id":%b%b%b%b' % (source, line, encode_line(query), kind.before, time, kind.after))
-        packed = pack_line(line) + kind.rest
-        if query in stored:
-            queries.add(query, packed)
-        else:
-            stored[query] = packed
-    for kind in kinds:
-        if kind is not None and kind.counts:
-            kind.add_to(chunk)
-
-
-_Unusual = tuple[str, str | None, str, str, str]
-"""The column of errors, the answer's own error, and the LLM columns."""
-
-
-def _add_unusual(chunk: Chunk, line: int, query: str, seconds: float | None, kind: _Kind, told: _Unusual) -> None:
-    """Score a row that may have an error, or a score by a language model."""
-    column, error, *llm = told
-    out = chunk.line(line, query, kind.round, seconds)
-    if kind.checklist is not None:
-        passed = kind.passed
-        if chunk.has_error(column, Answer("", [], [], seconds, error), out):
-            passed = None
-        elif kind.state == _EMPTY:
-            chunk.force(out, EMPTY, EMPTY)
-        else:
-            kind.add_found(chunk, 1)
-        chunk.set_score(out, kind.category, kind.checklist, passed, kind.forms)
-    chunk.finish(line, out, *llm)
+            chunk.add(line, what)
+            return
+        kind = self.kinds[number]
+        column, error, is_json, *llm = unusual
+        out = chunk.line(line, what.strip(), kind.round, seconds)
+        if kind.checklist is not None:
+            passed = kind.passed
+            value = msgspec.json.decode(error) if error is not None and is_json else error
+            if chunk.has_error(column, Answer("", [], [], seconds, value), out):
+                passed = None
+            elif kind.state == _EMPTY:
+                chunk.force(out, EMPTY, EMPTY)
+            else:
+                kind.add_found(chunk, 1)
+            chunk.set_score(out, kind.category, kind.checklist, passed, kind.forms)
+        chunk.finish(line, out, *llm)

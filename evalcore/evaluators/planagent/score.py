@@ -11,7 +11,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Batch, Outcome, Tally
 from evalq.evalcore.evaluators.planagent.answer import Answer, read_answer
 from evalq.evalcore.evaluators.planagent.checks import Checklist, checklist_reader
-from evalq.evalcore.evaluators.planagent.counting import Group, spread
+from evalq.evalcore.evaluators.planagent.counting import Groups, spread
 from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score
 from evalq.evalcore.evaluators.planagent.params import PlanParams
 from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_row
@@ -48,14 +48,14 @@ class Chunk:
         self.source = batch.source
         self.params = params
         self.checklist = checklist_reader(params)
-        self.points = SpeedScale(params.speed_bands).points
+        self.scale = SpeedScale(params.speed_bands)
         self.state = PlanState()
         self.lines: list[bytes] = []
-        self.groups: dict[Group, int] = {}
+        self.groups: Groups = {}
         self.seconds: dict[str, list[float]] = {}
         self._errors = ErrorTexts.of(params)
         self._tally = Tally()
-        self._llm: dict[str, list[tuple[int, float | None]]] = {}
+        self.llm: dict[str, list[tuple[int, float | None]]] = {}
 
     def fault(self, line: int, reason: str) -> None:
         """Note a row that cannot be read."""
@@ -89,11 +89,11 @@ class Chunk:
             out.reason = msgspec.UNSET
         points = None
         if out.seconds is not None:
-            points = self.points(out.seconds)
+            points = self.scale.points(out.seconds)
             self.seconds.setdefault(out.round, []).append(out.seconds)
         # Most rows of a chunk count alike: each group is added to the state's many counters once.
-        group = (out.round, category, checklist, passed, points, forms)
-        self.groups[group] = self.groups.get(group, 0) + 1
+        counts = self.groups.setdefault((out.round, category, checklist, passed, forms), {})
+        counts[points] = counts.get(points, 0) + 1
 
     def finish(self, line: int, out: RecordLine, llm_text: str, llm_state: str, llm_comment: str) -> None:
         """Add the line of a row, with its LLM score where it has one."""
@@ -102,7 +102,7 @@ class Chunk:
         if llm_text and (llm := read_llm_score(llm_text, llm_state, llm_comment)) is not None:
             out.llm_score = llm
             if out.score is not None:
-                self._llm.setdefault(out.round, []).append((out.score, llm.score))
+                self.llm.setdefault(out.round, []).append((out.score, llm.score))
         self.lines.append(encode_line(out))
         self.state.queries.add(out.id, pack_row(out.round, UNSCORED if out.score is None else out.score, line))
 
@@ -140,11 +140,10 @@ class Chunk:
     def outcome(self) -> Outcome[PlanState]:
         """The chunk's answer; call it once."""
         state = self.state
-        for group, rows in self.groups.items():
-            spread(state, self.params, group, rows)
+        spread(state, self.params, self.groups)
         for round_, seconds in self.seconds.items():
             state.round(round_).seconds.merge(ExactSum.of(seconds))
-        for round_, pairs in self._llm.items():
+        for round_, pairs in self.llm.items():
             state.llm.merge(Agreement.of(pairs))
             state.round(round_).add_llm([(ours, llm) for ours, llm in pairs if llm is not None])
         self._tally.unscored = sum(stats.unscored for stats in state.rounds.values())

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.partial import encode
 from evalq.evalcore.evaluators.planagent import PlanParams, fast
+from evalq.evalcore.evaluators.planagent.record import READ
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.evaluators.planagent.score import Chunk, RowText, score_rows
 from evalq.evalcore.native import compiled
@@ -229,22 +230,31 @@ def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_arguments_are_checked() -> None:
-    """Columns that no row has, and checks of no kind, raise instead of reading beyond anything."""
-    native = compiled()
+    """Columns that no row has, and answers of no kind, raise instead of reading beyond anything."""
+    native, data = compiled(), one()
     assert native is not None
-    data = one()
-    for args in (
-        (0, ()),
-        (12, (0,) * 8),
-        (12, (0,) * 8 + (12,)),
-        (12, (-1,) * 9),
-        (12, ("a",) * 9),
-        (1 << 20, (0,) * 9),
-    ):
+    parts, places = (b"", b"", b"", list[float]()), tuple(map(COLUMNS.index, READ))
+
+    def read(width: Any = 12, columns: Any = places, limits: Any = (), checks: Any = None, kind: Any = parts) -> Any:
+        def asked(text: str) -> Any:
+            return checks() if callable(checks) else checks
+
+        calls = (asked, lambda told: kind, print, print, print, repr)
+        return native.plan_rows(data, 1, width, columns, b"x:", limits, [], {}, *calls)
+
+    read()
+    for width, columns in ((0, ()), (12, (0,) * 8), (12, (0,) * 8 + (12,)), (12, (-1,) * 9), (12, ("a",) * 9)):
         with pytest.raises((ValueError, TypeError)):
-            native.plan_rows(data, 1, *args, lambda text: None)
+            read(width, columns)
+    for limits in ((1.0,) * 65, ("a",), 5):
+        with pytest.raises((ValueError, TypeError)):
+            read(limits=limits)
     for checks in (((9, b"x", True),), ((0, b"", True),), ((0, "x", True),), ((0, b"x"),), ("x",), "x", 5):
         with pytest.raises((ValueError, TypeError)):
-            native.plan_rows(data, 1, 12, tuple(range(9)), lambda text, checks=checks: checks)
+            read(checks=checks)
+    kinds: tuple[Any, ...] = (None, (b"", b"", b""), (b"", b"", "", []), (b"", b"", b"", ()))
+    for kind in kinds:
+        with pytest.raises((ValueError, TypeError)):
+            read(kind=kind)
     with pytest.raises(ZeroDivisionError):
-        native.plan_rows(data, 1, 12, tuple(range(9)), lambda text: 1 // 0)
+        read(checks=lambda: 1 // 0)
