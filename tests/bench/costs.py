@@ -1,8 +1,8 @@
 """CPU time of each process a row and a chunk, besides the kernel: `python -m tests.bench.costs`.
 
 Real runs over a real server with a worker started before them. What the kernel took is written down in the worker's
-processes by the evaluator ``timed``. Two runs, of which one has twice the rows or more: what they differ by has no start
-in it, nor the parts of a report that are as large for any run.
+processes by the evaluator ``timed``. Of two runs, one has three times the rows: what they differ by has no start in it,
+nor the parts of a report that are as large for any run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plan agent's row score, with the CPU time of its kernel written down: what is left of a process is not the kernel.
+"""The plan agent's row score, with the CPU time of its kernel written down: the rest of a process is not the kernel.
 
 Where TIMED_FOLDER is set, each process has a file there with a line for each chunk: CPU seconds, wall seconds, records.
 """
