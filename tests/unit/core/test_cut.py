@@ -139,8 +139,7 @@ def test_without_a_size_chunks_are_about_a_block(fmt: Format) -> None:
 def test_long_records_make_longer_chunks_further_on_the_same_ones_when_resumed() -> None:
     """Up to MAX_CHUNK_BYTES and no more than MANY_RECORDS, by what stands before: a resumed cut has the same chunks."""
     data = b"".join(b"%06d\n" % n for n in range(20_000))
-    limits = {"BLOCK_BYTES": 700, "MAX_CHUNK_BYTES": 7_000}
-    with mock.patch.multiple(cut, MANY_RECORDS=10_000, **limits):
+    with mock.patch.multiple(cut, MANY_RECORDS=10_000, BLOCK_BYTES=700, MAX_CHUNK_BYTES=7_000):
         cutter = Cutter(io.BufferedReader(io.BytesIO(data)), "jsonl", "t")
         spans = list(cutter.spans())
         for done in range(0, len(spans), 3):
@@ -150,7 +149,7 @@ def test_long_records_make_longer_chunks_further_on_the_same_ones_when_resumed()
     lengths = [span.end - span.start for span in spans[:-1]]
     assert max(lengths[:5]) <= 1400, "an input of a few blocks keeps all processes busy"
     assert 6_300 <= lengths[-1] == max(lengths) <= 7_000
-    with mock.patch.multiple(cut, MANY_RECORDS=300, **limits):
+    with mock.patch.multiple(cut, MANY_RECORDS=300, BLOCK_BYTES=700, MAX_CHUNK_BYTES=7_000):
         spans = list(Cutter(io.BufferedReader(io.BytesIO(data)), "jsonl", "t").spans())
     assert 300 <= max(span.records for span in spans) <= 400
 
