@@ -141,6 +141,7 @@ def _live(line: socket.socket, answer: Callable[[bytes], bytes], begin: Callable
     """In the child: follow orders until there are no more, and end without any of the parent's clean-up."""
     code = 1
     try:
+        os.setpgid(0, 0)  # what ends a whole group, from its terminal or in an evaluator, ends this process alone
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the command's to answer
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
