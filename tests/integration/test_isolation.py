@@ -83,7 +83,7 @@ def test_a_record_that_kills_is_dead_lettered_and_the_others_are_untouched(
 
 
 def test_a_record_that_kills_does_not_kill_a_command_without_a_server(tmp_path: Path) -> None:
-    """Nor does one that ends its whole process group: the job is left to workers of the command's own, with the rest
+    """It, and one that ends it: the job is left to workers of the command's own, with the rest
     of its chunks, and both records are dead in its report."""
     flag = tmp_path / "armed"
     _write(tmp_path / "in.jsonl", {123: "kill", 141: "leave"})
