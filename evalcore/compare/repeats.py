@@ -15,8 +15,9 @@ from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.policy import CaseDemand, Gate
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.distributions import at_least, at_most, smallest
+from evalq.evalcore.distributions import at_least, at_most
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.rates import exact_interval, pass_at_k, pass_hat_k
 
 __all__ = [
     "Answered",
@@ -58,24 +59,16 @@ def rows_of(run: CaseSummary, measure: Measure) -> list[Answered]:
 def estimate(demand: CaseDemand, passed: int, answers: int) -> float | None:
     """The unbiased estimate of the number that is demanded; None for fewer answers than it is taken over.
 
-    pass@k is 1 - C(n-c, k) / C(n, k) for c passes among n answers (Chen et al. 2021), pass^k is C(c, k) / C(n, k)
-    (Yao et al. 2024).
+    That of a share of passes is the share itself.
     """
-    if answers < demand.k:
-        return None
-    kind, of = (passed, answers) if demand.number != "pass@" else (answers - passed, answers)
-    every = math.prod(max(0, kind - at) / (of - at) for at in range(demand.k))
-    return 1.0 - every if demand.number == "pass@" else every
+    estimated = pass_at_k if demand.number == "pass@" else pass_hat_k
+    return estimated(passed, answers, demand.k)
 
 
 @lru_cache(maxsize=65536)
 def case_interval(demand: CaseDemand, passed: int, answers: int, alpha: float = ALPHA) -> tuple[float, float]:
     """Bounds of that number by Clopper and Pearson (1934), each wrong with probability ``alpha`` at most."""
-    low, high = 0.0, 1.0
-    if passed:
-        low = smallest(lambda p: at_least(passed, answers, p) >= alpha, 0.0, passed / answers)
-    if passed < answers:
-        high = smallest(lambda p: at_most(passed, answers, p) < alpha, passed / answers, 1.0)
+    low, high = exact_interval(passed, answers, alpha)
     return _reached(demand, low), _reached(demand, high)
 
 
@@ -98,6 +91,7 @@ def enough_for(demand: CaseDemand, rate: float, cases: int, power: float = 0.8) 
         return None
     answers = least
     while answers <= _MOST and _all_proved(demand, rate, cases, answers) < power:
+        # The chance rises with the answers, but not at each step (passes are whole), so this walks on, by 2 %.
         answers += max(1, answers // 50)
     return answers if answers <= _MOST else None
 
@@ -123,6 +117,7 @@ def by_case(
     least = max(minimum, demand.k)
     found, surprise = _decided(demand, [(row.case, row.passed, row.answers) for row in rows], least, errors)
     if any(row.missing for row in rows):
+        # What is missing might have failed: a decision stands only where it would, had all of it failed.
         filled = [(row.case, row.passed, row.answers + row.missing) for row in rows]
         worst, _ = _decided(demand, filled, least, errors)
         found = {case: each if each == worst[case] else "INCONCLUSIVE" for case, each in found.items()}
@@ -136,9 +131,11 @@ def _decided(
     surprises = sorted((_below(m, n, demand.share), case) for case, m, n in enough)
     found: dict[str, Decided] = {}
     for rank, (p, case) in enumerate(surprises):
+        # Holm: the first that is not surprising enough ends it, whatever those after it are.
         if p > errors.no_go / (len(surprises) - rank):
             break
         found[case] = "NO-GO"
+    # Each by itself: all cases have to be proved for GO, so several of them give chance no further turn.
     proved = {case for case, m, n in enough if _above(m, n, demand.share) <= errors.go}
     for case, _, _ in rows:
         found.setdefault(case, "GO" if case in proved else "INCONCLUSIVE")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import click
 
+from evalq.evalcore import native
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
 from evalq.evalcore.version import __version__, code_version
@@ -27,6 +28,7 @@ _SILENT = 1
 def _here() -> Iterator[Finding]:
     """This installation, without any server."""
     yield "ok", f"evalq {__version__}, code {code_version()}, Python {sys.version.split()[0]}"
+    yield "ok", f"rows are read by {native.way()}"
     for name in registry.names():
         try:
             evaluator = registry.get(name)

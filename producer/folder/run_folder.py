@@ -184,11 +184,6 @@ class RunFolder:
         return (self.path / INFO).is_file()
 
     @property
-    def begun_here(self) -> bool:
-        """Whether this very process made the run, so that it may remove it."""
-        return self._made is not None
-
-    @property
     def spool(self) -> Path:
         """Where unpacked inputs lie."""
         return self.path / "spool"

@@ -43,7 +43,7 @@ class Unserved:
         self._since = self._since or now
         lasted, limit = now - self._since, self._settings.patience_seconds if self._own else None
         if limit is not None and lasted >= limit:
-            raise WorkersLost(f"the local worker does not begin to serve in {lasted:.0f} s (patience_seconds)")
+            raise WorkersLost(f"the local worker did not start serving within {lasted:.0f} s (patience_seconds)")
         if lasted >= self._patience and (self._said_at is None or now - self._said_at >= AGAIN_SECONDS):
             self._said_at = now
             self._told.waiting(self._words(standing.others, lacking=standing.lacking), lasted, limit)

@@ -27,6 +27,9 @@ from evalq.workers.settings import Settings
 
 __all__ = ["RunDriver"]
 
+STEPS_SHARE = 8
+"""While a run is under way, its window is filled again after as many steps as this part of it has chunks."""
+
 
 class RunDriver:
     """One job over a ledger and a broker, until every chunk is collected: a `Driver` for the loop."""
@@ -49,6 +52,7 @@ class RunDriver:
         self._settings = settings
         self._patience = patience
         self._unless_full = UnlessFull(patience)
+        self._unpublished = 0
         self._reconciler = Reconciler(ledger, broker)
         self._intake = Intake(job, collector, ledger)
         self._standing = Standing(job, ledger, broker, settings)
@@ -88,14 +92,26 @@ class RunDriver:
 
     def step(self) -> bool:
         """Some planning, publishing and collecting; False when there was nothing to do."""
+        # Two windows ahead: the next one is planned while this one is computed.
         planned = self._unless_full(partial(self.registration.plan.extend, ahead=2 * self._settings.window))
         collected = self._intake.take()
         if collected:
             self._patience.over()  # also where a full server leaves no room for more: this makes some
         # Only these two make room or work for the window; what else can, the next look finds.
-        if planned or collected:
+        moved = planned or collected
+        self._unpublished += moved
+        if self._unpublished and self._publishes(moved):
             self._unless_full(self._publisher.publish)
-        return planned or collected
+            self._unpublished = 0
+        return moved
+
+    def _publishes(self, moved: bool) -> bool:
+        """Whether to publish now: at once where workers may wait for it, else a few steps' chunks together.
+
+        A step frees a chunk or a few, and publishing one message costs as much as publishing several.
+        """
+        started = len(self._job.manifest.chunks) > self._settings.window
+        return not moved or not started or self._unpublished * STEPS_SHARE >= self._settings.window
 
     def look(self) -> bool:
         """The reconciler's look, and this producer's part in what it shows."""

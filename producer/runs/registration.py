@@ -87,6 +87,7 @@ class Registration:
 
     def _take_over(self, epoch: int, before: str, *, fresh: bool) -> int:
         """Become the run's driver; whoever drove it from this very folder ``before`` is no more, or soon silent."""
+        # A second more than it takes the ledger to call that driver silent.
         deadline = time.monotonic() + self._silence + 1
         gone = before if is_gone(before) else ""
         while True:

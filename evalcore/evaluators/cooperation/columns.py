@@ -15,7 +15,7 @@ from evalq.evalcore.evaluators.cooperation.agents import BETRAYAL, COOPERATIVE, 
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.record import Event, number
 
-__all__ = ["EXACT", "NO_VALUE", "Columns", "Gatherer", "Value"]
+__all__ = ["EXACT", "NO_VALUE", "Columns", "Gatherer", "Value", "kinds_of"]
 
 _CACHED_WORDS = 4096
 
@@ -56,6 +56,12 @@ class _Names(dict[str, int]):
 @lru_cache(maxsize=16)
 def _kinds(rules: Rules) -> _Kinds:
     return _Kinds(rules)
+
+
+def kinds_of(decisions: Iterable[str | None], rules: Rules) -> list[int]:
+    """What each decision is by the rules; cooperative is tested before betrayal."""
+    kinds = _kinds(rules)
+    return [kinds[decision] for decision in decisions]
 
 
 @dataclass(frozen=True, slots=True)

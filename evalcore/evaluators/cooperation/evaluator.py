@@ -21,12 +21,12 @@ from evalq.evalcore.contract.evaluator import (
 from evalq.evalcore.evaluators.cooperation.charts import CHARTS, opening
 from evalq.evalcore.evaluators.cooperation.config import completed
 from evalq.evalcore.evaluators.cooperation.counting import count
+from evalq.evalcore.evaluators.cooperation.fast import read_chunk
 from evalq.evalcore.evaluators.cooperation.markdown import markdown
 from evalq.evalcore.evaluators.cooperation.measures import MEASURES
 from evalq.evalcore.evaluators.cooperation.metrics import METRICS
 from evalq.evalcore.evaluators.cooperation.panels import PANELS
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
-from evalq.evalcore.evaluators.cooperation.reading import read_columns
 from evalq.evalcore.evaluators.cooperation.resort import Limits
 from evalq.evalcore.evaluators.cooperation.rows import ROWS
 from evalq.evalcore.evaluators.cooperation.sample import write_sample
@@ -73,7 +73,7 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
 
     def evaluate(self, batch: Batch, params: CooperationParams) -> Outcome[CooperationState]:
         """The state of a chunk of a log; a bad line is a fault, fatal unless bad lines are skipped."""
-        rows, bad = read_columns(batch, params.rules)
+        rows, bad = read_chunk(batch, params.rules)
         tally = Tally()
         faults = tally.listed if params.skip_bad_lines else tally.fatal
         faults.merge(Faults(len(bad), bad[:LISTED]))

@@ -22,7 +22,7 @@ from evalq.evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, pars
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.record import Event, Int64, Number, integral
 
-__all__ = ["read", "read_columns"]
+__all__ = ["read", "read_columns", "read_line"]
 
 _DECODER = msgspec.json.Decoder(Event)
 # Rows of a block stay in the processor's cache from their bytes to their columns.
@@ -202,15 +202,16 @@ def _line_by_line(batch: Batch) -> tuple[list[Event], list[tuple[int, str]]]:
     events: list[Event] = []
     faults: list[tuple[int, str]] = []
     for line, data in batch.lines():
-        event = _well_formed(data)
-        if event is None:
-            try:
-                event = parse_line(data)
-            except BadLine as error:
-                faults.append((line, str(error)))
-                continue
-        events.append(event)
+        try:
+            events.append(read_line(data))
+        except BadLine as error:
+            faults.append((line, str(error)))
     return events, faults
+
+
+def read_line(line: bytes) -> Event:
+    """The event in ``line``. Raises BadLine."""
+    return _well_formed(line) or parse_line(line)
 
 
 def _well_formed(line: bytes) -> Event | None:

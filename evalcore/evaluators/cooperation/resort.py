@@ -19,8 +19,8 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.evaluators.cooperation.fast import read_chunk
 from evalq.evalcore.evaluators.cooperation.params import Rules
-from evalq.evalcore.evaluators.cooperation.reading import read_columns
 from evalq.evalcore.evaluators.cooperation.state import Columns, CooperationState
 from evalq.evalcore.model.span import BOM
 
@@ -87,7 +87,7 @@ def _rows(stream: BinaryIO, rules: Rules, limits: Limits, missing: set[int]) -> 
     while lines := stream.readlines(limits.block_bytes):
         wanted = [line for number, line in enumerate(lines, first) if number not in missing] if missing else lines
         first += len(lines)
-        rows, _ = read_columns(Batch("", 1, b"".join(wanted)), rules)
+        rows, _ = read_chunk(Batch("", 1, b"".join(wanted)), rules)
         columns = (rows.turns.tolist(), rows.agents.tolist(), rows.kinds.tolist())
         for at, (turn, agent, kind) in enumerate(zip(*columns, strict=True)):
             yield _Row(turn, rows.names[agent], kind, rows.value(at))

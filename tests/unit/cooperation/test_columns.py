@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.cooperation import reading
+from evalq.evalcore.evaluators.cooperation import fast, reading
 from evalq.evalcore.evaluators.cooperation.columns import Gatherer
 from evalq.evalcore.evaluators.cooperation.counting import count, count_by_rows
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.reading import read_columns
+from evalq.evalcore.native import compiled_log
 from evalq.evalcore.records.batch import Batch
 from tests.unit.cooperation.logs import as_jsonl, rows
-from tests.unit.cooperation.test_faults import BAD, GOOD, row
+from tests.unit.cooperation.test_faults import BAD, GOOD, pieces, row
 
 ODD = [
     *(line for line, _ in BAD if len(line) < 1000),
@@ -49,6 +50,9 @@ ODD = [
 ]
 
 
+compiled = pytest.mark.skipif(compiled_log() is None, reason="nothing is compiled here: there is one way only")
+
+
 def by_rules(data: bytes, rules: Rules) -> tuple[bytes, Any]:
     """The state and the faults of a chunk, each line read by itself, each row counted by itself."""
     events, bad = reading._line_by_line(Batch("x", 7, data))
@@ -57,9 +61,15 @@ def by_rules(data: bytes, rules: Rules) -> tuple[bytes, Any]:
     return count_by_rows(rows.columns()).to_wire(), bad
 
 
-def fast(data: bytes, rules: Rules) -> tuple[bytes, Any]:
-    """The same as a chunk is evaluated."""
+def in_python(data: bytes, rules: Rules) -> tuple[bytes, Any]:
+    """The same as a chunk is evaluated where nothing is compiled."""
     columns, bad = read_columns(Batch("x", 7, data), rules)
+    return count(columns).to_wire(), bad
+
+
+def in_c(data: bytes, rules: Rules) -> tuple[bytes, Any]:
+    """The same by compiled code and what it leaves."""
+    columns, bad = fast.read_chunk(Batch("x", 7, data), rules)
     return count(columns).to_wire(), bad
 
 
@@ -81,7 +91,9 @@ def test_blocks_and_columns_give_what_lines_and_rows_give(
     for data in (b"\n".join(lines), b"\n".join(lines).rstrip(b"\n"), b"\r\n".join(lines)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(reading, "_BLOCK_BYTES", block)
-            assert fast(data, rules) == by_rules(data, rules)
+            expected = by_rules(data, rules)
+            assert in_python(data, rules) == expected
+            assert in_c(data, rules) == expected
 
 
 @settings(deadline=None)
@@ -93,7 +105,8 @@ def test_blocks_and_columns_give_what_lines_and_rows_give(
 def test_sums_of_any_floats_are_exact_either_way(log: list[tuple[int, int, float | None]]) -> None:
     """Columns give the exact sum of drops, whatever digits they have."""
     made = [{"turn": turn, "agent": str(who), "resources": {} if v is None else {"stone": v}} for turn, who, v in log]
-    assert fast(as_jsonl(made), Rules()) == by_rules(as_jsonl(made), Rules())
+    data = as_jsonl(made)
+    assert in_python(data, Rules()) == in_c(data, Rules()) == by_rules(data, Rules())
 
 
 def test_one_bad_line_leaves_the_other_blocks_to_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,5 +148,112 @@ def test_a_resource_that_comes_later_is_learnt(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_state_of_no_rows_is_nothing() -> None:
     """A chunk of bad lines only adds nothing to a log."""
-    assert fast(b"x\n\n", Rules())[0] == msgspec.json.encode(count(Gatherer(Rules()).columns()), order="deterministic")
+    assert in_python(b"x\n\n", Rules())[0] == msgspec.json.encode(
+        count(Gatherer(Rules()).columns()), order="deterministic"
+    )
     assert count(Gatherer(Rules()).columns()).rows == 0
+
+
+NUMBERS = [
+    "0",
+    "-0",
+    "-0.0",
+    "1",
+    "-12",
+    "007",
+    "1.50",
+    "0.1",
+    "0.30000000000000004",
+    "123456789012345",
+    "4503599627370496",
+]
+NUMBERS += [
+    "1234567890123456789",
+    "9223372036854775808",
+    "12345678901234.5",
+    "1234567890123456.75",
+    "1e5",
+    "1E-7",
+    "1.",
+    ".5",
+]
+NUMBERS += [
+    "2.2250738585072014",
+    "9007199254740993.0",
+    "1" * 64,
+    "1" * 64 + ".5",
+    "0." + "3" * 70,
+    "-",
+    "",
+    "+1",
+    "nan",
+    "1e400",
+]
+
+
+@compiled
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("field", ['"turn": %s', '"resources": {"stone": %s}', '"resources": {"wood": %s}'])
+def test_compiled_code_takes_a_number_for_what_the_rules_do(number: str, field: str) -> None:
+    """Bare and as a string, as a turn, as the resource that counts and as another: the same, or left to Python."""
+    for text in (number, f'"{number}"', f" {number} "):
+        line = f'{{"turn": 1, "agent": "a", "x": 1, {field % text}}}'.replace('"turn": 1, ', "", "turn" in field)
+        rest = b'\n{"turn": 3, "agent": "a", "resources": {"stone": 0.25}}'
+        assert in_c(line.encode() + rest, Rules()) == by_rules(line.encode() + rest, Rules()), line
+
+
+@compiled
+@settings(max_examples=600, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                [GOOD[:-1], row(turn="7", x=[1, {}]), row(more={"a": [{"b": "c\\"}]}, dry_run=True), row()]
+            ),
+            st.integers(0, 90),
+            st.integers(0, 6),
+            st.lists(pieces, max_size=4),
+        ),
+        max_size=4,
+    )
+)
+def test_compiled_code_reads_damaged_lines_by_the_rules(damaged: list[tuple[bytes, int, int, list[bytes]]]) -> None:
+    """Whatever is put into good lines: the same events, the same faults with the same lines."""
+    lines = [line[:at] + b"".join(put) + line[at + cut :] for line, at, cut, put in damaged]
+    for data in (b"\n".join(lines), GOOD + b"\n".join(lines) + b"\n"):
+        assert in_c(data, Rules()) == by_rules(data, Rules())
+
+
+@compiled
+def test_a_log_of_odd_lines_is_left_to_python_as_a_whole() -> None:
+    """Where compiled code would hand over most lines it gives up, and the log is read in blocks."""
+    native = compiled_log()
+    assert native is not None
+    odd = b"\n".join([row(turn="5")] * 200)
+    assert fast.columns_of(native, Batch("x", 1, odd), Rules()) is None
+    columns, bad = fast.read_chunk(Batch("x", 1, odd), Rules())
+    assert (len(columns.turns), bad) == (200, [])
+    assert fast.columns_of(native, Batch("x", 1, b"\n".join([row()] * 900 + [row(turn="5")] * 64)), Rules()) is not None
+
+
+@compiled
+def test_what_is_left_keeps_its_place() -> None:
+    """A dry run, an agent and a large amount of a left line count as if they had been read with the others."""
+    lines = [
+        row(dry_run=False),
+        row(turn="2", dry_run=True, resources={"stone": 2**60}).replace(b'"a"', b'"\\u0041"'),
+    ]
+    for log in (lines, lines[::-1], [b"bad", *lines], [*lines, b"bad", lines[1]]):
+        data = b"\n".join(log)
+        assert in_c(data, Rules()) == by_rules(data, Rules())
+
+
+def test_nothing_is_compiled_is_no_hindrance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a compiler, or with a module of other sources, Python reads the log."""
+    from evalq.evalcore import native
+
+    monkeypatch.setattr(native, "source_digest", lambda: "other")
+    assert native.compiled_log.__wrapped__() is None
+    monkeypatch.setattr(fast, "compiled_log", lambda: None)
+    columns, bad = fast.read_chunk(Batch("x", 1, GOOD * 3), Rules())
+    assert (columns.turns.tolist(), bad) == ([1, 1, 1], [])

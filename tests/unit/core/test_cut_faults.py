@@ -121,6 +121,7 @@ def test_with_and_without_numpy_the_answer_is_one(text: str, fmt: Format) -> Non
 def test_more_than_a_little_is_scanned_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that reads many small files, or one large one, changes over, and stays with it."""
     monkeypatch.setattr(scanning._Way, "left", PLAIN_BYTES)
+    monkeypatch.setattr(scanning, "compiled", lambda: None)
     half = b"a\n" * (PLAIN_BYTES // 4)
     kinds = [type(scan(half, "csv")[1]).__name__ for _ in range(4)]
     assert kinds == ["array", "array", "ndarray", "ndarray"]
