@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
+from evalq.evalcore.records.extract import json_text
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.targets import Answer, Failure
-from evalq.workers.targets.extract import json_text
 from evalq.workers.targets.target import Price
 
 __all__ = ["reached_nobody", "result_of"]

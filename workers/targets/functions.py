@@ -15,6 +15,7 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,7 +23,9 @@ from evalq.evalcore.errors import ConfigError
 from evalq.workers.processes.child import child
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.function_host import Asked, Told
-from evalq.workers.targets.kinds.python import PythonTarget
+
+if TYPE_CHECKING:  # each of them names the class here that makes its calls
+    from evalq.workers.targets.kinds.python import PythonTarget
 
 __all__ = ["Function"]
 
