@@ -41,7 +41,7 @@ def made(rows: int, change: Callable[[dict[str, str]], None] | None = None) -> M
     if change is not None:
         text = _changed(text.getvalue().lstrip("\ufeff"), change)
     data = text.getvalue().encode()
-    cutter = Cutter(io.BufferedReader(io.BytesIO(data)), "csv", "rows.csv", ())  # type: ignore[arg-type]  # is a raw stream, too
+    cutter = Cutter(io.BufferedReader(io.BytesIO(data)), "csv", "rows.csv", ())
     spans = list(cutter.spans())
     columns = cutter.columns
     return data, columns, [Batch("rows.csv", s.first_line, data[s.start : s.end], columns) for s in spans]
@@ -68,7 +68,9 @@ def shorter(row: dict[str, str]) -> None:
     answer = {key: value for key, value in answer.items() if key not in ("worker", "executionProcesses")}
     answer["assistantMessage"] = answer["assistantMessage"][:60]
     for item in answer.get("dataUIList") or []:
-        item["uiValue"] = {key: value[:1] if isinstance(value, list) else value for key, value in item["uiValue"].items()}
+        item["uiValue"] = {
+            key: value[:1] if isinstance(value, list) else value for key, value in item["uiValue"].items()
+        }
     row["Raw JSON"] = json.dumps(answer, ensure_ascii=False)
 
 
@@ -147,7 +149,7 @@ def pyarrow_and_msgspec(file: Made) -> Found:
     rows = timed = 0
     for batch in file[2]:
         table = arrow.read_csv(
-            pa.py_buffer(batch.data),
+            io.BytesIO(batch.data),
             read_options=arrow.ReadOptions(use_threads=False, block_size=2 * BLOCK_BYTES, column_names=list(file[1])),
             parse_options=arrow.ParseOptions(newlines_in_values=True),
             convert_options=arrow.ConvertOptions(include_columns=["Raw JSON"], column_types={"Raw JSON": pa.binary()}),
@@ -193,7 +195,9 @@ def main() -> None:
             ratio = statistics.median(b / a for a, b in zip(seconds["evalq"], spent, strict=True))
             label = f"{name}, {len(file[0]) / asked.rows / 1000:.1f} kB" if rival == "evalq" else ""
             each = statistics.median(spent) / asked.rows * 1e6
-            print(f"| {label} | {rival.replace('_', ' ')} | {each:.1f} | {'' if rival == 'evalq' else f'{ratio:.1f} x'} |")
+            print(
+                f"| {label} | {rival.replace('_', ' ')} | {each:.1f} | {'' if rival == 'evalq' else f'{ratio:.1f} x'} |"
+            )
 
 
 if __name__ == "__main__":

@@ -125,7 +125,9 @@ class _Kind:
         if self.passed is None:
             reason = _FORCED[self.state]
             chunk.state.forced[reason] = chunk.state.forced.get(reason, 0) + rows
-        counts = chunk.groups.setdefault((self.round, self.category, self.checklist, self.passed, self.forms), by_points)
+        counts = chunk.groups.setdefault(
+            (self.round, self.category, self.checklist, self.passed, self.forms), by_points
+        )
         if counts is not by_points:
             for points, count in by_points.items():
                 counts[points] = counts.get(points, 0) + count
