@@ -29,10 +29,15 @@ TESTS_AT_ONCE ?= 6
 programs:  ## Programs that some tests start: from Debian when this is root, and from npm where it is.
 	sh tests/programs.sh
 
-test: setup programs
+# Else each of the processes that run tests would compile all of them, and what they import.
+.venv/compiled: .venv/ready
+	-$(PY) -m pytest -q --collect-only > /dev/null
+	touch $@
+
+test: setup programs .venv/compiled
 	$(PY) -m pytest -q -n $(TESTS_AT_ONCE)
 
-quick: setup  ## What needs no fleet: every unit, and the contract of every evaluator; for after each small change.
+quick: setup .venv/compiled  ## What needs no fleet: every unit, and the contract of every evaluator; for after each small change.
 	$(PY) -m pytest -q -n 3 tests/unit tests/contract
 
 check: setup

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from checks_page import checks_page
 from evaluator_pages import FOLDER, evaluator_page
 from policy_page import policy_page
 
@@ -159,6 +160,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
         DOCS / "reference" / "policy.md": policy_page(),
+        DOCS / "reference" / "checks.md": checks_page(),
         **{FOLDER / f"{name}.md": evaluator_page(name) for name in registry.own()},
         chaos.PAGE: chaos.page(),
         observers.PAGE: observers.page(),

@@ -34,7 +34,7 @@ def _parts(subject: Subject, example: Example, cuts: list[int]) -> list[Partial]
 
 def chunking(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """Wherever the records are cut: the same merged state, counts, record lines and report, byte for byte."""
-    whole = subject.answer([example], [[subject.compute(example.whole())]])
+    whole = subject.answer([example], [[subject.whole(example)]])
     for _ in range(rounds):
         cuts = random_cuts(rng, len(example.records))
         for difference in whole.differences(subject.answer([example], [_parts(subject, example, cuts)])):
@@ -71,7 +71,7 @@ def neutral(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
     """zero() changes nothing on either side, and is a state of its own each time."""
     state_type = subject.evaluator.State
     nothing = state_type.zero().to_wire()
-    for part in [subject.compute(example.whole()), *_parts(subject, example, random_cuts(rng, len(example.records)))]:
+    for part in [subject.whole(example), *_parts(subject, example, random_cuts(rng, len(example.records)))]:
         wire = subject.outcome(part).state.to_wire()
         before, after = state_type.zero(), subject.outcome(part).state
         before.merge(subject.outcome(part).state)
@@ -129,7 +129,7 @@ def results(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
 
     Of one input, of two, and of one beside an input without records.
     """
-    part, twin = subject.compute(example.whole()), msgspec.structs.replace(example, name=f"{example.name}#2")
+    part, twin = subject.whole(example), msgspec.structs.replace(example, name=f"{example.name}#2")
     second = subject.compute(twin.whole())
     for examples, parts in (
         ([example], [[part]]),
@@ -153,7 +153,7 @@ def _no_plain_json(report: dict[str, Json]) -> Iterator[str]:
 
 def markdown(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """The report, as it stands in report.json, can be told as Markdown, twice the same."""
-    report, _ = subject.finish([example], [[subject.compute(example.whole())]])
+    report, _ = subject.finish([example], [[subject.whole(example)]])
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
     first, second = (subject.evaluator.views.markdown(as_written(report), {}) for _ in range(2))
@@ -167,7 +167,7 @@ def declarations(subject: Subject, example: Example, rng: Random, rounds: int) -
     """Metrics and panels fit together, and the report gives each metric finite numbers, one a set of labels."""
     evaluator = subject.evaluator
     yield from panel_faults(evaluator.name, evaluator.views.metrics, evaluator.views.panels)
-    report, _ = subject.finish([example], [[subject.compute(example.whole())]])
+    report, _ = subject.finish([example], [[subject.whole(example)]])
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
     for metric in evaluator.views.metrics:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from evalq.evalcore.contract.partial import Partial, decode
+from evalq.evalcore.contract.partial import Partial, opened
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_new
 from evalq.evalcore.fold.fold import Fold, InputSummary
@@ -93,9 +93,11 @@ class Collector:
             raise WireError(f"{self._journal.path} is damaged at answer {self.next}: {error}; {how}") from error
 
     def _take(self, chunk: Chunk, partial: Partial) -> None:
-        outcome = decode(partial, self._job.evaluator, chunk)
-        self._fold.add(chunk.input, outcome)
-        self._write(outcome.lines)
+        answer = opened(partial, self._job.evaluator, chunk)
+        self._fold.add(chunk.input, answer)
+        if answer.text:
+            self._records.write(answer.text)
+            self._records.write(b"\n")
         self.held[chunk.seq] = partial.digest
         self.next += 1
 

@@ -20,7 +20,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.processes.child import child
 from evalq.workers.settings import Settings
 from tests.agents.server import running_agent, write_golden
-from tests.integration.harness import Server, clean_environment, same_answer, serves, wait_until
+from tests.integration.harness import Server, clean_environment, evalq, same_answer, serves, wait_until
 
 EVALQ = str(Path(sys.executable).parent / "evalq")
 OURS = {"evalq", "evalcore", "workers", "producer"}
@@ -113,8 +113,8 @@ def test_a_run_folder_may_have_the_name_of_a_package(tmp_path: Path) -> None:
         write_rows(out, 300, seed=3)
     *others, last = sorted(OURS)
     for name in others:
-        run("planagent", "results.csv", "--inline", "--out", name, cwd=tmp_path)
-    run("planagent", "results.csv", "--workers", "1", "--out", last, cwd=tmp_path)
+        assert evalq("planagent", "results.csv", "--inline", "--out", name, cwd=tmp_path).returncode == 0
+    run("planagent", "results.csv", "--workers", "1", "--out", last, cwd=tmp_path)  # from nothing, beside all of them
     for name in OURS:
         assert (tmp_path / name / "report.json").is_file()
 
