@@ -14,6 +14,7 @@ from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.hand_over import HandOver
 from evalq.producer.runs.intake import Intake
+from evalq.producer.runs.planner import Planner
 from evalq.producer.runs.publisher import InputBytes, Publisher, UnlessFull
 from evalq.producer.runs.registration import Registration
 from evalq.producer.runs.standing import Standing
@@ -36,9 +37,17 @@ class RunDriver:
     idle_seconds = 0.02
 
     def __init__(
-        self, job: Job, collector: Collector, ledger: RunLedger, broker: Broker, settings: Settings, patience: Patience
+        self,
+        job: Job,
+        collector: Collector,
+        ledger: RunLedger,
+        broker: Broker,
+        settings: Settings,
+        patience: Patience,
+        begun: Planner | None = None,
     ) -> None:
-        """``settings`` are those of ledger (a driver's) and broker; ``patience`` takes the steps."""
+        """``settings`` are those of ledger (a driver's) and broker; ``patience`` takes the steps. ``begun`` is the
+        planner of a job that was begun in this process."""
         self._job = job
         self._settings = settings
         self._patience = patience
@@ -47,7 +56,7 @@ class RunDriver:
         self._reconciler = Reconciler(ledger, broker)
         self._intake = Intake(job, collector, ledger)
         self._standing = Standing(job, ledger, broker, settings)
-        self.registration = to = Registration(job, collector, ledger, settings)
+        self.registration = to = Registration(job, collector, ledger, settings, begun)
         self._inputs = InputBytes(job, collector, ledger, broker, to, settings.blob_bytes)
         self._publisher = Publisher(job, ledger, to, self._reconciler, self._inputs)
         self.hand_over = HandOver(job, ledger, to, self._publisher, self._inputs, patience)

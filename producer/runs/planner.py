@@ -32,10 +32,14 @@ class Planner:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._sha256: list[str] = []
+        self._cut = self._planned()
         self.seal: Seal | None = None
 
     def chunks(self) -> Iterator[Chunk]:
-        """All chunks that the manifest does not have yet. Raises InputError, InputChanged."""
+        """All chunks that the manifest does not have yet, each once. Raises InputError, InputChanged."""
+        return self._cut
+
+    def _planned(self) -> Iterator[Chunk]:
         job, seq, left = self._job, 0, self._job.header.limit
         earlier = groupby(job.manifest.chunks, key=lambda chunk: chunk.input)
         group = next(earlier, None)
@@ -64,11 +68,12 @@ class Planner:
 class ToldPlan:
     """A job's plan, in its folder first, then in the ledger; ``sealed`` says whether the ledger has the whole of it."""
 
-    def __init__(self, job: Job, collector: Collector, ledger: RunLedger) -> None:
+    def __init__(self, job: Job, collector: Collector, ledger: RunLedger, begun: Planner | None = None) -> None:
+        """``begun`` has planned what the folder has already; without it all of that is read again."""
         self._job = job
         self._collector = collector
         self._ledger = ledger
-        self._planner = Planner(job)
+        self._planner = begun or Planner(job)
         self._chunks = self._planner.chunks()
         self._told = 0
         self.sealed = False

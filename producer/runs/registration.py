@@ -9,7 +9,7 @@ from evalq.evalcore.errors import Driven, Finished, Incomplete
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.names import HEAD
 from evalq.producer.runs.collector import Collector
-from evalq.producer.runs.planner import ToldPlan
+from evalq.producer.runs.planner import Planner, ToldPlan
 from evalq.workers.ledger.progress import Progress
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.processes.identity import is_gone
@@ -27,12 +27,14 @@ class Registration:
     chose how urgent it is).
     """
 
-    def __init__(self, job: Job, collector: Collector, ledger: RunLedger, settings: Settings) -> None:
+    def __init__(
+        self, job: Job, collector: Collector, ledger: RunLedger, settings: Settings, begun: Planner | None = None
+    ) -> None:
         self._job = job
         self._collector = collector
         self._ledger = ledger
         self._silence = settings.driver_seconds
-        self.plan = ToldPlan(job, collector, ledger)
+        self.plan = ToldPlan(job, collector, ledger, begun)
         self.epoch = 0
         self.header = job.header
         self.server = ""
