@@ -37,12 +37,14 @@ from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.runs.record_drift import count_drift
 from evalq.producer.runs.record_history import remember
 from evalq.producer.runs.share import share, share_cases
+from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
     from evalq.producer.local.forks import Forks
     from evalq.producer.runs.driver import RunDriver
     from evalq.producer.runs.planner import Planner
     from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.settings import Settings
 
 __all__ = ["carry_out", "carry_out_here", "launch", "resume"]
 
@@ -83,14 +85,7 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
         seconds = round(time.monotonic() - began, 3)
         reporter.detail(_told(standing, seconds))
         # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
-        if missing := remember(job.folder, job.evaluator, report, seconds, place.settings):
-            reporter.say(missing)
-        if missing := count_drift(job.folder, job.evaluator, report, place.settings):
-            reporter.say(missing)
-        # The report last: who takes that from the ledger looks for the cases beside it.
-        if not place.inline and (missing := share_cases(job.folder, job.evaluator, report, place.settings)):
-            reporter.say(missing)
-        if not place.inline and (missing := share(job.run, report, place.settings)):
+        for missing in _recorded(job, report, seconds, place.settings):
             reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
     except (InputError, NothingEvaluated):
@@ -117,6 +112,19 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
         _leave(job, collector, "stopped")
         raise
     return report
+
+
+def _recorded(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> Iterator[str]:
+    """Leave a finished run with the server of its user's choice; why a part of it could not be."""
+    with Servers(settings) as servers:
+        told = (
+            remember(job.folder, job.evaluator, report, seconds, servers),
+            count_drift(job.folder, job.evaluator, report, servers),
+            # The report last: who takes that from the ledger looks for the cases beside it.
+            share_cases(job.folder, job.evaluator, report, servers),
+            share(job.run, report, servers),
+        )
+    yield from filter(None, told)
 
 
 def _leave(job: Job, collector: Collector, state: RunState) -> None:
