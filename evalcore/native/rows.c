@@ -6,6 +6,7 @@
 #include <Python.h>
 
 #include "answer.h"
+#include "sha256.h"
 #include "utf8.h"
 
 #include <stdio.h>
@@ -716,7 +717,57 @@ static PyObject *check_utf8(PyObject *module, PyObject *args) {
     return Py_BuildValue("(ii)", swift, plain);
 }
 
+/* digest_both(state, data): SHA-256 of `data`, with which `state` (b"" to begin with) goes on; and the state behind it. */
+static PyObject *digest_both(PyObject *module, PyObject *args) {
+    Py_buffer state, data;
+    PyObject *found = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*", &state, &data)) return NULL;
+#ifdef HAS_SHA
+    Sha whole;
+    u8 digest[32];
+    memset(&whole, 0, sizeof whole);
+    sha_begin(&whole);
+    if (state.len == sizeof whole) memcpy(&whole, state.buf, sizeof whole);
+    if (!sha_here() || (state.len && state.len != sizeof whole)) {
+        PyErr_SetString(PyExc_ValueError, "no such state, or no such processor");
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        sha_both(&whole, data.buf, (size_t)data.len, digest);
+        Py_END_ALLOW_THREADS
+        found = Py_BuildValue("(y#y#)", (char *)digest, (Py_ssize_t)32, (char *)&whole, (Py_ssize_t)sizeof whole);
+    }
+#else
+    PyErr_SetString(PyExc_ValueError, "no such processor");
+#endif
+    PyBuffer_Release(&state);
+    PyBuffer_Release(&data);
+    return found;
+}
+
+/* digest_of(state) */
+static PyObject *digest_of(PyObject *module, PyObject *args) {
+    Py_buffer state;
+    PyObject *found = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*", &state)) return NULL;
+#ifdef HAS_SHA
+    Sha whole;
+    u8 digest[32];
+    if (state.len == sizeof whole && sha_here()) {
+        memcpy(&whole, state.buf, sizeof whole);
+        sha_end(&whole, digest);
+        found = PyBytes_FromStringAndSize((char *)digest, 32);
+    }
+#endif
+    if (!found) PyErr_SetString(PyExc_ValueError, "no such state, or no such processor");
+    PyBuffer_Release(&state);
+    return found;
+}
+
 static PyMethodDef methods[] = {
+    {"digest_both", digest_both, METH_VARARGS, "See _rows.pyi."},
+    {"digest_of", digest_of, METH_VARARGS, "See _rows.pyi."},
     {"check_utf8", check_utf8, METH_VARARGS, "See _rows.pyi."},
     {"plan_rows", plan_rows, METH_VARARGS, "See _rows.pyi."},
     {"record_ends", record_ends, METH_VARARGS, "See _rows.pyi."},
@@ -728,6 +779,12 @@ static int begin(PyObject *module) {
     if (!text) return -1;
     seed = (u64)PyObject_Hash(text); /* another in each process */
     Py_DECREF(text);
+#ifdef HAS_SHA
+    int digests = sha_here();
+#else
+    int digests = 0;
+#endif
+    if (PyModule_AddIntConstant(module, "DIGESTS", digests) < 0) return -1;
     return PyModule_AddStringConstant(module, "SOURCE", SOURCE);
 }
 
