@@ -22,6 +22,7 @@ class InputDigest:
     def add(self, data: bytes | memoryview) -> str:
         """Take in ``data``; its own digest."""
         if self._native is not None:
+            digest: bytes
             digest, self._state = self._native.digest_both(self._state, data)
             return digest.hex()
         self._whole.update(data)
@@ -29,4 +30,7 @@ class InputDigest:
 
     def hexdigest(self) -> str:
         """That of everything so far."""
-        return self._native.digest_of(self._state).hex() if self._native and self._state else self._whole.hexdigest()
+        if self._native is None or not self._state:
+            return self._whole.hexdigest()
+        digest: bytes = self._native.digest_of(self._state)
+        return digest.hex()

@@ -59,11 +59,11 @@ def run(path: Path, scratch: Path) -> dict[str, float]:
             with clock.step("pack"):
                 partial = encode(outcome)
             with clock.step("unpack"):
-                outcome = decode(partial, evaluator)
+                unpacked = decode(partial, evaluator)
             with clock.step("merge"):
-                fold.add(0, outcome)
+                fold.add(0, unpacked)
             with clock.step("write"):
-                out.write(b"\n".join(outcome.lines) + b"\n")
+                out.write(b"\n".join(unpacked.lines) + b"\n")
     with clock.step("report"):
         fold.finish([InputSummary(path.name, str(path), cutter.sha256)], lambda _: path.open("rb"), scratch)
     return clock.seconds
