@@ -9,7 +9,7 @@ with a line, never a silently misplaced boundary.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedIOBase
 
 from evalq.evalcore.errors import InputChanged, InputError
@@ -105,14 +105,19 @@ class Cutter:
         self._take(len(first), 0)
         return first
 
-    def resume_after(self, spans: Sequence[Span]) -> None:
-        """Skip ``spans``, all earlier chunks of this file in order. Raises InputChanged where the bytes differ."""
-        for span in spans:
+    def resume_after(self, spans: Iterable[Span]) -> int:
+        """Skip ``spans``, all earlier chunks of this file in order; returns how many there were.
+
+        Raises InputChanged where the bytes differ.
+        """
+        count = 0
+        for count, span in enumerate(spans, 1):  # noqa: B007  # how many there were
             while self._left() < span.end - self.position and not self._ended:
                 self._fill()
             if self._take(min(span.end - self.position, self._left()), span.records) != span:
                 where = f"{self._name}:{span.first_line}"
                 raise InputChanged("an input changed since its run began", [(where, "not the bytes that were planned")])
+        return count
 
     def spans(self) -> Iterator[Span]:
         """The chunks from here to the end (or the limit). Raises InputError with file:line on broken quoting."""
