@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from evalq.evalcore.naming import shorten
 
-__all__ = ["Asked", "Imported", "Kind", "Note", "unique_id"]
+__all__ = ["Asked", "Imported", "Kind", "Note", "cut", "unique_id"]
+
+_LONGEST = 80
 
 Kind = Literal["none", "later", "differs"]
 """``none``: it has no counterpart; ``later``: not yet, as judges; ``differs``: its counterpart means something else."""
@@ -55,7 +56,7 @@ class Imported:
 
     def note(self, kind: Kind, where: str, what: str, why: str) -> None:
         """Note it; the same thing of the same place once, however many cases it is part of."""
-        note = Note(kind, where, shorten(what), why)
+        note = Note(kind, where, cut(what), why)
         if note not in self._noted:
             self._noted.add(note)
             self.notes.append(note)
@@ -85,6 +86,12 @@ class Imported:
     def counts(self, kinds: Iterable[Kind] = ("none", "later", "differs")) -> dict[Kind, int]:
         """How many notes there are of each kind."""
         return {kind: sum(note.kind == kind for note in self.notes) for kind in kinds}
+
+
+def cut(text: object) -> str:
+    """The beginning of a name that somebody else gave, for a message."""
+    given = str(text)
+    return given if len(given) <= _LONGEST else f"{given[:_LONGEST]}..."
 
 
 def unique_id(wanted: str, taken: set[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-__all__ = ["NoCounterpart", "to_re2"]
+__all__ = ["NoCounterpart", "literal", "to_re2"]
 
 Language = Literal["javascript", "python"]
 
@@ -80,7 +80,7 @@ class _Reader:
         elif sign in "^$|":
             self._emit(sign, False)
         else:
-            self._emit(_literal(sign), True)
+            self._emit(literal(sign), True)
 
     def _emit(self, text: str, atom: bool) -> None:
         self._out.append(text)
@@ -162,7 +162,7 @@ class _Reader:
         if sign.isdigit() or sign in "kc" or (sign.isalnum() and self._language == "python"):
             raise NoCounterpart(f"\\{sign} has no counterpart in RE2")
         # ECMAScript, annex B: the escape of a character that means nothing is that character.
-        return _literal(sign)
+        return literal(sign)
 
     def _set(self) -> None:
         self._at += 1
@@ -193,10 +193,11 @@ class _Reader:
         if sign == "-":
             wide = re.match(r"\\[sSdDwW]", self._text[self._at :]) or re.search(r"\\[sSdDwW]-$", self._text[: self._at])
             return r"\-" if wide else "-"
-        return _literal(sign)
+        return literal(sign)
 
 
-def _literal(sign: str) -> str:
+def literal(sign: str) -> str:
+    """A character that stands for itself. Raises NoCounterpart for half a surrogate pair."""
     if 0xD800 <= ord(sign) <= 0xDFFF:
         raise NoCounterpart("half a surrogate pair stands in it")
     return f"\\{sign}" if sign in r"\.+*?()|[]{}^$-&~#" else sign

@@ -14,7 +14,7 @@ import yaml
 from evalq.evalcore import bounded_yaml
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given
-from evalq.evalcore.naming import shorten
+from evalq.producer.importing.imported import cut
 
 __all__ = ["Document", "Outside", "below", "csv_rows", "key_path", "read_json", "read_lines", "read_text", "read_yaml"]
 
@@ -43,7 +43,7 @@ class Document:
 
 def key_path(keys: Sequence[str | int]) -> str:
     """``tests[0].assert[1]``."""
-    shown = "".join(f"[{key}]" if isinstance(key, int) else f".{shorten(key)}" for key in keys)
+    shown = "".join(f"[{key}]" if isinstance(key, int) else f".{cut(key)}" for key in keys)
     return shown.removeprefix(".")
 
 
@@ -51,7 +51,7 @@ def below(folder: Path, name: str, *, anywhere: bool) -> Path:
     """The file that ``name`` means from ``folder``. Raises Outside for one that is not below it."""
     path = (folder / name).resolve()
     if not anywhere and not path.is_relative_to(folder.resolve()):
-        raise Outside(f"{shorten(name)} is outside {folder}: give --anywhere to read it")
+        raise Outside(f"{cut(name)} is outside {folder}: give --anywhere to read it")
     return path
 
 

@@ -16,6 +16,7 @@ from evalq.producer.importing.imported import Imported
 
 __all__ = ["write"]
 
+_PLACEHOLDER = re.compile(r"\{\{\s*[A-Za-z_][\w.-]*\s*\}\}", re.ASCII)
 _IN_YAML = 2000
 """With more cases than these they are written as lines of JSON, which no editor has to hold."""
 
@@ -69,7 +70,7 @@ def _named(wanted: str, used: set[str]) -> str:
 def _escaped(value: Any) -> Any:
     """``value`` as a cases file has it: what looks like a placeholder there is one."""
     if isinstance(value, str):
-        return value.replace("{{", "\\{{")
+        return _PLACEHOLDER.sub(r"\\\g<0>", value)
     if isinstance(value, dict):
         return {key: _escaped(each) for key, each in value.items()}
     if isinstance(value, list):
