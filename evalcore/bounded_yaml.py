@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["MAX_WRITTEN_OUT", "line_of", "load"]
+__all__ = ["MAX_WRITTEN_OUT", "line_of", "lines_of", "load"]
 
 MAX_WRITTEN_OUT = 32 << 20
 """What a document may weigh once its aliases are written out: a character counts 1, a value VALUE_WEIGHT."""
@@ -28,7 +28,16 @@ def line_of(text: str, key: Sequence[str | int]) -> int:
 
     Raises what `load` raises. JSON is read as the YAML that it nearly always is.
     """
-    node = yaml.compose(text, Loader=_Loader)
+    return lines_of(text, [key])[0]
+
+
+def lines_of(text: str, keys: Sequence[Sequence[str | int]]) -> list[int]:
+    """The same for many keys of one document, which is read once."""
+    root = yaml.compose(text, Loader=_Loader)
+    return [_line_in(root, key) for key in keys]
+
+
+def _line_in(node: yaml.Node | None, key: Sequence[str | int]) -> int:
     line = 1
     for part in key:
         found = None

@@ -15,8 +15,9 @@ from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.policy import CaseDemand, Gate
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.distributions import at_least, at_most, smallest
+from evalq.evalcore.distributions import at_least, at_most
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.rates import exact_interval, pass_at_k, pass_hat_k
 
 __all__ = [
     "Answered",
@@ -58,24 +59,16 @@ def rows_of(run: CaseSummary, measure: Measure) -> list[Answered]:
 def estimate(demand: CaseDemand, passed: int, answers: int) -> float | None:
     """The unbiased estimate of the number that is demanded; None for fewer answers than it is taken over.
 
-    pass@k is 1 - C(n-c, k) / C(n, k) for c passes among n answers (Chen et al. 2021), pass^k is C(c, k) / C(n, k)
-    (Yao et al. 2024).
+    That of a share of passes is the share itself.
     """
-    if answers < demand.k:
-        return None
-    kind, of = (passed, answers) if demand.number != "pass@" else (answers - passed, answers)
-    every = math.prod(max(0, kind - at) / (of - at) for at in range(demand.k))
-    return 1.0 - every if demand.number == "pass@" else every
+    estimated = pass_at_k if demand.number == "pass@" else pass_hat_k
+    return estimated(passed, answers, demand.k)
 
 
 @lru_cache(maxsize=65536)
 def case_interval(demand: CaseDemand, passed: int, answers: int, alpha: float = ALPHA) -> tuple[float, float]:
     """Bounds of that number by Clopper and Pearson (1934), each wrong with probability ``alpha`` at most."""
-    low, high = 0.0, 1.0
-    if passed:
-        low = smallest(lambda p: at_least(passed, answers, p) >= alpha, 0.0, passed / answers)
-    if passed < answers:
-        high = smallest(lambda p: at_most(passed, answers, p) < alpha, passed / answers, 1.0)
+    low, high = exact_interval(passed, answers, alpha)
     return _reached(demand, low), _reached(demand, high)
 
 

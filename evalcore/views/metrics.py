@@ -23,7 +23,7 @@ Unit = Literal["share", "points", "count", "seconds", "bits", "number", "state"]
 LABELS: Mapping[str, str] = {
     "agent": "the agent that gave the output",
     "band": "the band a score falls into",
-    "case": "the case of the golden set",
+    "case": "the case",
     "check": "the kind of check",
     "component": "the component of a score",
     "input": "the input, where each has a result of its own",
@@ -35,6 +35,7 @@ LABELS: Mapping[str, str] = {
     "round": "the round",
     "score": "the score",
     "signal": "the danger signal",
+    "tag": "the tag of cases",
 }
 """Labels a metric may have: sets that an evaluation keeps small. Never a run, a record or a message."""
 

@@ -11,13 +11,13 @@ import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
+from evalq.evalcore.records.extract import json_text
 from evalq.workers.callers.recent_answers import RecentAnswers
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
-from evalq.workers.targets.extract import json_text
 from evalq.workers.targets.target import Price
 
 __all__ = ["InFlightCalls"]

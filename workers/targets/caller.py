@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.records.extract import NoJson, extract
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.extract import NoJson, extract, off_loop
+from evalq.workers.targets.off_loop import off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 
 __all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]

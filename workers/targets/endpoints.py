@@ -10,12 +10,13 @@ import msgspec
 
 from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.records.json_path import Missing, find, parse_path
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.headers import rate_limits
 from evalq.workers.targets.kinds.http import HttpTarget
 from evalq.workers.targets.kinds.openai import OpenAiTarget
 from evalq.workers.targets.target import usable_name
-from evalq.workers.targets.template import Missing, fill, find, parse_path
+from evalq.workers.targets.template import fill
 from evalq.workers.targets.web import Reply, Web
 
 __all__ = ["ChatEndpoint", "HttpEndpoint"]

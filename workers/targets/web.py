@@ -15,11 +15,12 @@ import httpx
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.records.extract import MAX_DEPTH
 from evalq.evalcore.records.objects import deeper_than
 from evalq.workers.targets.answers import Failure, FailureKind
 from evalq.workers.targets.body import read_body
-from evalq.workers.targets.extract import MAX_DEPTH, off_loop
 from evalq.workers.targets.headers import rate_limits, retry_after
+from evalq.workers.targets.off_loop import off_loop
 
 __all__ = ["Reply", "Web"]
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from evalq.evalcore.evaluators.vs.naming import join, kind_of
+from evalq.evalcore.naming import join, kind_of
 
 __all__ = ["OUTPUT", "ContractFault", "contract_faults"]
 

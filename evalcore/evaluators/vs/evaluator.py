@@ -26,7 +26,6 @@ from evalq.evalcore.evaluators.vs.inputs import answered, complete, output_line,
 from evalq.evalcore.evaluators.vs.markdown import markdown
 from evalq.evalcore.evaluators.vs.measures import MEASURES
 from evalq.evalcore.evaluators.vs.metrics import METRICS
-from evalq.evalcore.evaluators.vs.naming import shorten
 from evalq.evalcore.evaluators.vs.panels import PANELS
 from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalq.evalcore.evaluators.vs.record import record_line
@@ -38,6 +37,7 @@ from evalq.evalcore.evaluators.vs.state import Gatherer, VsState
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.span import BOM
 from evalq.evalcore.model.tally import LISTED, Faults, Tally
+from evalq.evalcore.naming import shorten
 
 __all__ = ["VsEvaluator", "evaluator"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.evaluators.vs.naming import kind_of, shorten
 from evalq.evalcore.evaluators.vs.params import Case, Expectation, VsParams
+from evalq.evalcore.naming import kind_of, shorten
 
 __all__ = ["Check", "Unmet", "checks_of", "t_score_range_check", "unmet"]
 

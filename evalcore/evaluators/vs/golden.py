@@ -14,8 +14,8 @@ import msgspec
 from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.vs.agents import Agent
-from evalq.evalcore.evaluators.vs.naming import join, kind_of, shorten
 from evalq.evalcore.evaluators.vs.params import Level
+from evalq.evalcore.naming import join, kind_of, shorten
 
 __all__ = ["load_golden", "load_inputs"]
 

@@ -13,11 +13,11 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.vs.agents import load_agents
-from evalq.evalcore.evaluators.vs.decoding import Malformed, decode
 from evalq.evalcore.evaluators.vs.golden import load_golden, load_inputs
 from evalq.evalcore.evaluators.vs.params import VsParams
 from evalq.evalcore.evaluators.vs.stopping import Stopping
 from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.records.decoding import Malformed, decode
 
 __all__ = ["answered", "complete", "output_line", "prompts", "stopping"]
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from evalq.evalcore.evaluators.vs.naming import shorten
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.naming import shorten
 from evalq.evalcore.views.markdown import escape, table
 
 __all__ = ["markdown"]

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.evaluators.vs.findings import REMEDIES
-from evalq.evalcore.evaluators.vs.naming import kind_of, shorten
 from evalq.evalcore.evaluators.vs.score import Held, Judgement, Scores
 from evalq.evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
+from evalq.evalcore.naming import kind_of, shorten
 
 __all__ = ["record_line"]
 

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.evaluators.vs.contract import ContractFault, contract_faults
-from evalq.evalcore.evaluators.vs.decoding import Malformed, decode, repeated_keys
 from evalq.evalcore.evaluators.vs.expectations import Check, Unmet, checks_of, t_score_range_check, unmet
 from evalq.evalcore.evaluators.vs.findings import (
     Finding,
@@ -20,10 +19,8 @@ from evalq.evalcore.evaluators.vs.findings import (
     provenance_finding,
     t_score_finding,
 )
-from evalq.evalcore.evaluators.vs.naming import found, kind_of, shorten
 from evalq.evalcore.evaluators.vs.options import identity
 from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
-from evalq.evalcore.evaluators.vs.stoprule import stop_of
 from evalq.evalcore.evaluators.vs.validators import (
     CritiqueResult,
     PhaseResult,
@@ -34,6 +31,9 @@ from evalq.evalcore.evaluators.vs.validators import (
     check_self_critique,
     check_t_scores,
 )
+from evalq.evalcore.naming import found, kind_of, shorten
+from evalq.evalcore.records.decoding import Malformed, decode, repeated_keys
+from evalq.evalcore.records.stop_note import stop_of
 
 __all__ = ["Held", "Judge", "Judgement", "Plan", "Scores", "judge_for"]
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalq.evalcore.evaluators.vs.naming import join, kind_of
 from evalq.evalcore.evaluators.vs.params import LEVELS, CritiqueRule, ProvenanceRule, TScoreRule
+from evalq.evalcore.naming import join, kind_of
 
 __all__ = [
     "CritiqueResult",

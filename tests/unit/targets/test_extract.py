@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalq.evalcore.records.extract import NoJson, extract
+from evalq.evalcore.records.json_path import Missing, find, parse_path
 from evalq.workers.targets.answers import Quota
-from evalq.workers.targets.extract import NoJson, extract
 from evalq.workers.targets.headers import rate_limits, retry_after
-from evalq.workers.targets.template import Missing, fill, find, parse_path
+from evalq.workers.targets.template import fill
 
 PLAIN: Any = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(exclude_categories=["Cs"])),

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from evalq.evalcore.records.extract import NoJson, extract
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
-from evalq.workers.targets.extract import NoJson, extract
 from tests.agents.server import running_agent
 
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from evalq.evalcore.records.json_path import parse_path
 from evalq.workers.targets.address import HeaderName, Headers, Url, secrets_of, shown
 from evalq.workers.targets.target import Target, Way
-from evalq.workers.targets.template import parse_path
 
 __all__ = ["TARGET", "HttpTarget"]
 

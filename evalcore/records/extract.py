@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from evalq.evalcore.records.objects import deeper_than
 
-__all__ = ["MAX_DEPTH", "NoJson", "extract", "json_text", "off_loop"]
-
-T = TypeVar("T")
+__all__ = ["MAX_DEPTH", "NoJson", "extract", "json_text"]
 
 MAX_DEPTH = 200
 """How deep the JSON of an answer, and of the reply around it, may nest."""
-_LONG = 1 << 18
 _WORD = re.compile(r"\w*")
 
 
@@ -31,11 +27,6 @@ def extract(text: str) -> Any:
     A bare value in prose is not looked for: which brace begins the answer would be a guess.
     """
     return _found(text)[1]
-
-
-async def off_loop(size: int, work: Callable[..., T], *args: Any) -> T:
-    """What ``work`` returns: from a thread where ``size`` bytes are so many that other calls would wait for it."""
-    return work(*args) if size <= _LONG else await asyncio.to_thread(work, *args)
 
 
 def json_text(text: str) -> str:

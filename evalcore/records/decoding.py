@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.evaluators.vs.naming import join
+from evalq.evalcore.naming import join
 from evalq.evalcore.records.objects import deeper_than
 
 __all__ = ["MAX_DEPTH", "Malformed", "decode", "repeated_keys"]

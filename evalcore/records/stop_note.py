@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalq.evalcore.evaluators.vs.naming import found, kind_of, shorten
 from evalq.evalcore.model.calls import WHEN_DECIDED
+from evalq.evalcore.naming import found, kind_of, shorten
 
 __all__ = ["stop_of"]
 

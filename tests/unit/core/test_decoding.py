@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.vs.decoding import MAX_DEPTH, Malformed, decode, repeated_keys
+from evalq.evalcore.records.decoding import MAX_DEPTH, Malformed, decode, repeated_keys
 from tests.unit.vs.test_validators import json_values
 
 

@@ -1,0 +1,9 @@
+"""Checks: any agent's outputs against a list of cases, each with the checks that its answers have to pass."""
+
+from evalq.evalcore.evaluators.checks.evaluator import ChecksEvaluator, evaluator
+from evalq.evalcore.evaluators.checks.expanding import load_cases
+from evalq.evalcore.evaluators.checks.params import ChecksParams
+from evalq.evalcore.evaluators.checks.state import ChecksState
+from evalq.evalcore.evaluators.checks.vocabulary import VOCABULARY
+
+__all__ = ["VOCABULARY", "ChecksEvaluator", "ChecksParams", "ChecksState", "evaluator", "load_cases"]

@@ -1,0 +1,129 @@
+"""One recorded output as checks see it: its text, the JSON in it, its tool calls, what it took and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from evalq.evalcore.naming import kind_of, shorten
+from evalq.evalcore.records.extract import NoJson, extract
+
+__all__ = ["Answer", "ToolCall", "Uncomputable", "Usage"]
+
+_UNREAD = object()
+
+
+class Uncomputable(ValueError):
+    """A check that says nothing of an output, since its record lacks what the check is about: the message says what."""
+
+
+class ToolCall(NamedTuple):
+    """One call of a tool: its name and arguments (an object, or what came in place of one)."""
+
+    name: str
+    arguments: Any
+
+
+class Usage(NamedTuple):
+    """What an output took, as far as its record says: seconds, money, tokens."""
+
+    latency: float | None = None
+    cost: float | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+    @property
+    def tokens(self) -> int | None:
+        """Prompt and completion together; None where neither is known."""
+        if self.prompt_tokens is None and self.completion_tokens is None:
+            return None
+        return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
+
+
+_NOTHING = Usage()
+
+
+class Answer:
+    """``output`` is any JSON value, ``text`` the whole of it where the record has that besides.
+
+    ``tool_calls`` is the record's own list of them, None where it has none.
+    """
+
+    __slots__ = ("_encoded", "_folded", "_json", "_text", "_tool_calls", "output", "usage")
+
+    def __init__(
+        self, output: Any, text: str | None = None, usage: Usage | None = None, tool_calls: Any = None
+    ) -> None:
+        self.output = output
+        self.usage = usage or _NOTHING
+        self._text = text
+        self._folded: str | None = None
+        self._encoded: bytes | None = None
+        self._json: Any = _UNREAD
+        self._tool_calls = tool_calls
+
+    @property
+    def text(self) -> str:
+        """The answer as text: itself, or the JSON of what is no text."""
+        if self._text is None:
+            self._text = self.output if isinstance(self.output, str) else msgspec.json.encode(self.output).decode()
+        return self._text
+
+    @property
+    def folded(self) -> str:
+        """The text without its case."""
+        if self._folded is None:
+            self._folded = self.text.casefold()
+        return self._folded
+
+    @property
+    def encoded(self) -> bytes:
+        """The text in UTF-8."""
+        if self._encoded is None:
+            self._encoded = self.text.encode("utf-8", "surrogatepass")
+        return self._encoded
+
+    @property
+    def json(self) -> Any:
+        """The value, or the JSON that a text is or has in its one fenced block. Raises NoJson."""
+        if self._json is _UNREAD:
+            try:
+                self._json = extract(self.output) if isinstance(self.output, str) else self.output
+            except NoJson as error:
+                self._json = error
+        if isinstance(self._json, NoJson):
+            raise self._json
+        return self._json
+
+    def part(self, value: Any) -> Answer:
+        """A part of the answer, as an answer of its own."""
+        return Answer(value, None, self.usage, self._tool_calls)
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The calls of tools, in their order. Raises Uncomputable where the record does not say."""
+        listed = self._tool_calls
+        if listed is None and isinstance(self.output, Mapping):
+            listed = self.output.get("tool_calls")
+        if listed is None:
+            raise Uncomputable("the record says nothing of tool calls: its line, or its output, needs tool_calls")
+        if not isinstance(listed, list):
+            raise Uncomputable(f"tool_calls: {kind_of(listed)} where a list is wanted")
+        return [_call(value, index) for index, value in enumerate(listed)]
+
+
+def _call(value: Any, index: int) -> ToolCall:
+    """A call as evalq's records have it, or as chat completions do: below ``function``, the arguments as text."""
+    inner = value.get("function", value) if isinstance(value, Mapping) else value
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    if not isinstance(name, str):
+        raise Uncomputable(f"tool_calls[{index}]: {kind_of(inner)} without a name, where a call is wanted")
+    arguments = inner.get("arguments", {})
+    if isinstance(arguments, str):
+        try:
+            arguments = extract(arguments) if arguments.strip() else {}
+        except NoJson:
+            arguments = shorten(arguments)
+    return ToolCall(name, arguments)

@@ -1,0 +1,257 @@
+"""A check as it stands in a file, made ready: its name looked up, its value and options held to their types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
+from evalq.evalcore.evaluators.checks.vocabulary import VOCABULARY
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Kind, Run
+from evalq.evalcore.naming import join, kind_of, shorten
+from evalq.evalcore.records.extract import NoJson
+from evalq.evalcore.records.json_path import Missing, find, parse_path
+
+__all__ = ["COMMON", "COMPOSED", "Check", "Verdict", "compile_check", "spelled"]
+
+COMPOSED = ("any", "all", "at-least")
+"""Checks that hold a list of checks."""
+COMMON = ("name", "weight", "threshold", "at")
+"""Options of every check."""
+_NOT = "not-"
+_DEEPEST = 20
+_MOST_PARTS = 1000
+WANTED_CHARACTERS = 120
+FOUND_CHARACTERS = 200
+
+
+class Verdict(msgspec.Struct, omit_defaults=True):
+    """What became of a check: ``passed`` and ``score`` are None, and ``error`` says why, where it cannot be computed.
+
+    ``checks`` are the parts of a composed one. Texts are cut to a bounded length.
+    """
+
+    name: str
+    passed: bool | None
+    score: float | None
+    wanted: str
+    found: str = ""
+    error: str = ""
+    weight: float = 1.0
+    checks: list[Verdict] = []
+
+
+class _Shared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The options of every check."""
+
+    name: str | None = None
+    weight: float = 1.0
+    threshold: float | None = None
+    at: str | None = None
+
+
+class Check:
+    """One check made ready, its parts included."""
+
+    __slots__ = ("_at", "_negated", "_run", "_threshold", "name", "wanted", "weight")
+
+    def __init__(self, name: str, shared: _Shared, negated: bool, wanted: str, run: Run | None, least: float) -> None:
+        self.name = shorten(shared.name or name)
+        self.weight = shared.weight
+        self.wanted = shorten(f"not: {wanted}" if negated else wanted, WANTED_CHARACTERS)
+        self._negated = negated
+        self._threshold = least if shared.threshold is None else shared.threshold
+        self._run = run
+        self._at = None if shared.at is None else parse_path(shared.at)
+
+    def judge(self, answer: Answer) -> Verdict:
+        """What becomes of it, looking at ``answer``."""
+        if self._at is not None:
+            try:
+                answer = answer.part(find(answer.json, self._at, "the answer"))
+            except (NoJson, Missing) as error:
+                # Nothing is there to look at: that is no success of a negated check, either.
+                return Verdict(
+                    self.name, False, 0.0, self.wanted, shorten(str(error), FOUND_CHARACTERS), "", self.weight
+                )
+        return self._judged(answer)
+
+    def _judged(self, answer: Answer) -> Verdict:
+        assert self._run is not None, "a composed check judges by its parts"
+        try:
+            score, found = self._run(answer)
+        except Uncomputable as error:
+            return Verdict(self.name, None, None, self.wanted, "", shorten(str(error), FOUND_CHARACTERS), self.weight)
+        passed = score >= self._threshold
+        if self._negated:
+            passed, score = not passed, 1.0 - score
+        return Verdict(self.name, passed, score, self.wanted, shorten(found, FOUND_CHARACTERS), "", self.weight)
+
+
+class _Composed(Check):
+    """``any``, ``all`` or ``at-least`` so many of its parts."""
+
+    __slots__ = ("_count", "_kind", "_parts")
+
+    def __init__(
+        self, name: str, shared: _Shared, negated: bool, kind: str, parts: Sequence[Check], count: int
+    ) -> None:
+        wanted = f"{count} of {len(parts)} checks" if kind == "at-least" else f"{kind} of {len(parts)} checks"
+        super().__init__(name, shared, negated, wanted, None, 0.0)
+        self._kind, self._parts, self._count = kind, parts, count
+
+    def _judged(self, answer: Answer) -> Verdict:
+        parts = [part.judge(answer) for part in self._parts]
+        error = next((part.error for part in parts if part.passed is None), "")
+        if error:
+            # Even where the others decide: an answer must not count by whether its record happens to be whole.
+            return Verdict(self.name, None, None, self.wanted, "", error, self.weight, parts)
+        held = sum(part.passed is True for part in parts)
+        scores = [part.score or 0.0 for part in parts]
+        if self._kind == "any":
+            score, passed = max(scores), held > 0
+        elif self._kind == "all":
+            score, passed = weighted(parts), held == len(parts)
+        else:
+            score, passed = min(1.0, held / self._count), held >= self._count
+        if self._negated:
+            passed, score = not passed, 1.0 - score
+        return Verdict(self.name, passed, score, self.wanted, f"{held} of {len(parts)} hold", "", self.weight, parts)
+
+
+def weighted(verdicts: Sequence[Verdict]) -> float:
+    """The mean of computed scores by weight; 1 where nothing has any."""
+    whole = sum(verdict.weight for verdict in verdicts)
+    if whole <= 0.0:
+        return 1.0
+    return min(1.0, sum(verdict.weight * (verdict.score or 0.0) for verdict in verdicts) / whole)
+
+
+def spelled(written: Any, expected: Any = msgspec.UNSET) -> dict[str, Any]:
+    """A check as a mapping. A name alone takes ``expected`` as its value, where it takes any. Raises BadCheck."""
+    if isinstance(written, str):
+        name = written.removeprefix(_NOT)
+        kind = VOCABULARY.get(name)
+        if kind is None:
+            raise BadCheck(_unknown(written))
+        if _takes_nothing(kind):
+            return {written: True}
+        if expected is msgspec.UNSET:
+            raise BadCheck(f"{written} by itself means the case's expected answer, and the case has no `expected`")
+        return {written: expected}
+    if not isinstance(written, Mapping):
+        raise BadCheck(f"{kind_of(written)} where a check is wanted, such as {{contains: hello}}")
+    return dict(written)
+
+
+def _takes_nothing(kind: Kind) -> bool:
+    return bool(kind.value == bool | None)
+
+
+def compile_check(written: Mapping[str, Any], depth: int = 0) -> Check:
+    """The check that ``written`` spells. Raises BadCheck, with the path to what is wrong."""
+    if depth > _DEEPEST:
+        raise BadCheck(f"checks nest more than {_DEEPEST} deep")
+    name = _name(written)
+    negated = name.startswith(_NOT)
+    plain = name.removeprefix(_NOT)
+    if plain in COMPOSED:
+        return _composed(name, plain, negated, written, depth)
+    kind = VOCABULARY[plain]
+    shared = _shared(written)
+    fields = msgspec.structs.fields(kind.options)
+    known = {field.encode_name for field in fields}
+    beside = {key: value for key, value in written.items() if key != name and key not in COMMON}
+    for key in beside:
+        if key not in known:
+            raise BadCheck(f"unknown key (known here: {', '.join(sorted({name, *known, *COMMON}))})", key)
+    value = _typed(written[name], kind.value, name)
+    options = _typed(beside, kind.options, "")
+    try:
+        made = kind.make(value, options)
+    except BadCheck as error:
+        raise BadCheck(str(error), error.path or name) from None
+    if shared.threshold is not None and kind.threshold is None:
+        raise BadCheck(f"goes with checks that measure; {plain} holds or does not", "threshold")
+    least = 1.0 if kind.threshold is None else kind.threshold
+    return Check(name, shared, negated, made.wanted, made.run, least)
+
+
+def _name(written: Mapping[str, Any]) -> str:
+    """The one key that names a check. Raises BadCheck."""
+    for key in written:
+        if not isinstance(key, str):
+            raise BadCheck(f"{key!r} is no name of a check or an option: keys are texts")
+    names = [key for key in written if key.removeprefix(_NOT) in VOCABULARY or key.removeprefix(_NOT) in COMPOSED]
+    # "at-least" is a check, "is" an option of another: no option is called like a check.
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise BadCheck(f"{len(names)} checks in one mapping ({', '.join(names)}): write a list item for each")
+    others = [key for key in written if key not in COMMON]
+    raise BadCheck(_unknown(others[0]) if others else "no check is named", others[0] if others else "")
+
+
+def _unknown(name: str) -> str:
+    near = _nearest(name.removeprefix(_NOT))
+    meant = f"; did you mean {near}?" if near else f"; there are: {', '.join([*VOCABULARY, *COMPOSED])}"
+    return f"there is no check {shorten(name)!r}{meant}"
+
+
+def _nearest(name: str) -> str:
+    from rapidfuzz import process  # only a mistake needs it
+    from rapidfuzz.distance import DamerauLevenshtein
+
+    found = process.extractOne(name[:40], [*VOCABULARY, *COMPOSED], scorer=DamerauLevenshtein.distance, score_cutoff=2)
+    return str(found[0]) if found else ""
+
+
+def _shared(written: Mapping[str, Any]) -> _Shared:
+    given = {key: written[key] for key in COMMON if key in written}
+    shared: _Shared = _typed(given, _Shared, "")
+    if not 0.0 <= shared.weight <= 1e9:
+        raise BadCheck("must be a number from 0 to 1e9", "weight")
+    if shared.threshold is not None and not 0.0 <= shared.threshold <= 1.0:
+        raise BadCheck("must be a number from 0 to 1", "threshold")
+    if shared.at is not None:
+        try:
+            parse_path(shared.at)
+        except ValueError as error:
+            raise BadCheck(str(error), "at") from None
+    return shared
+
+
+def _composed(name: str, kind: str, negated: bool, written: Mapping[str, Any], depth: int) -> Check:
+    known = {name, *COMMON, *(("count",) if kind == "at-least" else ())} - {"threshold"}
+    for key in written:
+        if key not in known:
+            raise BadCheck(f"unknown key (known here: {', '.join(sorted(known))})", key)
+    listed = written[name]
+    if not isinstance(listed, list) or not listed:
+        raise BadCheck(f"{kind_of(listed)} where a list of checks is wanted, at least one", name)
+    if len(listed) > _MOST_PARTS:
+        raise BadCheck(f"{len(listed)} checks in one list; {_MOST_PARTS} are the most", name)
+    parts = []
+    for index, part in enumerate(listed):
+        try:
+            parts.append(compile_check(spelled(part), depth + 1))
+        except BadCheck as error:
+            path = join(name, index)
+            raise BadCheck(str(error), f"{path}.{error.path}" if error.path else path) from None
+    count = written.get("count", 1)
+    if type(count) is not int or not 1 <= count <= len(parts):
+        raise BadCheck(f"must be a whole number from 1 to {len(parts)}, the number of its checks", "count")
+    return _Composed(name, _shared(written), negated, kind, parts, count)
+
+
+def _typed(value: Any, kind: Any, path: str) -> Any:
+    """``value`` as ``kind``. Raises BadCheck with the path, from the check on."""
+    try:
+        return msgspec.convert(value, kind, strict=True)
+    except msgspec.ValidationError as error:
+        message, _, inner = str(error).partition(" - at `$")
+        where = path + inner.rstrip("`")
+        reason = f"{message[:1].lower()}{message[1:]}".replace("`", "")
+        raise BadCheck(reason, where.lstrip(".")) from None

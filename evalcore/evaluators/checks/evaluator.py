@@ -1,0 +1,146 @@
+"""The evaluation of outputs by cases with checks, as evalq runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from evalq.evalcore.contract.evaluator import (
+    Batch,
+    Calls,
+    CommandLine,
+    Evaluator,
+    Gathering,
+    InputResult,
+    Option,
+    Outcome,
+    Records,
+    Sample,
+    Views,
+    WholeInput,
+)
+from evalq.evalcore.evaluators.checks.charts import CHARTS, opening
+from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts
+from evalq.evalcore.evaluators.checks.markdown import markdown
+from evalq.evalcore.evaluators.checks.measures import MEASURES
+from evalq.evalcore.evaluators.checks.metrics import METRICS
+from evalq.evalcore.evaluators.checks.panels import PANELS
+from evalq.evalcore.evaluators.checks.params import ChecksParams
+from evalq.evalcore.evaluators.checks.record import record_line
+from evalq.evalcore.evaluators.checks.rows import ROWS
+from evalq.evalcore.evaluators.checks.sample import write_sample
+from evalq.evalcore.evaluators.checks.score import judge_for
+from evalq.evalcore.evaluators.checks.section import checks_section
+from evalq.evalcore.evaluators.checks.state import ChecksState, Gatherer
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.span import BOM
+from evalq.evalcore.model.tally import LISTED, Faults, Tally
+from evalq.evalcore.naming import shorten
+
+__all__ = ["ChecksEvaluator", "evaluator"]
+
+
+def settle(state: ChecksState, params: ChecksParams, reopen: Callable[[], BinaryIO], scratch: Path) -> ChecksState:
+    """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
+    # A second output cannot be taken out of a state that holds only sums, so in this rare case the input is read again.
+    if not state.overlap:
+        return state
+    judge, gatherer = judge_for(params), Gatherer()
+    left_out: list[tuple[int, str]] = []
+    with reopen() as stream:
+        for number, data in _lines(stream, state.last):
+            test = judge.test(data)
+            # The first output counts, as in a live sweep: otherwise a case could be repeated until it passes.
+            if gatherer.has(test) and test.plan is not None:
+                left_out.append((number, f"{shorten(test.plan.case.id)} repeat {test.repeat} came before; left out"))
+            else:
+                gatherer.add(number, test)
+    settled = gatherer.finish()
+    settled.repeated = Faults(len(left_out), left_out[:LISTED])
+    return settled
+
+
+def finish_input(result: InputResult[ChecksState], params: ChecksParams) -> list[bytes]:
+    """Repeated outputs were judged as any other; here they leave the tally of those scored."""
+    repeated = result.state.repeated
+    result.tally.scored -= repeated.total
+    result.tally.unscored += repeated.total
+    result.tally.listed.merge(repeated)
+    return []
+
+
+def _lines(stream: BinaryIO, last: int) -> Iterator[tuple[int, bytes]]:
+    """Lines of an input as chunks give them, up to line ``last``: numbered from 1, blank ones left out."""
+    for number, line in enumerate(stream, start=1):
+        if number > last:
+            return
+        data = line.removeprefix(BOM) if number == 1 else line
+        data = data.removesuffix(b"\n")
+        if data and not data.isspace():
+            yield number, data
+
+
+class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
+    """Holds recorded or live outputs of any agent against cases with checks."""
+
+    name = "checks"
+    version = "1"
+    summary = (
+        "Check any agent's outputs, case by case: by text, JSON, numbers, tool calls, cost; repeated as often as asked."
+    )
+    records = Records(unit="outputs")
+    Params = ChecksParams
+    State = ChecksState
+    command = CommandLine(
+        positional="cases",
+        request=complete,
+        options=(
+            Option(
+                ("--outputs",),
+                "Recorded outputs: JSONL of {case, repeat, output}, or a folder of .json, .txt or .md files, an output "
+                "each; may be repeated.",
+                "path",
+                many=True,
+            ),
+            Option(("--tag",), "Only the cases with this tag.", param="tag"),
+            Option(
+                ("--pass-rate",),
+                "The pass rate, from 0 to 1, that a case without thresholds of its own has to reach.",
+                "float",
+                "pass_rate",
+            ),
+        ),
+    )
+    measures = MEASURES
+    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS)
+    sample = Sample(write_sample, records=2_000)
+    gathering = Gathering((".json", ".txt", ".md"), output_line)
+    calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True)
+    whole = WholeInput(settle, finish_input)
+
+    def evaluate(self, batch: Batch, params: ChecksParams) -> Outcome[ChecksState]:
+        """Judge every line of a chunk."""
+        judge, gatherer, tally = judge_for(params), Gatherer(), Tally()
+        lines: list[bytes] = []
+        faults: list[tuple[int, str]] = []
+        for number, data in batch.lines():
+            test = judge.test(data)
+            gatherer.add(number, test)
+            lines.append(record_line(batch.where(number), test))
+            if test.status == "error":
+                tally.errors += 1
+                faults.append((number, test.reason))
+            elif test.status == "skipped":
+                tally.unscored += 1
+            else:
+                tally.scored += 1
+        tally.listed = Faults(len(faults), faults[:LISTED])
+        return Outcome(gatherer.finish(), tally, lines)
+
+    def section(self, results: Sequence[InputResult[ChecksState]], params: ChecksParams) -> dict[str, Json]:
+        """Pass rates by case, tag and check, thresholds, and what outputs took."""
+        return checks_section(results, params)
+
+
+evaluator = ChecksEvaluator()

@@ -1,0 +1,313 @@
+"""From cases as they are written to plain ones: layers laid over one another, placeholders filled, checks held to their
+grammar.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, spelled
+from evalq.evalcore.evaluators.checks.params import Threshold
+from evalq.evalcore.evaluators.checks.reading import Faults, Place, Written, read_cases
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.naming import kind_of, shorten
+
+__all__ = ["Loaded", "load_cases"]
+
+_PLACEHOLDER = re.compile(r"(\\?)\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}", re.ASCII)
+_LONGEST_ID = 500
+_MOST_TAGS = 100
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+class Loaded(NamedTuple):
+    """A case, expanded: its ``params`` as plain data, and its ``input``, None where it has none."""
+
+    params: dict[str, Any]
+    input: Any
+    place: Place
+
+
+def load_cases(paths: Iterable[str | Path]) -> list[Loaded]:
+    """The cases of all files, in their order.
+
+    Raises ConfigError that lists what is wrong by file, line and key path, or says that a file cannot be read.
+    """
+    faults = Faults()
+    reader = _Reader(faults)
+    # Read to the end before anything is raised, so that a user can correct all faults at once.
+    loaded = [case for path in paths for written in read_cases(path, faults) if (case := reader.case(written))]
+    faults.raise_any()
+    if not loaded:
+        raise ConfigError(f"no case in {', '.join(map(str, paths))}")
+    return loaded
+
+
+class _Missing(ValueError):
+    """A placeholder names nothing that is known."""
+
+
+class _Reader:
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._first: dict[str, Place] = {}
+        self._checked: dict[bytes, BadCheck | None] = {}
+        self._now: Written | None = None
+
+    def _fault(self, place: Place, reason: str) -> None:
+        """Note what is wrong at ``place``; where that is in a layer under the case, the case is named."""
+        now = self._now
+        own = now is None or (place.file == now.place.file and place.keys[: len(now.place.keys)] == now.place.keys)
+        told = "" if own or now is None else f" (in the case {shorten(str(now.case.get('id')))!r})"
+        self._faults.add(place, f"{reason}{told}")
+
+    def case(self, written: Written) -> Loaded | None:
+        """One case; None where its faults leave nothing of it."""
+        place, before, self._now = written.place, len(self._faults.found), written
+        identity = self._id(written)
+        layers = [*written.layers, (written.case, place)]
+        values = self._values(layers, identity, place)
+        given, at = _topmost(layers, "input")
+        asked = self._filled(given, values, at)
+        self._check_input(asked, at)
+        params: dict[str, Any] = {
+            "id": identity,
+            "input_sha256": _digest(asked),
+            "checks": self._checks(layers, values, place),
+            "tags": self._tags(layers),
+            "thresholds": self._thresholds(layers),
+        }
+        weight, at = _topmost(layers, "weight")
+        if weight is not None:
+            params["weight"] = self._weight(weight, at)
+        return Loaded(params, asked, place) if len(self._faults.found) == before else None
+
+    def _id(self, written: Written) -> str:
+        identity, place = written.case.get("id"), written.place.at("id")
+        if not isinstance(identity, str) or not identity:
+            what = (
+                "missing: a case is known by its id" if identity is None else f"must be text, found {kind_of(identity)}"
+            )
+            self._faults.add(place, what)
+            return ""
+        if len(identity) > _LONGEST_ID:
+            self._faults.add(place, f"longer than {_LONGEST_ID} characters")
+        elif identity in self._first:
+            first = self._first[identity]
+            where = f"{first.file}:{first.line}" if first.line else f"{first.file}, {first.path}"
+            self._faults.add(place, f"{shorten(identity)!r} is already the id of {where}")
+        else:
+            self._first[identity] = written.place
+        return identity
+
+    def _values(self, layers: Sequence[tuple[Mapping[str, Any], Place]], identity: str, place: Place) -> dict[str, Any]:
+        """What placeholders may name: the variables, `id` and `expected`."""
+        values: dict[str, Any] = {}
+        for layer, at in layers:
+            given = layer.get("vars") or {}
+            if isinstance(given, dict):
+                values.update({str(name): value for name, value in given.items()})
+            else:
+                self._faults.add(at.at("vars"), f"must be a mapping, found {kind_of(given)}")
+        for name in ("id", "expected"):
+            if name in values:
+                self._faults.add(place.at("vars", name), f"{name!r} is a placeholder of its own, not a variable")
+        values["id"] = identity
+        expected, at = _topmost(layers, "expected")
+        if expected is not None:
+            values["expected"] = self._filled(expected, values, at)
+        return values
+
+    def _filled(self, value: Any, values: Mapping[str, Any], place: Place) -> Any:
+        try:
+            return _fill(value, values)
+        except _Missing as error:
+            self._fault(place, str(error))
+        except RecursionError:
+            self._fault(place, "nested too deeply")
+        return value
+
+    def _check_input(self, asked: Any, place: Place) -> None:
+        if asked is None or isinstance(asked, str | dict):
+            return
+        if not isinstance(asked, list) or not asked:
+            self._faults.add(place, f"must be text, a list of chat messages or a mapping, found {kind_of(asked)}")
+            return
+        for index, message in enumerate(asked):
+            role = message.get("role") if isinstance(message, dict) else None
+            if role not in _ROLES or "content" not in message:
+                wanted = f"a message {{role, content}} is wanted there, with a role of {', '.join(_ROLES)}"
+                self._faults.add(place.at(index), wanted)
+
+    def _checks(
+        self, layers: Sequence[tuple[Mapping[str, Any], Place]], values: Mapping[str, Any], place: Place
+    ) -> list[dict[str, Any]]:
+        expected = values.get("expected", msgspec.UNSET)
+        found = []
+        for layer, under in layers:
+            listed = layer.get("checks")
+            if listed is None:
+                continue
+            if not isinstance(listed, list):
+                self._faults.add(under.at("checks"), f"must be a list of checks, found {kind_of(listed)}")
+                continue
+            for index, written in enumerate(listed):
+                at = under.at("checks", index)
+                before = len(self._faults.found)
+                filled = self._filled(written, values, at)
+                check = self._check(filled, expected, at) if len(self._faults.found) == before else None
+                if check is not None:
+                    found.append(check)
+        if not found and not any("checks" in layer for layer, _ in layers) and expected is not msgspec.UNSET:
+            found = [{"equals": expected}]
+        if not found and not self._faults.found:
+            self._faults.add(place, "nothing is checked: the case needs `checks`, or `expected` for one of equality")
+        return found
+
+    def _check(self, written: Any, expected: Any, place: Place) -> dict[str, Any] | None:
+        try:
+            check = _spelled(written, expected)
+            self._compile(check)
+        except BadCheck as error:
+            self._fault(place.at(error.path) if error.path else place, str(error))
+            return None
+        return check
+
+    def _compile(self, check: dict[str, Any]) -> None:
+        """Hold a check to its grammar; once, since templates give many cases the same."""
+        try:
+            key = canonical_json(check)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BadCheck(f"not plain JSON data: {error}") from None
+        if key not in self._checked:
+            try:
+                compile_check(check)
+                self._checked[key] = None
+            except BadCheck as error:
+                self._checked[key] = error
+        known = self._checked[key]
+        if known is not None:
+            raise known
+
+    def _tags(self, layers: Sequence[tuple[Mapping[str, Any], Place]]) -> list[str]:
+        tags: dict[str, None] = {}
+        for layer, place in layers:
+            given = layer.get("tags") or []
+            if not isinstance(given, list) or not all(isinstance(tag, str) and tag for tag in given):
+                self._faults.add(place.at("tags"), "must be a list of texts")
+                continue
+            tags |= dict.fromkeys(given)
+            if len(tags) > _MOST_TAGS:
+                self._faults.add(place.at("tags"), f"more than {_MOST_TAGS} tags")
+        return list(tags)
+
+    def _weight(self, weight: Any, place: Place) -> float:
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1e9:
+            self._faults.add(place, "must be a number from 0 to 1e9")
+            return 1.0
+        return float(weight)
+
+    def _thresholds(self, layers: Sequence[tuple[Mapping[str, Any], Place]]) -> dict[str, Any]:
+        rates: dict[str, float] = {}
+        score: float | None = None
+        for layer, under in layers:
+            given, place = layer.get("thresholds") or {}, under.at("thresholds")
+            if not isinstance(given, dict):
+                self._faults.add(place, f"must be a mapping such as {{pass-rate: 0.9}}, found {kind_of(given)}")
+                continue
+            for name, least in given.items():
+                at = place.at(str(name))
+                if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
+                    self._faults.add(at, "must be a number from 0 to 1")
+                elif name == "score":
+                    score = float(least)
+                else:
+                    self._rate(rates, str(name), float(least), at)
+        return {"score": score, "rates": [{"number": name, "least": least} for name, least in rates.items()]}
+
+    def _rate(self, rates: dict[str, float], name: str, least: float, place: Place) -> None:
+        if least == 0.0:
+            rates.pop(name, None)  # says that what a layer below demands does not hold here
+            return
+        try:
+            Threshold(number=name, least=least)
+        except ValueError:
+            self._faults.add(place, "unknown key (known here: score, pass-rate, pass@K, pass^K)")
+            return
+        rates[name] = least
+
+
+def _spelled(written: Any, expected: Any) -> dict[str, Any]:
+    """A check as a mapping, and those in it, too."""
+    check = spelled(written, expected)
+    for name, value in check.items():
+        if str(name).removeprefix("not-") in COMPOSED and isinstance(value, list):
+            parts = []
+            for index, part in enumerate(value):
+                try:
+                    parts.append(_spelled(part, expected))
+                except BadCheck as error:
+                    path = f"{name}[{index}]"
+                    raise BadCheck(str(error), f"{path}.{error.path}" if error.path else path) from None
+            check[name] = parts
+    return check
+
+
+def _topmost(layers: Sequence[tuple[Mapping[str, Any], Place]], key: str) -> tuple[Any, Place]:
+    """What the highest layer has under ``key``, and where."""
+    for layer, place in reversed(layers):
+        if layer.get(key) is not None:
+            return layer[key], place.at(key)
+    return None, layers[-1][1].at(key)
+
+
+def _fill(value: Any, values: Mapping[str, Any]) -> Any:
+    """``value`` with its placeholders replaced in one pass, so that a variable's own braces stay what they are.
+
+    Text that is nothing but a placeholder becomes the value itself. Raises _Missing.
+    """
+    if isinstance(value, str):
+        if "{{" not in value:
+            return value
+        whole = _PLACEHOLDER.fullmatch(value)
+        if whole and not whole[1]:
+            return _value(whole[2], values)
+        return _PLACEHOLDER.sub(lambda match: _inside(match, values), value)
+    if isinstance(value, dict):
+        return {key: _fill(inner, values) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_fill(inner, values) for inner in value]
+    return value
+
+
+def _inside(match: re.Match[str], values: Mapping[str, Any]) -> str:
+    if match[1]:
+        return match[0][1:]
+    found = _value(match[2], values)
+    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+
+
+def _value(name: str, values: Mapping[str, Any]) -> Any:
+    if name in values:
+        return values[name]
+    found: Any = values
+    for part in name.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            known = ", ".join(sorted(values))
+            what = f"{{{{{shorten(name)}}}}} is no variable (known: {shorten(known, 200)})"
+            raise _Missing(f"{what}; write \\{{{{...}}}} for the text")
+        found = found[part]
+    return found
+
+
+def _digest(asked: Any) -> str:
+    """Of a case's input; empty where it has none."""
+    return "" if asked is None else hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()

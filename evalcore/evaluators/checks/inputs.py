@@ -1,0 +1,88 @@
+"""From what was asked for to what is evaluated: cases files become params, recorded outputs the inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
+from evalq.evalcore.evaluators.checks.params import ChecksParams
+from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.records.decoding import Malformed, decode
+
+__all__ = ["answered", "complete", "output_line", "prompts"]
+
+_USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
+_NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.(?:json|txt|md)")
+
+
+def complete(asked: Request) -> Request:
+    """``asked`` with its cases in params and its recorded outputs as inputs. Raises UsageError, ConfigError."""
+    outputs = [str(path) for path in asked.options.get("outputs") or ()]
+    if not outputs and asked.params.get("cases"):
+        return asked  # params that hold the cases already: the inputs are recorded outputs
+    if not outputs:
+        raise UsageError(f"checks needs recorded outputs or a target: {_USE}")
+    return Request(inputs=outputs, params=_selected(asked)[0], options=asked.options)
+
+
+def prompts(asked: Request) -> Iterator[Prompt]:
+    """A prompt for each selected case: its input, as text. Raises UsageError, ConfigError."""
+    if asked.options.get("outputs"):
+        raise UsageError("--outputs are evaluated, a --target is called: give one of them")
+    _, params, loaded = _selected(asked)
+    inputs = {case.params["id"]: case for case in loaded}
+    chosen = [inputs[case.id] for case in params.selected()]
+    if lacking := [case.params["id"] for case in chosen if case.input in (None, "")]:
+        more = f" and {len(lacking) - 10} more" if len(lacking) > 10 else ""
+        raise ConfigError(f"cases without an input cannot be called: {', '.join(lacking[:10])}{more}")
+    for case in chosen:
+        asks = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
+        yield Prompt(case.params["id"], "", asks)
+
+
+def answered(asked: Request, outputs: Path, folder: Path) -> Request:
+    """The request that ``--outputs`` would make of the recorded answers; nothing is written into ``folder``."""
+    return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
+
+
+def _selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded]]:
+    """Params with the cases, plain and validated, and the cases with their inputs. Raises UsageError, ConfigError."""
+    if not asked.inputs:
+        raise UsageError(f"checks needs a cases file: {_USE}")
+    loaded = load_cases(asked.inputs)
+    params = {**asked.params, "cases": [case.params for case in loaded]}
+    whole = validate(ChecksParams, params, "params")
+    if not whole.selected():
+        raise UsageError(f"no case has the tag {whole.tag!r}")
+    return params, whole, loaded
+
+
+def output_line(name: str, data: bytes) -> bytes:
+    """The content of the file ``name`` as one line ``{"case", "repeat", "output"}``.
+
+    A .json file holds such an object, or the output alone; a text file the output. It is then named
+    ``CASE.REPEAT.txt``, ``CASE#REPEAT.txt``, or ``CASE.txt`` for repeat 0. One that cannot be read becomes a line with
+    an ``error``.
+    """
+    match = _NAME.fullmatch(name)
+    case, repeat = (match["case"], int(match["repeat"] or 0)) if match else (name, 0)
+    head = msgspec.json.encode({"case": case, "repeat": repeat})
+    try:
+        if not name.endswith(".json"):
+            return head[:-1] + b',"output":' + msgspec.json.encode(data.decode()) + b"}"
+        content = decode(data)
+    except (Malformed, UnicodeDecodeError) as error:
+        return msgspec.json.encode({"case": case, "repeat": repeat, "error": str(error)})
+    # Reformatted without decoding: numbers, escapes and repeated keys stay as the agent wrote them.
+    compact = msgspec.json.format(data, indent=-1)
+    if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):
+        return compact
+    return head[:-1] + b',"output":' + compact + b"}"

@@ -1,0 +1,177 @@
+"""The report of checks as Markdown, from report.json's content alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.naming import shorten
+from evalq.evalcore.views.markdown import escape, table
+
+__all__ = ["markdown"]
+
+_CASES = 50
+_FAILURES = 20
+_FAULTS = 20
+_NONE = "N/A"
+_VERDICTS = {
+    "holds": "all cases reach theirs",
+    "fails": "not reached",
+    "inconclusive": "cannot be told yet",
+    "none": "none set",
+}
+
+
+def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+    """The pass rate, thresholds, tags, checks, the cases with the lowest rates, failures, and faults of the input."""
+    results = report["results"]
+    parts = [
+        "# Checks",
+        _head(results),
+        _thresholds(results["thresholds"]),
+        _rates("By tag", "Tag", "tag", results["by_tag"]),
+        _rates("By check", "Check", "check", results["by_check"]),
+        _cases(results["by_case"]),
+        _taken(results),
+        _failures(results),
+        _faults(report),
+    ]
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+
+
+def _head(results: Mapping[str, Json]) -> str:
+    outputs, cases = results["outputs"], results["cases"]
+    judged = outputs["passed"] + outputs["failed"]
+    errors = f", {outputs['errors']:,} without a verdict" if outputs["errors"] else ""
+    bounds = results["pass_rate_interval"]
+    rate = f"Pass rate: {_share(results['pass_rate'], bounds['low'], bounds['high'])}, mean over cases"
+    told = f"{outputs['passed']:,} of {judged:,} outputs passed{errors}"
+    lines = [rate, f"{told}; {cases['answered']:,} of {cases['total']:,} cases answered"]
+    known = [each for key in ("pass_at", "pass_hat") for each in _passes(results, key)]
+    if known:
+        lines.append("; ".join(known))
+    return "\n\n".join(lines)
+
+
+def _passes(results: Mapping[str, Json], key: str) -> Iterator[str]:
+    for entry in results[key]:
+        if entry["value"] is not None and entry["k"] > 1:
+            name = f"pass@{entry['k']}" if key == "pass_at" else f"pass^{entry['k']}"
+            yield f"{name} {_share(entry['value'], entry['low'], entry['high'])}"
+
+
+def _thresholds(decided: Mapping[str, Json]) -> str:
+    if not decided["total"]:
+        return ""
+    failed = decided["failed"]
+    named = f" ({', '.join(escape(shorten(case)) for case in failed[:10])})" if failed else ""
+    counts = ", ".join(
+        f"{decided[key]} {word}"
+        for key, word in (
+            ("holds", "hold"),
+            ("fails", "fail"),
+            ("inconclusive", "undecided"),
+            ("no_data", "unanswered"),
+        )
+        if decided[key]
+    )
+    return (
+        f"Thresholds: {_VERDICTS[decided['verdict']]}{named}. Of {decided['total']}, each by itself: {counts}; "
+        f"error at most {decided['alpha']:.1%} on either side ({decided['correction']} over all of them)"
+    )
+
+
+def _rates(title: str, head: str, key: str, entries: Sequence[Mapping[str, Json]]) -> str:
+    if not entries:
+        return ""
+    rows: list[tuple[object, ...]] = [
+        (
+            shorten(entry[key]),
+            _share(entry["pass_rate"], entry["low"], entry["high"]),
+            entry["outputs"]["passed"],
+            entry["outputs"]["failed"],
+            entry["outputs"]["errors"],
+        )
+        for entry in entries[:_CASES]
+    ]
+    return f"## {title}\n\n" + table((head, "Pass rate (95 %)", "Passed", "Failed", "Errors"), rows)
+
+
+def _cases(entries: Sequence[Mapping[str, Json]]) -> str:
+    def order(entry: Mapping[str, Json]) -> tuple[bool, float, str]:
+        value = entry["pass_rate"]["value"]
+        return value is None, value or 0.0, entry["case"]
+
+    rows: list[tuple[object, ...]] = []
+    for entry in sorted(entries, key=order)[:_CASES]:
+        rate, outputs = entry["pass_rate"], entry["outputs"]
+        demands = ", ".join(
+            f"{t['number']} {t['least']:g}: {t['verdict'].replace('_', ' ')}" for t in entry["thresholds"]
+        )
+        judged = outputs["passed"] + outputs["failed"]
+        rows.append(
+            (
+                shorten(entry["case"]),
+                f"{outputs['passed']} of {judged}",
+                _share(rate["value"], rate["low"], rate["high"]),
+                _number(entry["score"]),
+                outputs["errors"],
+                demands,
+            )
+        )
+    title = "## By case" if len(entries) <= _CASES else f"## The {_CASES} cases with the lowest pass rates"
+    return f"{title}\n\n" + table(("Case", "Passed", "Pass rate (95 %)", "Score", "Errors", "Thresholds"), rows)
+
+
+def _taken(results: Mapping[str, Json]) -> str:
+    """What outputs took, where any record said so."""
+    rows: list[tuple[object, ...]] = []
+    for key, name in (("latency_seconds", "Seconds"), ("cost", "Cost"), ("tokens", "Tokens")):
+        entry = results[key]
+        if entry["count"]:
+            told = (_figure(entry[part]) for part in ("mean", "p50", "p90", "p95", "p99", "max", "total"))
+            rows.append((name, entry["count"], *told))
+    if not rows:
+        return ""
+    return "## What outputs took\n\n" + table(
+        ("", "Outputs", "Mean", "Median", "90 %", "95 %", "99 %", "Most", "In all"), rows
+    )
+
+
+def _failures(results: Mapping[str, Json]) -> str:
+    entries = results["failures"]
+    if not entries:
+        return ""
+    rows: list[tuple[object, ...]] = [
+        (f"{entry['input']}:{entry['line']}", entry["reason"]) for entry in entries[:_FAILURES]
+    ]
+    more = results["outputs"]["failed"] - len(rows)
+    if more > 0:
+        rows.append(("", f"and {more:,} more in records.jsonl"))
+    return "## Outputs that failed\n\n" + table(("Where", "Why"), rows)
+
+
+def _faults(report: Mapping[str, Json]) -> str:
+    faults = report["faults"]
+    if not faults:
+        return ""
+    rows: list[tuple[object, ...]] = [(fault["where"], shorten(fault["reason"], 200)) for fault in faults[:_FAULTS]]
+    if len(faults) > _FAULTS:
+        rows.append(("", f"and {len(faults) - _FAULTS} more in report.json"))
+    return "## Faults in the input\n\n" + table(("Where", "Why"), rows)
+
+
+def _share(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None:
+        return _NONE
+    shown = f"{100 * value:.1f} %"
+    return shown if low is None or high is None else f"{shown} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def _number(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.3f}"
+
+
+def _figure(value: float | None) -> str:
+    return _NONE if value is None else f"{value:,.4g}"

@@ -1,0 +1,49 @@
+"""What of the checks report is watched over time."""
+
+from __future__ import annotations
+
+from evalq.evalcore.views.metrics import Metric
+
+__all__ = ["METRICS"]
+
+METRICS = (
+    Metric(
+        "evalq_checks_pass_rate",
+        "Outputs that passed, mean over cases by their weights.",
+        "share",
+        "pass_rate",
+        recent=10,
+    ),
+    Metric("evalq_checks_score", "Score of outputs, mean over cases by their weights.", "points", "score", recent=10),
+    Metric("evalq_checks_outputs", "Outputs of the newest run.", "count", "outputs.total"),
+    Metric("evalq_checks_errors", "Outputs of the newest run that have no verdict.", "count", "outputs.errors"),
+    Metric("evalq_checks_cases", "Cases that were to be answered.", "count", "cases.total"),
+    Metric(
+        "evalq_checks_cases_answered", "Cases with at least one output that has a verdict.", "count", "cases.answered"
+    ),
+    Metric(
+        "evalq_checks_thresholds",
+        "Whether all cases reach their thresholds: 1 they do, 0 some do not, 0.5 cannot be told yet.",
+        "state",
+        "thresholds.verdict",
+        states=(("fails", 0.0), ("inconclusive", 0.5), ("holds", 1.0)),
+    ),
+    Metric("evalq_checks_tag_pass_rate", "Outputs of a tag that passed.", "share", "by_tag[tag].pass_rate", ("tag",)),
+    Metric(
+        "evalq_checks_check_pass_rate", "Outputs that passed a check.", "share", "by_check[check].pass_rate", ("check",)
+    ),
+    Metric(
+        "evalq_checks_case_failures",
+        "Outputs of a case that failed, the cases with the most only.",
+        "count",
+        "by_case[case].outputs.failed",
+        ("case",),
+        most=50,
+    ),
+    Metric("evalq_checks_latency_median_seconds", "Median seconds of an answer.", "seconds", "latency_seconds.p50"),
+    Metric(
+        "evalq_checks_latency_p95_seconds", "Seconds that 95 % of answers keep to.", "seconds", "latency_seconds.p95"
+    ),
+    Metric("evalq_checks_cost", "What the newest run's outputs cost.", "number", "cost.total"),
+    Metric("evalq_checks_tokens", "Tokens of an output, mean.", "number", "tokens.mean"),
+)

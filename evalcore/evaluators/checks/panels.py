@@ -1,0 +1,155 @@
+"""The dashboard of checks."""
+
+from __future__ import annotations
+
+from evalq.evalcore.views.panels import Panel, Plot, Threshold
+
+__all__ = ["PANELS"]
+
+_BAD_BELOW = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold(0.8, "good"))
+_REACHED = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold(1.0, "good"))
+
+PANELS = (
+    Panel(
+        "Pass rate",
+        "Outputs that passed in the newest run of each suite, mean over cases by their weights.",
+        "share",
+        "gauge",
+        (Plot("evalq_checks_pass_rate", ("suite",), legend="{suite}"),),
+        _BAD_BELOW,
+        (0, 1),
+        overview=True,
+        width=6,
+    ),
+    Panel(
+        "Thresholds",
+        "Whether all cases of the newest run reach their thresholds.",
+        "state",
+        "status",
+        (Plot("evalq_checks_thresholds", ("suite",), "min", legend="{suite}"),),
+        _REACHED,
+        (0, 1),
+        overview=True,
+        width=6,
+        words=((0, "not reached"), (0.5, "cannot tell yet"), (1, "reached")),
+    ),
+    Panel(
+        "Pass rate of the last 10 runs",
+        "Outputs that passed, the newest run at 1.",
+        "share",
+        "bars",
+        (Plot("evalq_checks_pass_rate", ("suite",), recent=True, legend="{suite}"),),
+        _BAD_BELOW,
+        (0, 1),
+        overview=True,
+        width=6,
+    ),
+    Panel(
+        "Pass rate over time",
+        "Outputs that passed, by suite.",
+        "share",
+        "lines",
+        (Plot("evalq_checks_pass_rate", ("suite",), legend="{suite}"),),
+        _BAD_BELOW,
+        (0, 1),
+        width=12,
+    ),
+    Panel(
+        "Score over time",
+        "Score of outputs, mean over cases, by suite.",
+        "points",
+        "lines",
+        (Plot("evalq_checks_score", ("suite",), legend="{suite}"),),
+        (),
+        (0, 1),
+        width=12,
+    ),
+    Panel(
+        "Score of the last 10 runs",
+        "Mean score, the newest run at 1.",
+        "points",
+        "bars",
+        (Plot("evalq_checks_score", ("suite",), recent=True, legend="{suite}"),),
+        (),
+        (0, 1),
+        width=6,
+    ),
+    Panel(
+        "Pass rate by tag",
+        "Outputs of each tag that passed.",
+        "share",
+        "lines",
+        (Plot("evalq_checks_tag_pass_rate", ("tag",), "min", legend="{tag}"),),
+        _BAD_BELOW,
+        (0, 1),
+        width=12,
+    ),
+    Panel(
+        "Pass rate by check",
+        "Outputs that passed each check; of several suites the lowest.",
+        "share",
+        "table",
+        (Plot("evalq_checks_check_pass_rate", ("suite", "check"), "min", legend="pass rate"),),
+        _BAD_BELOW,
+        (0, 1),
+        width=12,
+    ),
+    Panel(
+        "Failures by case",
+        "Outputs that failed, the cases with the most.",
+        "count",
+        "table",
+        (Plot("evalq_checks_case_failures", ("suite", "case"), "max", legend="failed"),),
+        overview=True,
+        width=12,
+    ),
+    Panel(
+        "Seconds of an answer",
+        "The median, and what 95 % of answers keep to.",
+        "seconds",
+        "lines",
+        (
+            Plot("evalq_checks_latency_median_seconds", ("suite",), legend="{suite} median"),
+            Plot("evalq_checks_latency_p95_seconds", ("suite",), legend="{suite} 95 %"),
+        ),
+        width=12,
+    ),
+    Panel(
+        "Cost of a run",
+        "What the outputs of the newest run cost.",
+        "number",
+        "lines",
+        (Plot("evalq_checks_cost", ("suite",), legend="{suite}"),),
+        width=6,
+    ),
+    Panel(
+        "Tokens of an output",
+        "Prompt and completion together, mean.",
+        "number",
+        "lines",
+        (Plot("evalq_checks_tokens", ("suite",), legend="{suite}"),),
+        width=6,
+    ),
+    Panel(
+        "Outputs, and those without a verdict",
+        "How many outputs there were, and how many of them are errors.",
+        "count",
+        "lines",
+        (
+            Plot("evalq_checks_outputs", ("suite",), "sum", legend="{suite} outputs"),
+            Plot("evalq_checks_errors", ("suite",), "sum", legend="{suite} errors"),
+        ),
+        width=12,
+    ),
+    Panel(
+        "Cases answered",
+        "Cases, and those with at least one output that has a verdict.",
+        "count",
+        "stat",
+        (
+            Plot("evalq_checks_cases_answered", ("suite",), "min", legend="{suite} answered"),
+            Plot("evalq_checks_cases", ("suite",), "min", legend="{suite} cases"),
+        ),
+        width=6,
+    ),
+)

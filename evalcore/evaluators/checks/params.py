@@ -1,0 +1,118 @@
+"""What changes the answer of checks: the cases with their checks and thresholds."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.model.canonical import canonical_json, digest
+
+__all__ = ["DEFAULT_KS", "Case", "ChecksParams", "Threshold", "Thresholds", "thresholds_of"]
+
+DEFAULT_KS = (1, 3, 5)
+MOST_K = 1000
+Share = Annotated[float, Field(ge=0, le=1)]
+_RATE = re.compile(r"pass(?P<kind>[@^])(?P<k>[1-9]\d{0,3})")
+
+
+class Threshold(Params):
+    """The least that a case's pass rate, pass@k or pass^k has to be."""
+
+    number: str
+    least: Annotated[float, Field(gt=0, le=1)]
+
+    @property
+    def k(self) -> int:
+        """Over how many answers it is taken; 1 for the pass rate."""
+        match = _RATE.fullmatch(self.number)
+        return int(match["k"]) if match else 1
+
+    @property
+    def share(self) -> float:
+        """The chance of a pass that it comes to: all three rise with it."""
+        match = _RATE.fullmatch(self.number)
+        if match is None or self.k == 1:
+            return self.least
+        if match["kind"] == "@":
+            return float(1.0 - (1.0 - self.least) ** (1.0 / self.k))
+        return float(self.least ** (1.0 / self.k))
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        match = _RATE.fullmatch(self.number)
+        if self.number != "pass-rate" and (match is None or int(match["k"]) > MOST_K):
+            raise ValueError(f"{self.number!r} is none of pass-rate, pass@K, pass^K (K from 1 to {MOST_K})")
+        return self
+
+
+class Thresholds(Params):
+    """``score``: the weighted mean of its checks at which an output passes; None: all its checks have to.
+
+    ``rates``: what the case has to reach.
+    """
+
+    score: Share | None = None
+    rates: tuple[Threshold, ...] = ()
+
+
+class Case(Params):
+    """A case, expanded: of its input only the digest is kept; ``checks`` are as a file spells them."""
+
+    id: str = Field(min_length=1)
+    input_sha256: str = ""
+    checks: tuple[dict[str, Any], ...] = Field(min_length=1)
+    tags: tuple[str, ...] = ()
+    weight: Annotated[float, Field(ge=0, le=1e9)] = 1.0
+    thresholds: Thresholds = Thresholds()
+
+
+class ChecksParams(Params):
+    """Params of checks: ``request`` fills ``cases`` from the cases files.
+
+    ``tag`` selects cases (empty: all); outputs of others are skipped. ``pass_rate`` is what a case has to reach that
+    has no threshold of its own (0: nothing). ``ks`` are the k of pass@k and pass^k that are told.
+    """
+
+    cases: tuple[Case, ...] = ()
+    tag: str = ""
+    pass_rate: Share = 0.0
+    ks: tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...] = DEFAULT_KS
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        seen: set[str] = set()
+        for case in self.cases:
+            if case.id in seen:
+                raise ValueError(f"cases: {case.id} is given twice")
+            seen.add(case.id)
+        if list(self.ks) != sorted(set(self.ks)):
+            raise ValueError("ks: must rise")
+        return self
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all of it, made once: thousands of cases are too many to hash at every chunk."""
+        return digest(canonical_json(self.model_dump(mode="json")))
+
+    def __hash__(self) -> int:
+        """By the digest."""
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        """By the digest."""
+        return self is other or (isinstance(other, ChecksParams) and self.digest == other.digest)
+
+    def selected(self) -> tuple[Case, ...]:
+        """The cases that ``tag`` leaves, in the files' order."""
+        return tuple(case for case in self.cases if not self.tag or self.tag in case.tags)
+
+
+def thresholds_of(case: Case, params: ChecksParams) -> tuple[Threshold, ...]:
+    """What a case has to reach: its own, else the run's."""
+    if case.thresholds.rates or not params.pass_rate:
+        return case.thresholds.rates
+    return (Threshold(number="pass-rate", least=params.pass_rate),)

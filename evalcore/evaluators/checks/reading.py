@@ -1,0 +1,278 @@
+"""Reading cases files: YAML, JSON, JSONL or CSV into cases as they are written, each with its place."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from evalq.evalcore.bounded_yaml import lines_of
+from evalq.evalcore.contract.params import load_mapping
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.files import open_given
+from evalq.evalcore.model.span import BOM
+from evalq.evalcore.naming import join, kind_of, shorten
+from evalq.evalcore.records.batch import Batch
+from evalq.evalcore.records.objects import RecordFault, read_object
+
+__all__ = ["CASE_KEYS", "ENDINGS", "Faults", "Place", "Written", "read_cases"]
+
+CASE_KEYS = ("id", "template", "input", "vars", "expected", "checks", "tags", "weight", "thresholds")
+"""The keys of a case; a template and the defaults have all but the first two."""
+LAYER_KEYS = CASE_KEYS[2:]
+ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".csv")
+_DOCUMENT = ("defaults", "templates", "cases")
+_MOST_BYTES = 256 << 20
+_SHOWN_FAULTS = 20
+_JSON_COLUMNS = ("checks", "vars", "thresholds")
+
+
+class Place(NamedTuple):
+    """Where something is written: a file, the keys that lead there from its top, or its line where that is known."""
+
+    file: str
+    keys: tuple[str | int, ...] = ()
+    line: int | None = None
+
+    def at(self, *keys: str | int) -> Place:
+        """Further in."""
+        return Place(self.file, (*self.keys, *keys), self.line)
+
+    @property
+    def path(self) -> str:
+        """The keys as a path."""
+        path = ""
+        for key in self.keys:
+            path = join(path, key)
+        return path
+
+
+class Written(NamedTuple):
+    """A case as it is written, and the layers that lie under it, the lowest first, each with its place."""
+
+    case: dict[str, Any]
+    place: Place
+    layers: tuple[tuple[Mapping[str, Any], Place], ...]
+
+
+class Faults:
+    """Collects what is wrong, so that a user can correct all of it at once."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Place, str]] = []
+        self._seen: set[tuple[Place, str]] = set()
+
+    def add(self, place: Place, reason: str) -> None:
+        """Note that something is wrong at ``place``."""
+        # A template's fault is met again with every case.
+        if (place, reason) not in self._seen:
+            self._seen.add((place, reason))
+            self.found.append((place, reason))
+
+    def unknown(self, data: Mapping[Any, Any], known: tuple[str, ...], place: Place) -> None:
+        """Note keys of ``data`` that are none of ``known``."""
+        for key in data:
+            if key not in known:
+                self.add(place.at(str(key)), f"unknown key (known here: {', '.join(known)})")
+
+    def raise_any(self) -> None:
+        """Raise ConfigError that lists the first faults by file, line and key path; nothing where there is none."""
+        if not self.found:
+            return
+        shown = self.found[:_SHOWN_FAULTS]
+        lines = _lines(shown)
+        told = []
+        for place, reason in shown:
+            line = place.line or lines.get((place.file, place.keys))
+            where = f"{place.file}:{line}" if line else place.file
+            told.append(f"{where}: {place.path}: {reason}" if place.keys else f"{where}: {reason}")
+        if len(self.found) > len(shown):
+            told.append(f"and {len(self.found) - len(shown)} more")
+        raise ConfigError("\n  ".join(["the cases are not valid", *told]))
+
+
+def _lines(faults: list[tuple[Place, str]]) -> dict[tuple[str, tuple[str | int, ...]], int]:
+    """The lines of those faults that have none yet, each file composed once."""
+    found = {}
+    for file in {place.file for place, _ in faults if place.line is None}:
+        keys = [place.keys for place, _ in faults if place.file == file]
+        try:
+            text = Path(file).read_text(encoding="utf-8-sig")
+            found.update({(file, key): line for key, line in zip(keys, lines_of(text, keys), strict=True)})
+        except (OSError, ValueError, RecursionError, yaml.YAMLError):
+            continue
+    return found
+
+
+def read_cases(path: str | Path, faults: Faults) -> Iterator[Written]:
+    """The cases of one file, in its order; what is wrong with the file's own form goes to ``faults``.
+
+    Raises ConfigError where nothing of it can be read.
+    """
+    ending = Path(path).suffix.lower()
+    if ending in (".yaml", ".yml", ".json"):
+        yield from _document(path, faults)
+    elif ending in ENDINGS:
+        for case, place in _rows(path, faults):
+            yield Written(case, place, ())
+    else:
+        raise ConfigError(f"{path}: a cases file ends in {', '.join(ENDINGS)}")
+
+
+def _document(path: str | Path, faults: Faults) -> Iterator[Written]:
+    data, top = load_mapping(path), Place(str(path))
+    faults.unknown(data, _DOCUMENT, top)
+    defaults = _layer(data.get("defaults") or {}, top.at("defaults"), faults)
+    named = data.get("templates") or {}
+    templates: dict[str, tuple[Mapping[str, Any], Place]] = {}
+    if isinstance(named, dict):
+        for name, layer in named.items():
+            templates[str(name)] = _layer(layer, top.at("templates", str(name)), faults)
+    else:
+        faults.add(top.at("templates"), f"must be a mapping of names to templates, found {kind_of(named)}")
+    cases = data.get("cases")
+    if not isinstance(cases, list) or not cases:
+        faults.add(top.at("cases") if "cases" in data else top, "cases: must be a list of cases, at least one")
+        return
+    for index, entry in enumerate(cases):
+        place = top.at("cases", index)
+        if not isinstance(entry, dict):
+            faults.add(place, f"must be a mapping, found {kind_of(entry)}")
+        elif "file" in entry:
+            yield from _included(entry, place, [defaults], templates, faults)
+        else:
+            layers = [defaults, *_template(entry, place, templates, faults)]
+            faults.unknown(entry, CASE_KEYS, place)
+            yield Written(entry, place, tuple(layers))
+
+
+def _layer(layer: Any, place: Place, faults: Faults) -> tuple[Mapping[str, Any], Place]:
+    if not isinstance(layer, dict):
+        faults.add(place, f"must be a mapping, found {kind_of(layer)}")
+        return {}, place
+    faults.unknown(layer, LAYER_KEYS, place)
+    return layer, place
+
+
+def _template(
+    entry: Mapping[str, Any], place: Place, templates: Mapping[str, tuple[Mapping[str, Any], Place]], faults: Faults
+) -> list[tuple[Mapping[str, Any], Place]]:
+    name = entry.get("template")
+    if name is None:
+        return []
+    if not isinstance(name, str) or name not in templates:
+        known = ", ".join(templates) or "none"
+        faults.add(place.at("template"), f"{shorten(str(name))!r} is no template (there are: {known})")
+        return []
+    return [templates[name]]
+
+
+def _included(
+    entry: dict[str, Any],
+    place: Place,
+    layers: list[tuple[Mapping[str, Any], Place]],
+    templates: Mapping[str, tuple[Mapping[str, Any], Place]],
+    faults: Faults,
+) -> Iterator[Written]:
+    """The cases of a file that an entry names; what else stands in the entry lies under each of them."""
+    faults.unknown(entry, ("file", "template", *LAYER_KEYS), place)
+    name = entry["file"]
+    inside = isinstance(name, str) and name and not Path(name).is_absolute() and ".." not in Path(name).parts
+    if not inside or Path(name).suffix.lower() not in (".jsonl", ".ndjson", ".csv"):
+        faults.add(place.at("file"), "must name a .jsonl or .csv file next to this one, or below it")
+        return
+    under = [*layers, *_template(entry, place, templates, faults)]
+    own = {key: value for key, value in entry.items() if key in LAYER_KEYS}
+    under += [(own, place)] if own else []
+    for case, at in _rows(Path(place.file).parent / name, faults):
+        yield Written(case, at, (*under, *_template(case, at, templates, faults)))
+
+
+def _rows(path: str | Path, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
+    """The cases of a JSONL or CSV file."""
+    try:
+        with open_given(path) as stream:
+            data = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(data) > _MOST_BYTES:
+        raise ConfigError(f"{path}: longer than {_MOST_BYTES >> 20} MiB, which no list of cases needs")
+    batch = Batch(str(path), 1, data.removeprefix(BOM))
+    found = _table(batch, str(path), faults) if str(path).lower().endswith(".csv") else _lines_of(batch, faults)
+    for case, place in found:
+        faults.unknown(case, CASE_KEYS, place)
+        yield case, place
+
+
+def _lines_of(batch: Batch, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
+    for line, data in batch.lines():
+        place = Place(batch.source, (), line)
+        try:
+            yield read_object(data), place
+        except RecordFault as error:
+            faults.add(place, str(error).removeprefix("$: "))
+
+
+def _table(batch: Batch, path: str, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
+    try:
+        columns = tuple(name.strip() for name in batch.first_row())
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path}:1: no header that can be read: {error}") from None
+    top = Place(path, (), 1)
+    wrong = [name for name in columns if name not in CASE_KEYS and not _holder(name)]
+    for name in wrong:
+        known = ", ".join([*CASE_KEYS, "vars.NAME", "thresholds.NAME"])
+        faults.add(top, f"{shorten(name)!r} is no column of cases (known: {known})")
+    if len(set(columns)) < len(columns):
+        faults.add(top, "a column stands there twice")
+        return
+    given = msgspec.structs.replace(batch, columns=columns)
+    rows = given.rows(lambda line, reason: faults.add(Place(path, (), line), reason))
+    next(rows, None)
+    for line, row in rows:
+        place = Place(path, (), line)
+        case: dict[str, Any] = {}
+        for name, text in zip(columns, row, strict=True):
+            if text != "" and name not in wrong:
+                _fill(case, name, text, place, faults)
+        yield case, place
+
+
+def _holder(name: str) -> str:
+    """The mapping that a column such as vars.NAME fills; empty where it is none."""
+    holder, _, key = name.partition(".")
+    return holder if key and holder in ("vars", "thresholds") else ""
+
+
+def _fill(case: dict[str, Any], name: str, text: str, place: Place, faults: Faults) -> None:
+    """One cell of a table: text, but for numbers and what JSON is written for."""
+    if holder := _holder(name):
+        inner = case.setdefault(holder, {})
+        key = name.partition(".")[2]
+        if isinstance(inner, dict):
+            inner[key] = text if holder == "vars" else _number(text, place.at(name), faults)
+    elif name == "weight":
+        case[name] = _number(text, place.at(name), faults)
+    elif name == "tags" and not text.lstrip().startswith("["):
+        case[name] = [tag.strip() for tag in text.split(",") if tag.strip()]
+    elif name in (*_JSON_COLUMNS, "tags") or (name == "input" and text.lstrip()[:1] in ("[", "{")):
+        try:
+            case[name] = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            if name != "input":
+                faults.add(place.at(name), f"not JSON: {error}")
+            case[name] = text
+    else:
+        case[name] = text
+
+
+def _number(text: str, place: Place, faults: Faults) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        faults.add(place, f"{shorten(text)!r} where a number is wanted")
+        return 1.0

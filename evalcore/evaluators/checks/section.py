@@ -1,0 +1,202 @@
+"""The report of checks: pass rates with intervals, by case, by tag and by check, thresholds, and what outputs took."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from evalq.evalcore.contract.evaluator import InputResult
+from evalq.evalcore.evaluators.checks.deciding import Demand, decide
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, thresholds_of
+from evalq.evalcore.evaluators.checks.score import judge_for
+from evalq.evalcore.evaluators.checks.state import BILLION, CaseState, ChecksState
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.quantiles import RELATIVE_ERROR, Quantiles
+from evalq.evalcore.rates import Rate, clustered, exact_interval, pass_at_k, pass_hat_k
+
+__all__ = ["checks_section"]
+
+_FAILURES = 100
+_QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
+
+Counted = tuple[Case, CaseState]
+
+
+def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksParams) -> dict[str, Json]:
+    """``results`` of report.json; several inputs count as one, a repeat in two of them as two outputs."""
+    state = _together([result.state for result in results])
+    places = {case.id: index for index, case in enumerate(params.cases)}
+    cases = [(case, state.cases.get(places[case.id], CaseState())) for case in params.selected()]
+    passed = sum(counted.passed for _, counted in cases)
+    failed = sum(counted.failed for _, counted in cases)
+    errors = sum(result.tally.errors for result in results)
+    entries, demands = _entries(cases, params)
+    return {
+        "outputs": {
+            "total": passed + failed + errors,
+            "passed": passed,
+            "failed": failed,
+            "errors": errors,
+        },
+        "cases": {
+            "total": len(cases),
+            "answered": sum(bool(counted.answers) for _, counted in cases),
+            "unrecorded": sum(not counted.runs for _, counted in cases),
+        },
+        **_rates(cases),
+        "pass_at": [_over_cases(cases, k, hat=False) for k in params.ks],
+        "pass_hat": [_over_cases(cases, k, hat=True) for k in params.ks],
+        "thresholds": decide(demands),
+        "by_tag": list(_by_tag(cases)),
+        "by_check": list(_by_check(cases, params)),
+        "latency_seconds": _spread(state.latency),
+        "cost": _spread(state.cost),
+        "tokens": _spread(state.tokens),
+        "by_case": entries,
+        "failures": list(_failures(results)),
+    }
+
+
+def _together(states: Sequence[ChecksState]) -> ChecksState:
+    if len(states) == 1:
+        return states[0]
+    whole = ChecksState.zero()
+    for state in states:
+        whole.merge(ChecksState.from_wire(state.to_wire()))  # a copy: merging takes the parts of what it merges
+    return whole
+
+
+def _rate_of(case: Case, counted: CaseState) -> Rate | None:
+    if not counted.answers:
+        return None
+    return Rate(counted.passed / counted.answers, counted.answers, case.weight)
+
+
+def _rates(cases: Sequence[Counted]) -> dict[str, Json]:
+    """The pass rate over cases by their weights, with its interval, and the mean score."""
+    known = [rate for case, counted in cases if (rate := _rate_of(case, counted)) is not None]
+    scores = [
+        Rate(counted.score / BILLION / counted.answers, counted.answers, case.weight)
+        for case, counted in cases
+        if counted.answers
+    ]
+    return {"pass_rate": _mean(known), "pass_rate_interval": _bounds(known), "score": _mean(scores)}
+
+
+def _mean(rates: Sequence[Rate]) -> float | None:
+    """By weight; summed exactly, since the last digit must not depend on the order of the cases."""
+    whole = math.fsum(rate.weight for rate in rates)
+    return math.fsum(rate.weight * rate.value for rate in rates) / whole if whole else None
+
+
+def _bounds(rates: Sequence[Rate]) -> dict[str, float | None]:
+    found = clustered(rates)
+    return {"low": found.low if found else None, "high": found.high if found else None}
+
+
+def _over_cases(cases: Sequence[Counted], k: int, *, hat: bool) -> dict[str, Json]:
+    """The mean of a case's estimate over those with k answers at least, and where it lies."""
+    estimate = pass_hat_k if hat else pass_at_k
+    known = [
+        Rate(value, counted.answers, case.weight)
+        for case, counted in cases
+        if (value := estimate(counted.passed, counted.answers, k)) is not None
+    ]
+    return {"k": k, "value": _mean(known), **_bounds(known), "cases": len(known)}
+
+
+def _entries(cases: Sequence[Counted], params: ChecksParams) -> tuple[list[Json], list[Demand]]:
+    entries: list[Json] = []
+    demands: list[Demand] = []
+    for case, counted in cases:
+        own = [Demand(case.id, each, counted.passed, counted.answers, counted.planned) for each in
+               thresholds_of(case, params)]  # fmt: skip
+        demands += own
+        entries.append(_entry(case, counted, own, params))
+    return entries, demands
+
+
+def _entry(case: Case, counted: CaseState, demands: Sequence[Demand], params: ChecksParams) -> dict[str, Json]:
+    n, m = counted.answers, counted.passed
+    low, high = exact_interval(m, n) if n else (None, None)
+    return {
+        "case": case.id,
+        "tags": list(case.tags),
+        "weight": case.weight,
+        "outputs": {"passed": m, "failed": counted.failed, "errors": counted.errors},
+        "pass_rate": {"value": m / n if n else None, "low": low, "high": high},
+        "score": counted.score / BILLION / n if n else None,
+        "pass_at": [_reached(m, n, k, hat=False) for k in params.ks],
+        "pass_hat": [_reached(m, n, k, hat=True) for k in params.ks],
+        "thresholds": [demand.told() for demand in demands],
+    }
+
+
+def _reached(passed: int, answers: int, k: int, *, hat: bool) -> dict[str, Json]:
+    """The unbiased estimate, and the exact bounds that those of the pass rate come to."""
+    low, high = exact_interval(passed, answers) if answers else (0.0, 1.0)
+    if hat:
+        return {"k": k, "value": pass_hat_k(passed, answers, k), "low": low**k, "high": high**k}
+    ends = (1.0 - (1.0 - low) ** k, 1.0 - (1.0 - high) ** k)
+    return {"k": k, "value": pass_at_k(passed, answers, k), "low": ends[0], "high": ends[1]}
+
+
+def _by_tag(cases: Sequence[Counted]) -> Iterator[Json]:
+    """The tags, each over its cases, in the order of their names."""
+    tags: dict[str, list[Counted]] = {}
+    for case, counted in cases:
+        for tag in case.tags:
+            tags.setdefault(tag, []).append((case, counted))
+    for tag, own in sorted(tags.items()):
+        known = [rate for case, counted in own if (rate := _rate_of(case, counted)) is not None]
+        yield {
+            "tag": tag,
+            "cases": len(own),
+            "answered": len(known),
+            "outputs": {
+                "passed": sum(counted.passed for _, counted in own),
+                "failed": sum(counted.failed for _, counted in own),
+                "errors": sum(counted.errors for _, counted in own),
+            },
+            "pass_rate": _mean(known),
+            **_bounds(known),
+        }
+
+
+def _by_check(cases: Sequence[Counted], params: ChecksParams) -> Iterator[Json]:
+    """The checks by their names, each over the cases that have it, in the order of these names."""
+    judge, found = judge_for(params), dict[str, list[tuple[Case, list[int]]]]()
+    for case, counted in cases:
+        plan = judge.plan(case.id)
+        for check, counts in zip(plan.checks if plan else (), counted.checks, strict=False):
+            found.setdefault(check.name, []).append((case, counts))
+    for name, own in sorted(found.items()):
+        rates = [Rate(p / (p + f), p + f, case.weight) for case, (p, f, _) in own if p + f]
+        passed, failed, errors = (sum(counts[at] for _, counts in own) for at in range(3))
+        yield {
+            "check": name,
+            "outputs": {"passed": passed, "failed": failed, "errors": errors},
+            "pass_rate": _mean(rates),
+            **_bounds(rates),
+        }
+
+
+def _spread(quantiles: Quantiles) -> dict[str, Json]:
+    """What outputs took; quantiles are within ``relative_error`` of the number in their place."""
+    return {
+        "count": quantiles.count,
+        "total": quantiles.total.value() if quantiles.count else None,
+        "mean": quantiles.mean(),
+        **{name: quantiles.quantile(share) for name, share in _QUANTILES},
+        "max": quantiles.most if quantiles.count else None,
+        "relative_error": RELATIVE_ERROR,
+    }
+
+
+def _failures(results: Sequence[InputResult[ChecksState]]) -> Iterator[Mapping[str, Json]]:
+    """The first outputs that failed, each with what it failed by."""
+    left = _FAILURES
+    for result in results:
+        for line, reason in result.state.failures.first[:left]:
+            yield {"input": result.name, "line": line, "reason": reason}
+            left -= 1

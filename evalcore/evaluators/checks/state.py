@@ -1,0 +1,188 @@
+"""What a chunk of recorded outputs adds up to: counts by case and check, and quantiles of what outputs took."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import State
+from evalq.evalcore.evaluators.checks.score import Judgement
+from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.tally import LISTED, Faults
+from evalq.evalcore.naming import shorten
+from evalq.evalcore.quantiles import Quantiles
+
+__all__ = ["BILLION", "CaseState", "ChecksState", "Gatherer"]
+
+# Repeats are kept as bits, sixty-four in one number: a list of them would make states several times as long.
+_BITS = 64
+BILLION = 1_000_000_000
+"""Scores are added up in billionths: whole numbers add up to the same in any order."""
+_EVIDENCE = 300
+
+
+class CaseState(Merging, array_like=True):
+    """One case: outputs by status, the sum of their scores in billionths, and the repeats seen.
+
+    ``checks`` has [passed, failed, errors] for each check of the case. ``planned`` is how many calls the case was to
+    get if it could stop early, the most that any line says; else 0.
+    """
+
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+    score: int = 0
+    checks: list[list[int]] = msgspec.field(default_factory=list)
+    seen: dict[int, int] = msgspec.field(default_factory=dict)
+    planned: int = 0
+
+    @property
+    def answers(self) -> int:
+        """Outputs with a verdict."""
+        return self.passed + self.failed
+
+    @property
+    def runs(self) -> int:
+        """Outputs of any kind, those without a verdict included."""
+        return self.passed + self.failed + self.errors
+
+    def overlaps(self, later: CaseState) -> bool:
+        """Whether a repeat is in both."""
+        return any(self.seen.get(block, 0) & bits for block, bits in later.seen.items())
+
+    def merge(self, later: CaseState) -> None:
+        """Take in the outputs of later lines."""
+        self.passed += later.passed
+        self.failed += later.failed
+        self.errors += later.errors
+        self.score += later.score
+        self.planned = max(self.planned, later.planned)
+        if not self.checks:
+            self.checks = [list(counts) for counts in later.checks]
+        else:
+            for mine, theirs in zip(self.checks, later.checks, strict=False):
+                for at, count in enumerate(theirs):
+                    mine[at] += count
+        for block, bits in later.seen.items():
+            self.seen[block] = self.seen.get(block, 0) | bits
+
+    def see(self, repeat: int) -> bool:
+        """Mark a repeat as seen; true when it was already."""
+        block, bit = repeat // _BITS, 1 << repeat % _BITS
+        before = self.seen.get(block, 0)
+        self.seen[block] = before | bit
+        return bool(before & bit)
+
+    def has(self, repeat: int) -> bool:
+        """Whether a repeat was seen."""
+        return bool(self.seen.get(repeat // _BITS, 0) >> repeat % _BITS & 1)
+
+
+class ChecksState(State):
+    """Cases by their place among the params' cases. ``overlap``: some (case, repeat) came twice, `settle` must look.
+
+    ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``failures`` the first outputs
+    that failed, each with what it failed by.
+    """
+
+    cases: dict[int, CaseState] = msgspec.field(default_factory=dict)
+    overlap: bool = False
+    last: int = 0
+    repeated: Faults = msgspec.field(default_factory=Faults)
+    failures: Faults = msgspec.field(default_factory=Faults)
+    latency: Quantiles = msgspec.field(default_factory=Quantiles)
+    cost: Quantiles = msgspec.field(default_factory=Quantiles)
+    tokens: Quantiles = msgspec.field(default_factory=Quantiles)
+
+    def merge(self, later: Self) -> None:
+        """Take in the state of the lines that follow."""
+        self.overlap = self.overlap or later.overlap
+        self.last = max(self.last, later.last)
+        self.repeated.merge(later.repeated)
+        self.failures.merge(later.failures)
+        for mine, theirs in ((self.latency, later.latency), (self.cost, later.cost), (self.tokens, later.tokens)):
+            mine.merge(theirs)
+        for index, case in later.cases.items():
+            known = self.cases.get(index)
+            if known is None:
+                self.cases[index] = case
+                continue
+            self.overlap = self.overlap or known.overlaps(case)
+            known.merge(case)
+
+    def to_wire(self) -> bytes:
+        """JSON of the fields, every mapping in the order of its keys: the same in whatever order parts were merged."""
+        self.cases = dict(sorted(self.cases.items()))
+        for case in self.cases.values():
+            if len(case.seen) > 1:
+                case.seen = dict(sorted(case.seen.items()))
+        for quantiles in (self.latency, self.cost, self.tokens):
+            quantiles.buckets = dict(sorted(quantiles.buckets.items()))
+        return msgspec.json.encode(self)
+
+
+class Gatherer:
+    """Adds judgements up to a state. What outputs took is added once at the end: that is cheap for many at a time."""
+
+    def __init__(self) -> None:
+        self.state = ChecksState()
+        self._latency: list[float] = []
+        self._cost: list[float] = []
+        self._tokens: list[float] = []
+        self._failures: list[tuple[int, str]] = []
+
+    def add(self, line: int, test: Judgement) -> None:
+        """Count the judgement of ``line``; skipped ones and those of no known case leave no trace but the line."""
+        self.state.last = line
+        plan = test.plan
+        if plan is None or test.status == "skipped":
+            return
+        case = self.state.cases.get(plan.index)
+        if case is None:
+            case = self.state.cases[plan.index] = CaseState()
+        case.planned = max(case.planned, test.planned)
+        self._count_checks(case, test)
+        if test.score is None or test.repeat is None:
+            case.errors += 1
+            return
+        # Only noted: which output came first is known when all chunks are merged, and `settle` leaves out the others.
+        if case.see(test.repeat):
+            self.state.overlap = True
+        if test.status == "passed":
+            case.passed += 1
+        else:
+            case.failed += 1
+            told = f"{shorten(plan.case.id)} repeat {test.repeat}: {test.reason}"
+            self._failures.append((line, shorten(told, _EVIDENCE)))
+        case.score += round(test.score * BILLION)
+        usage = test.usage
+        if usage.latency is not None:
+            self._latency.append(usage.latency)
+        if usage.cost is not None:
+            self._cost.append(usage.cost)
+        if usage.tokens is not None:
+            self._tokens.append(usage.tokens)
+
+    def _count_checks(self, case: CaseState, test: Judgement) -> None:
+        if not test.checks:
+            return
+        if not case.checks:
+            case.checks = [[0, 0, 0] for _ in test.checks]
+        for counts, verdict in zip(case.checks, test.checks, strict=True):
+            counts[2 if verdict.passed is None else 0 if verdict.passed else 1] += 1
+
+    def has(self, test: Judgement) -> bool:
+        """Whether the state already holds an output of this judgement's case and repeat."""
+        if test.plan is None or test.repeat is None or test.score is None:
+            return False
+        case = self.state.cases.get(test.plan.index)
+        return case is not None and case.has(test.repeat)
+
+    def finish(self) -> ChecksState:
+        """The state, with quantiles and failures in it."""
+        self.state.failures = Faults(len(self._failures), self._failures[:LISTED])
+        self.state.latency = Quantiles.of(self._latency)
+        self.state.cost = Quantiles.of(self._cost)
+        self.state.tokens = Quantiles.of(self._tokens)
+        return self.state

@@ -1,0 +1,70 @@
+"""How a check is declared: its name, what stands behind it, its options, and how it looks at an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from evalq.evalcore.evaluators.checks.answer import Answer
+
+__all__ = ["EXPECTED", "BadCheck", "Finding", "Kind", "Made", "NoOptions", "Run", "holds"]
+
+EXPECTED = "expected"
+
+
+class BadCheck(ValueError):
+    """What is written there is no check; ``path`` leads to what is wrong, from the check on."""
+
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+class Finding(NamedTuple):
+    """What a check found: a score from 0 to 1, and what came, in words."""
+
+    score: float
+    found: str
+
+
+Run = Callable[[Answer], Finding]
+
+
+class Made(NamedTuple):
+    """A check made ready: what it wants, in words, and how it looks at an answer.
+
+    ``run`` raises `Uncomputable` where the record of an answer lacks what it is about.
+    """
+
+    wanted: str
+    run: Run
+
+
+class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """The options of a check that has none of its own."""
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """One check of the vocabulary.
+
+    ``value`` is the type of what stands behind the name, as msgspec names types; None where nothing does. ``options``
+    is a msgspec struct of the options beside it, each with a default. ``make`` gets both and raises BadCheck.
+    ``threshold`` is the least score that passes where a file does not say: None for checks that hold or do not.
+    ``needs`` is the extra that installs what it takes; ``example`` a check as it stands in a file.
+    """
+
+    name: str
+    summary: str
+    value: Any
+    make: Callable[[Any, Any], Made]
+    example: dict[str, Any]
+    options: type[Any] = NoOptions
+    threshold: float | None = None
+    needs: str = ""
+
+
+def holds(fine: bool, found: str) -> Finding:
+    """The finding of a check that holds or does not."""
+    return Finding(1.0 if fine else 0.0, found)

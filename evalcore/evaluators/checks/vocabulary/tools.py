@@ -1,0 +1,154 @@
+"""Checks of the tools that an agent called: which, with what arguments, in which order, how many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from evalq.evalcore.evaluators.checks.answer import Answer, ToolCall
+from evalq.evalcore.evaluators.checks.likeness import same_json
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import Finding, Kind, Made, NoOptions, holds
+from evalq.evalcore.naming import shorten
+
+__all__ = ["KINDS"]
+
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A call that is wanted: its tool, and arguments that it must have among others."""
+
+    name: Name
+    arguments: dict[str, Any] = {}
+
+
+class CallOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """What the call has to be, and how often it comes."""
+
+    arguments: Annotated[dict[str, Any], msgspec.Meta(description="arguments it must have, others aside")] = {}
+    exact: Annotated[bool, msgspec.Meta(description="it has these arguments and no others")] = False
+    min: Annotated[Count, msgspec.Meta(description="so many such calls, at least")] = 1
+    max: Annotated[Count | None, msgspec.Meta(description="so many such calls, at most")] = None
+
+
+class CallsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """How the calls made are held against those wanted."""
+
+    order: Annotated[
+        Literal["any", "kept", "exact"],
+        msgspec.Meta(
+            description="`any`: all of them are among the calls; `kept`: in this order, others between; "
+            "`exact`: these calls and no others, in this order"
+        ),
+    ] = "any"
+    exact: Annotated[bool, msgspec.Meta(description="each has the arguments named and no others")] = False
+
+
+def _fits(call: ToolCall, wanted: Wanted, exact: bool) -> bool:
+    if call.name != wanted.name:
+        return False
+    given = call.arguments if isinstance(call.arguments, dict) else {}
+    if exact and given.keys() != wanted.arguments.keys():
+        return False
+    return all(key in given and same_json(given[key], value) for key, value in wanted.arguments.items())
+
+
+def _shown(calls: Sequence[ToolCall | Wanted]) -> str:
+    if not calls:
+        return "no calls"
+    told = [f"{call.name}({_arguments(call.arguments)})" for call in calls[:20]]
+    return ", ".join(told) + (f", and {len(calls) - 20} more" if len(calls) > 20 else "")
+
+
+def _arguments(arguments: Any) -> str:
+    return shorten(msgspec.json.encode(arguments).decode()) if arguments else ""
+
+
+def _calls_tool(value: str, options: CallOptions) -> Made:
+    wanted = Wanted(value, options.arguments)
+    bound = f" {options.min} to {options.max} times" if options.max is not None else ""
+    least = f" at least {options.min} times" if options.max is None and options.min != 1 else ""
+
+    def run(answer: Answer) -> Finding:
+        calls = answer.tool_calls
+        count = sum(_fits(call, wanted, options.exact) for call in calls)
+        fine = count >= options.min and (options.max is None or count <= options.max)
+        return holds(fine, _shown(calls))
+
+    return Made(f"{_shown([wanted])}{bound or least}", run)
+
+
+def _tool_calls(value: list[str | Wanted], options: CallsOptions) -> Made:
+    wanted = [Wanted(each) if isinstance(each, str) else each for each in value]
+    held = {"any": _all_there, "kept": _in_order, "exact": _these_alone}[options.order]
+    words = {"any": "in any order", "kept": "in this order, others between", "exact": "these and no others"}
+
+    def run(answer: Answer) -> Finding:
+        calls = answer.tool_calls
+        return holds(held(calls, wanted, options.exact), _shown(calls))
+
+    return Made(f"{_shown(wanted)} ({words[options.order]})", run)
+
+
+def _all_there(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool) -> bool:
+    """Whether each wanted call has a call of its own: the most that can be matched is all of them (Kuhn 1955)."""
+    taken: dict[int, int] = {}
+
+    def place(index: int, tried: set[int]) -> bool:
+        for at, call in enumerate(calls):
+            if at in tried or not _fits(call, wanted[index], exact):
+                continue
+            tried.add(at)
+            if at not in taken or place(taken[at], tried):
+                taken[at] = index
+                return True
+        return False
+
+    return len(wanted) <= len(calls) and all(place(index, set()) for index in range(len(wanted)))
+
+
+def _in_order(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool) -> bool:
+    left = iter(calls)
+    return all(any(_fits(call, each, exact) for call in left) for each in wanted)
+
+
+def _these_alone(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool) -> bool:
+    return len(calls) == len(wanted) and all(map(_fits, calls, wanted, [exact] * len(wanted)))
+
+
+def _max_tool_calls(value: int, options: NoOptions) -> Made:
+    def run(answer: Answer) -> Finding:
+        count = len(answer.tool_calls)
+        return holds(count <= value, f"{count} calls")
+
+    return Made(f"at most {value} calls", run)
+
+
+KINDS = (
+    Kind(
+        name="calls-tool",
+        summary="The agent called this tool, with these arguments, so often.",
+        value=Name,
+        options=CallOptions,
+        make=_calls_tool,
+        example={"calls-tool": "search", "arguments": {"query": "weather"}, "max": 2},
+    ),
+    Kind(
+        name="tool-calls",
+        summary="The agent made these calls, each a tool's name or `{name, arguments}`.",
+        value=list[str | Wanted],
+        options=CallsOptions,
+        make=_tool_calls,
+        example={"tool-calls": ["search", {"name": "book", "arguments": {"seats": 2}}], "order": "kept"},
+    ),
+    Kind(
+        name="max-tool-calls",
+        summary="The agent made at most so many calls.",
+        value=Count,
+        make=_max_tool_calls,
+        example={"max-tool-calls": 3},
+    ),
+)
