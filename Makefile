@@ -6,28 +6,39 @@ PY := $(BIN)/python
 # Tests start Python some hundred times: what it compiled is kept, whatever the environment says.
 test quick: export PYTHONDONTWRITEBYTECODE =
 
+# Python compiles what is imported, and keeps it; all else of the packages would take as long as to install them.
+LATER = $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
+
 .PHONY: setup demo test quick check bench chaos mutation lock programs clean
 
 setup: .venv/ready
 
-.venv/ready: requirements.lock pyproject.toml
+.venv/ready: requirements.lock pyproject.toml setup.py $(wildcard evalcore/native/*.[ch])
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evalq needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
-	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check $(LATER) --require-hashes -r requirements.lock
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
 demo: setup  ## The main job on sample data, with an embedded server.
 	$(BIN)/evalq demo
 
+# Half of a test's time is waiting for processes and servers: three for each of two cores keep those busy.
+TESTS_AT_ONCE ?= 6
+
 programs:  ## Programs that some tests start: from Debian when this is root, and from npm where it is.
 	sh tests/programs.sh
 
-test: setup programs
-	$(PY) -m pytest -q -n 4
+# Else each of the processes that run tests would compile all of them, and what they import.
+.venv/compiled: .venv/ready
+	-$(PY) -m pytest -q --collect-only > /dev/null
+	touch $@
 
-quick: setup  ## What needs no fleet: every unit, and the contract of every evaluator; for after each small change.
-	$(PY) -m pytest -q -n 2 tests/unit tests/contract
+test: setup programs .venv/compiled
+	$(PY) -m pytest -q -n $(TESTS_AT_ONCE)
+
+quick: setup .venv/compiled  ## What needs no fleet: every unit, and the contract of every evaluator; for after each small change.
+	$(PY) -m pytest -q -n 3 tests/unit tests/contract
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from checks_page import checks_page
 from evaluator_pages import FOLDER, evaluator_page
 from policy_page import policy_page
 
@@ -40,7 +41,7 @@ def settings_page() -> str:
     return (
         "# Settings\n\n"
         "Read once, when a command starts: from the command line, then the environment, then the YAML file named by\n"
-        "`--settings` (or EVALQ_SETTINGS), whose keys are the names below. Lists in variables are JSON.\n\n"
+        "`--settings` (or EVALQ_SETTINGS), whose keys are the names below.\n\n"
         + table(("variable", "key", "default", "meaning"), rows)
     )
 
@@ -159,6 +160,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
         DOCS / "reference" / "policy.md": policy_page(),
+        DOCS / "reference" / "checks.md": checks_page(),
         **{FOLDER / f"{name}.md": evaluator_page(name) for name in registry.own()},
         chaos.PAGE: chaos.page(),
         observers.PAGE: observers.page(),

@@ -129,7 +129,7 @@ class StorageError(InfrastructureError):
     """A file cannot be written or read where it has to be."""
 
     NO_SPACE: ClassVar = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-    """What the system says where there is no room: it may pass, as a wrong name or a right that lacks does not."""
+    """What the system says where there is no room: that may pass, unlike a wrong name or a missing right."""
 
     @classmethod
     def of(cls, error: OSError, path: object, then: str) -> StorageError:

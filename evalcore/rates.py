@@ -37,6 +37,7 @@ def exact_interval(passed: float, answers: float, alpha: float = ALPHA) -> Inter
     Numbers that are not whole are taken as they are: an effective number of answers seldom is.
     """
     low, high = 0.0, 1.0
+    # No failure at all leaves the upper bound at 1, no pass the lower one at 0: there is nothing to solve for.
     if passed > 0:
         low = smallest(lambda p: beta_cdf(passed, answers - passed + 1, p) >= alpha, 0.0, passed / answers)
     if passed < answers:
@@ -57,6 +58,7 @@ def pass_hat_k(passed: int, answers: int, k: int) -> float | None:
     """The unbiased estimate that all of ``k`` answers pass, C(c, k) / C(n, k) (Yao et al. 2024); None as above."""
     if answers < k:
         return None
+    # Without replacement: all k are passes.
     return math.prod(max(0, passed - at) / (answers - at) for at in range(k))
 
 

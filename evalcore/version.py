@@ -23,7 +23,7 @@ The others that evalcore imports only check what a producer was given (pydantic 
 that are compared by digest (zstandard).
 """
 _PACKAGES = ("evalcore", "workers")
-_KINDS = (".py", ".lua", ".yaml", ".json", ".md")
+_KINDS = (".py", ".c", ".h", ".lua", ".yaml", ".json", ".md")
 _DIGITS = 12
 
 

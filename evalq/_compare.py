@@ -127,8 +127,8 @@ def _runs(given: Operand, servers: Servers) -> list[RunCases]:
 @contextlib.contextmanager
 def _servers(broker: str | None, ledger: str | None) -> Iterator[Servers]:
     from evalq.producer.servers import Servers
-    from evalq.workers.connections import redacted
-    from evalq.workers.server_errors import SERVER_ERRORS, explained
+    from evalq.workers.servers.errors import SERVER_ERRORS, explained
+    from evalq.workers.servers.urls import redacted
     from evalq.workers.settings import load_settings
 
     settings = load_settings(None, broker=broker, ledger=ledger)

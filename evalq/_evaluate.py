@@ -165,7 +165,7 @@ def resume(
     settings: str | Path | None = None,
     progress: bool = False,
 ) -> Run:
-    """Go on with a run that was interrupted, paused or killed, and return it finished: what `evalq resume` does.
+    """Resume a run that was interrupted, paused or killed, and return it finished: what `evalq resume` does.
 
         evalq.resume("evalq-runs/vs-0a1b2c3d4e", max_calls=500)
 

@@ -196,9 +196,10 @@ class Run:
         Raises UsageError without a URL, ConfigError for a wrong one, BrokerUnreachable, ServerRefused.
         """
         from evalq._frames import history_frame
-        from evalq.workers.connections import connect, redacted
         from evalq.workers.ledger.history import History, HistoryKey
-        from evalq.workers.server_errors import SERVER_ERRORS, explained
+        from evalq.workers.servers.connections import connect
+        from evalq.workers.servers.errors import SERVER_ERRORS, explained
+        from evalq.workers.servers.urls import redacted
         from evalq.workers.settings import load_settings
 
         settings = load_settings(None, broker=broker, ledger=ledger)

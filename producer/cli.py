@@ -114,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _failed(error: Exception) -> int:
     """Say what no command has put into words; 3, since 1 is a policy's answer."""
-    from evalq.workers.server_errors import SERVER_ERRORS, explained
+    from evalq.workers.servers.errors import SERVER_ERRORS, explained
 
     server = isinstance(error, SERVER_ERRORS) and getattr(error, "filename", None) is None
     if server:

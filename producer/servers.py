@@ -46,7 +46,7 @@ class Servers:
     @cached_property
     def client(self) -> redis.Redis:
         """The one connection. Raises BrokerUnreachable, ServerRefused and ConfigError."""
-        from evalq.workers.connections import connect
+        from evalq.workers.servers.connections import connect
 
         return connect(self.settings.ledger_url, self.settings)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from evalq.evalcore.contract import registry
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.evalcore.version import code_version
-from evalq.workers.connections import redacted
+from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["ready_line", "say_ready"]

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.errors import ConfigError
@@ -50,16 +42,16 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 TIMINGS = Timings()
 
 
-class Settings(BaseSettings):
-    """One frozen object. Each field is also ``EVALQ_<FIELD>``; a value given on the command line wins, then the
-    environment, then the YAML file named by ``EVALQ_SETTINGS`` or ``--settings``.
+class Settings(BaseModel):
+    """One frozen object. For `load_settings` each field is also ``EVALQ_<FIELD>``: a value given on the command line
+    wins, then the environment, then the YAML file named by ``EVALQ_SETTINGS`` or ``--settings``.
 
         settings = load_settings("settings.yaml", broker="redis://localhost:6379/0")
 
     Times are in seconds, sizes in bytes, unless the name says otherwise. docs/reference/settings.md lists all.
     """
 
-    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     broker: str = Field(default="", description="Broker URL: redis://, rediss://, unix:// or amqp://; empty: embedded")
     ledger: str = Field(default="", description="Ledger URL (Redis or Valkey); empty: the broker's")
@@ -67,7 +59,7 @@ class Settings(BaseSettings):
         default=None, ge=0, le=1024, description="Pool processes of a worker; 0: none; not given: one a core"
     )
     calls: int = Field(default=0, ge=0, le=10_000, description="Live calls in flight of a worker; 0: it makes none")
-    roots: Annotated[tuple[Path, ...], NoDecode] = Field(
+    roots: tuple[Path, ...] = Field(
         default=(), description="Folders workers may read (a variable is like PATH); empty: the current one"
     )
     window: int = Field(default=64, ge=1, le=100_000, description="Messages of one run in flight")
@@ -144,51 +136,33 @@ class Settings(BaseSettings):
         """``keep_days`` in milliseconds."""
         return int(self.keep_days * 86_400_000)
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment; a file comes in by `load_settings`."""
-        return init_settings, env_settings
-
 
 def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
     """The settings; ``given`` values of None are left out. Raises ConfigError that names the variable or key."""
     if file is not None and not Path(file).is_file():
         raise ConfigError(f"{file}: no such settings file")
-    _refuse_misspelt(os.environ)
+    variables = _variables(os.environ)
     known = {key: value for key, value in given.items() if value is not None}
-
     written = load_mapping(file, empty=True) if file is not None else {}
-
-    class _WithFile(Settings):
-        @classmethod
-        def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], *sources: Any, **named: Any
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            chosen = super().settings_customise_sources(settings_cls, *sources, **named)
-            return *chosen, InitSettingsSource(settings_cls, written)
-
     try:
-        # Plain Settings, without the class that knows the file: constructing them reads no source a second time.
-        return Settings.model_construct(**_WithFile(**known).__dict__)
+        return Settings(**{**written, **variables, **known})
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in error.errors(include_url=False)]
         raise ConfigError(f"wrong settings ({file or 'EVALQ_* variables'}): " + "; ".join(lines)) from None
 
 
-def _refuse_misspelt(names: Iterable[str]) -> None:
-    """Raise ConfigError for a variable that is nearly a setting's: it would change nothing, and nobody would know.
+def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """{field: value} of the settings' variables, whose names may be written in any case.
 
-    Others are left alone: options of evaluators and what the surroundings name (EVALQ_REDIS_SERVICE_HOST).
+    Raises ConfigError for a variable that is nearly a setting's: it would change nothing, and nobody would know. Others
+    are left alone: options of evaluators and what the surroundings name (EVALQ_REDIS_SERVICE_HOST).
     """
     settings = [name.upper() for name in Settings.model_fields]
-    for name in sorted(name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)):
+    ours = {name[len(_PREFIX) :]: name for name in environment if name.upper().startswith(_PREFIX)}
+    for name in sorted(name for name in ours if name.upper() not in (*settings, *_OTHERS)):
+        from difflib import get_close_matches  # not for a command without variables
+
         near = get_close_matches(name, settings, 1, _NEAR)
-        if near and name not in (*settings, *_OTHERS):
-            raise ConfigError(f"{_PREFIX}{name}: no such setting; is it {_PREFIX}{near[0]}?")
+        if near:
+            raise ConfigError(f"{ours[name]}: no such setting; is it {_PREFIX}{near[0]}?")
+    return {name.lower(): environment[ours[name]] for name in ours if name.upper() in settings}

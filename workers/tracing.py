@@ -98,10 +98,12 @@ def _spanned(name: str, run: str, facts: dict[str, str | int], *, root: bool) ->
     tracer = _provider(os.getpid()).get_tracer("evalq")
     origin = _origin(run)
     around = trace.get_current_span().get_span_context()
+    # Where the application traces, too, its span is of another trace, and must not become the parent.
     context = None if around.trace_id == origin.trace_id else Context()
     if context is not None and not root:
         context = trace.set_span_in_context(trace.NonRecordingSpan(origin), context)
     attributes = {"evalq.run": run} | {f"evalq.{key}": value for key, value in facts.items()}
+    # start_span takes no id: the id generator is asked for one, and finds it here.
     token = _GIVEN.set(origin if root else None)
     try:
         made = tracer.start_span(f"evalq.{name}", context=context, attributes=attributes)
@@ -111,6 +113,7 @@ def _spanned(name: str, run: str, facts: dict[str, str | int], *, root: bool) ->
         try:
             yield made
         except BaseException as error:
+            # The type alone: the text of an error may quote an input.
             made.set_status(trace.StatusCode.ERROR, type(error).__name__)
             raise
 

@@ -96,6 +96,7 @@ def compare(
     observed = estimate(pairs, measure) if pairs.ids else None
     worst = _worst(base, cand, measure, pairs)
     verdict = verdict_of(observed, margin, by_cases=by_cases)
+    # Cases that were asked until decided have answers that depend on what they were: no interval excludes a change.
     if verdict == "same" and (base.stopped or cand.stopped):
         verdict = "inconclusive"
     losses, wins = _flips(pairs, measure)
@@ -149,8 +150,10 @@ def verdict_of(found: Estimate | None, margin: float, *, by_cases: bool = False)
     low, high = (found.case_low, found.case_high) if by_cases else (found.low, found.high)
     if low is None or high is None:
         return "inconclusive"
+    # Before any surprise: a change that is sure and smaller than the margin is no change that matters.
     if -margin < low and high < margin:
         return "same"
+    # The p-values are for these cases; for cases like these there is the interval alone.
     worse, better = (high < 0, low > 0) if by_cases else (found.p_worse <= ALPHA, found.p_better <= ALPHA)
     return "worse" if worse else "better" if better else "inconclusive"
 
@@ -205,6 +208,7 @@ def _repeats(pairs: Pairs, measure: Measure, margin: float) -> float | None:
     factor = 1
     while factor < _MOST_TIMES:
         factor *= 2
+        # The same change with its spread as so many answers would leave it.
         low, high = change.times(factor).interval()
         if high < 0 or low > 0 or (-margin < low and high < margin):
             return float(factor)

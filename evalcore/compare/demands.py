@@ -136,6 +136,7 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
 
 
 def _equal(gate: Gate, value: Json) -> Check:
+    # Equality asks for the very value: chance has no part in a number that is demanded exactly.
     kept = value == gate.equals
     demand = f"equals {_told(gate.equals)}"
     return Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", f"it is {_told(value)}", value)
@@ -143,6 +144,7 @@ def _equal(gate: Gate, value: Json) -> Check:
 
 def _found(path: str, run: RunCases) -> Json:
     """What stands at ``path`` in the results, or under ``usage.`` in what the calls took."""
+    # So that one path serves for results and for what calls took; an evaluator that has "usage" is overruled.
     usage = {} if run.usage is None else msgspec.to_builtins(run.usage)
     place: Any = {**run.results, "usage": usage}
     for number, part in enumerate(path.split(".")):

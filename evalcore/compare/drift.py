@@ -52,7 +52,7 @@ SHIFTS = (0.5, 1.0, 2.0, 4.0)
 _FLOOR = -1.0
 """A run that is better than by so many standard deviations costs no more: a later drop is then seen as soon."""
 MOST = 10 * PAGED
-"""More evidence is not kept, so that a page ends a few runs after the agent was mended."""
+"""More evidence is not kept, so that a page ends a few runs after the agent was fixed."""
 _STAKES = 50
 _KNOWN = 200
 _NORMAL = NormalDist()

@@ -55,6 +55,7 @@ def decide(
             fell |= {(run.called, case) for case in check.cases}
         if run.called in partners:
             checks += _of_run(policy, run, partners[run.called])
+        # Also without a baseline: a policy of bounds alone must not pass a run whose failures lost their names.
         checks += _nameless(policy, run, partners.get(run.called))
         checks += _collapse(policy, run, partners.get(run.called), lacking, errors)
     for gate in policy.gates:
@@ -65,6 +66,7 @@ def decide(
                 raise UsageError(f"{gate.metric} may drop behind a baseline, and none is named: --baseline NAME")
             checks.append(Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking))
         checks += _of_gate(gate, policy, run, partner, errors, aside_in(run, held_back))
+    # All of them together, since they share one error.
     decided, counted = overall(checks, errors.no_go)
     held_back = tuple(
         msgspec.structs.replace(each, fell=True) if each.aside and (each.run, each.case) in fell else each
@@ -75,6 +77,7 @@ def decide(
 
 
 def _past(run: RunCases, policy: Policy, partners: Partners, pasts: Mapping[str, Past]) -> Past:
+    # Nobody needs the history where no demand is on single cases.
     if run.called in pasts or not policy.by_case:
         return pasts.get(run.called, Past({}, 0))
     return past_of(run, partners.get(run.called))
@@ -102,6 +105,7 @@ def run_meant(name: str, runs: Sequence[tuple[str, str]]) -> int | None:
 
 def _of_run(policy: Policy, run: RunCases, partner: RunCases) -> Iterator[Check]:
     """What any two runs have to have in common before their numbers are compared."""
+    # Other parameters or another version ask something else: the numbers may move though no agent did.
     if (run.specification, run.version) != (partner.specification, partner.version):
         what = "another golden set or other parameters" if run.version == partner.version else "another version"
         if policy.specification == "same":
@@ -118,6 +122,7 @@ def _of_run(policy: Policy, run: RunCases, partner: RunCases) -> Iterator[Check]
 
 def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
     """Records of no case may be the very answers that failed: more of them than may be missing leave it open."""
+    # As many as were approved are no news.
     allowed = policy.missing + (partner.cases.unattributed if partner is not None else 0)
     if run.cases.unattributed > allowed:
         demand = f"at most {allowed} records without a case"

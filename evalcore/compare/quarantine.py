@@ -36,6 +36,7 @@ def flakiness(passed: int, answers: int) -> Flakiness:
     result: it may be looked at after every run, and the chance of ever being wrong is .025 on either side.
     """
     most = max(passed, answers - passed)
+    # By the commoner result: a case that always fails is stable.
     if answers and surely_below(most, answers, STEADY):
         return "flaky"
     return "stable" if answers and surely_above(most, answers, STEADY) else "unknown"
@@ -50,6 +51,7 @@ def past_of(run: RunCases, partner: RunCases | None, history: Sequence[RunCases]
     """
     counted: list[RunCases] = []
     config = _config(partner or run)
+    # What was approved counts by whatever target; later runs only where its settings are known to be the same.
     if partner is not None and _of_one_kind(partner, run):
         counted.append(partner)
     for each in history:
@@ -125,6 +127,7 @@ def _entry(entry: Quarantine, run: RunCases, row: Answered, past: Past, today: s
         why = "unknown: no earlier run of this target answered it"
     aside = state == "flaky"
     if entry.until and entry.until < today:
+        # The last day is still in quarantine: ISO days compare as texts.
         aside, why = False, f"its quarantine ended on {entry.until}; {why}"
     elif row.missing or not row.answers:
         aside, why = False, f"{row.missing} of its answers are missing, which quarantine does not excuse; {why}"

@@ -91,6 +91,7 @@ def enough_for(demand: CaseDemand, rate: float, cases: int, power: float = 0.8) 
         return None
     answers = least
     while answers <= _MOST and _all_proved(demand, rate, cases, answers) < power:
+        # The chance rises with the answers, but not at each step (passes are whole), so this walks on, by 2 %.
         answers += max(1, answers // 50)
     return answers if answers <= _MOST else None
 
@@ -116,6 +117,7 @@ def by_case(
     least = max(minimum, demand.k)
     found, surprise = _decided(demand, [(row.case, row.passed, row.answers) for row in rows], least, errors)
     if any(row.missing for row in rows):
+        # What is missing might have failed: a decision stands only where it would, had all of it failed.
         filled = [(row.case, row.passed, row.answers + row.missing) for row in rows]
         worst, _ = _decided(demand, filled, least, errors)
         found = {case: each if each == worst[case] else "INCONCLUSIVE" for case, each in found.items()}
@@ -129,9 +131,11 @@ def _decided(
     surprises = sorted((_below(m, n, demand.share), case) for case, m, n in enough)
     found: dict[str, Decided] = {}
     for rank, (p, case) in enumerate(surprises):
+        # Holm: the first that is not surprising enough ends it, whatever those after it are.
         if p > errors.no_go / (len(surprises) - rank):
             break
         found[case] = "NO-GO"
+    # Each by itself: all cases have to be proved for GO, so several of them give chance no further turn.
     proved = {case for case, m, n in enough if _above(m, n, demand.share) <= errors.go}
     for case, _, _ in rows:
         found.setdefault(case, "GO" if case in proved else "INCONCLUSIVE")

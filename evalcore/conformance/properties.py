@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.conformance.garbage import garbled
+from evalq.evalcore.conformance.lined import lines
 from evalq.evalcore.conformance.measured import measures, paths
 from evalq.evalcore.conformance.paged import page
 from evalq.evalcore.conformance.purity import watched
@@ -33,7 +34,7 @@ def _parts(subject: Subject, example: Example, cuts: list[int]) -> list[Partial]
 
 def chunking(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """Wherever the records are cut: the same merged state, counts, record lines and report, byte for byte."""
-    whole = subject.answer([example], [[subject.compute(example.whole())]])
+    whole = subject.answer([example], [[subject.whole(example)]])
     for _ in range(rounds):
         cuts = random_cuts(rng, len(example.records))
         for difference in whole.differences(subject.answer([example], [_parts(subject, example, cuts)])):
@@ -70,7 +71,7 @@ def neutral(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
     """zero() changes nothing on either side, and is a state of its own each time."""
     state_type = subject.evaluator.State
     nothing = state_type.zero().to_wire()
-    for part in [subject.compute(example.whole()), *_parts(subject, example, random_cuts(rng, len(example.records)))]:
+    for part in [subject.whole(example), *_parts(subject, example, random_cuts(rng, len(example.records)))]:
         wire = subject.outcome(part).state.to_wire()
         before, after = state_type.zero(), subject.outcome(part).state
         before.merge(subject.outcome(part).state)
@@ -128,7 +129,7 @@ def results(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
 
     Of one input, of two, and of one beside an input without records.
     """
-    part, twin = subject.compute(example.whole()), msgspec.structs.replace(example, name=f"{example.name}#2")
+    part, twin = subject.whole(example), msgspec.structs.replace(example, name=f"{example.name}#2")
     second = subject.compute(twin.whole())
     for examples, parts in (
         ([example], [[part]]),
@@ -152,7 +153,7 @@ def _no_plain_json(report: dict[str, Json]) -> Iterator[str]:
 
 def markdown(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """The report, as it stands in report.json, can be told as Markdown, twice the same."""
-    report, _ = subject.finish([example], [[subject.compute(example.whole())]])
+    report, _ = subject.finish([example], [[subject.whole(example)]])
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
     first, second = (subject.evaluator.views.markdown(as_written(report), {}) for _ in range(2))
@@ -166,7 +167,7 @@ def declarations(subject: Subject, example: Example, rng: Random, rounds: int) -
     """Metrics and panels fit together, and the report gives each metric finite numbers, one a set of labels."""
     evaluator = subject.evaluator
     yield from panel_faults(evaluator.name, evaluator.views.metrics, evaluator.views.panels)
-    report, _ = subject.finish([example], [[subject.compute(example.whole())]])
+    report, _ = subject.finish([example], [[subject.whole(example)]])
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
     for metric in evaluator.views.metrics:
@@ -175,49 +176,6 @@ def declarations(subject: Subject, example: Example, rng: Random, rounds: int) -
             yield f"{metric.name} has a value that is not finite"
         if len({sample.labels for sample in found}) < len(found):
             yield f"{metric.name} has two values for the same labels"
-
-
-def lines(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
-    """One record line for each counted record, each an object with the keys and the place that it must have."""
-    for batch in [example.whole(), *example.batches(random_cuts(rng, len(example.records)))]:
-        yield from _line_faults(batch, subject.evaluate(batch))
-    report, every = subject.finish([example], [[subject.compute(example.whole())]])
-    counted = report.get("records", {}).get("total", len(every))
-    if counted != len(every):
-        yield f"the report counts {counted} records, and there are {len(every)} record lines"
-
-
-def _line_faults(batch: Batch, outcome: Outcome[Any]) -> Iterator[str]:
-    # A fatal fault ends the run without a report: its record needs no line.
-    if outcome.tally.total != len(outcome.lines) and not outcome.tally.fatal.total:
-        yield f"a chunk counts {outcome.tally.total} records and has {len(outcome.lines)} record lines"
-    last_line = batch.first_line + batch.data.count(b"\n")
-    before = 0
-    for line in outcome.lines:
-        try:
-            at = _line_number(batch.source, line)
-        except (msgspec.DecodeError, ValueError) as error:
-            yield f"{error}: {line[:60]!r}"
-            continue
-        if not batch.first_line <= at <= last_line:
-            yield f"a record is said to stand on line {at}, outside its chunk"
-        if at < before:
-            yield f"the record of line {at} comes after that of line {before}"
-        before = at
-
-
-def _line_number(source: str, line: bytes) -> int:
-    """The line a record line names. Raises ValueError or msgspec.DecodeError where it breaks the contract."""
-    record = msgspec.json.decode(line, type=dict[str, Any])
-    missing = [key for key in ("record", "id", "status") if key not in record]
-    if missing:
-        raise ValueError(f"a record line lacks {', '.join(missing)}")
-    if b"\n" in line:
-        raise ValueError("a record line holds a newline")
-    name, _, number = str(record["record"]).rpartition(":")
-    if name != source or not number.isdecimal():
-        raise ValueError(f"'record' is not '{source}:<line>'")
-    return int(number)
 
 
 def dead(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:

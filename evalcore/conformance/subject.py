@@ -88,6 +88,7 @@ class Subject(msgspec.Struct, frozen=True):
 
     evaluator: Evaluator[Any, Any]
     params: Params
+    _kept: list[tuple[Example, Partial]] = msgspec.field(default_factory=list)
 
     def evaluate(self, batch: Batch) -> Outcome[Any]:
         """The evaluator's own answer to ``batch``."""
@@ -96,6 +97,12 @@ class Subject(msgspec.Struct, frozen=True):
     def compute(self, batch: Batch) -> Partial:
         """The answer to ``batch`` as a worker commits it."""
         return encode(self.evaluate(batch))
+
+    def whole(self, example: Example) -> Partial:
+        """The answer to all records in one batch: computed once for the properties that only look at what it gives."""
+        if not (self._kept and self._kept[0][0] is example):
+            self._kept[:] = [(example, self.compute(example.whole()))]
+        return self._kept[0][1]
 
     def outcome(self, part: Partial) -> Outcome[Any]:
         """A fresh copy of what is in ``part``."""

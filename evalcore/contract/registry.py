@@ -72,10 +72,10 @@ def get(name: str) -> Evaluator[Any, Any]:
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"the entry point {name!r} ({point.value}) cannot be loaded: {error}") from error
     if not isinstance(evaluator, Evaluator) or evaluator.name != name:
-        raise ConfigError(f"the entry point {name!r} ({point.value}) is no Evaluator of that name")
+        raise ConfigError(f"the entry point {name!r} ({point.value}) is not an Evaluator of that name")
     if former := list(former_members(evaluator)):
         raise ConfigError(
-            f"the evaluator {name!r} ({_shown(point)}) is written to a contract of before, and would be read without "
+            f"the evaluator {name!r} ({_shown(point)}) is written for an earlier contract, and would be read without "
             f"its {', '.join(former)}: change that as docs/how-to/add-an-evaluator.md says, or give a member of your "
             "own another name"
         )

@@ -10,16 +10,15 @@ from typing import Any, BinaryIO
 import msgspec
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Batch, Evaluator, Option, Request
+from evalq.evalcore.contract.evaluator import Evaluator, Option, Request
 from evalq.evalcore.contract.params import option_params, validate
 from evalq.evalcore.contract.partial import decode, encode
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, as_written
-from evalq.evalcore.model.span import read_span
-from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import discover, format_suffixes
+from evalq.evalcore.records.opened import batches, opened
 from evalq.evalcore.records.spool import spool
 
 __all__ = ["Evaluation", "evaluate_files", "request_of"]
@@ -66,12 +65,9 @@ def evaluate_files(
         lines: list[bytes] = []
         left = limit
         for index, source in enumerate(sources):
-            with open_input(source.path) as stream:
-                records = chosen.records
-                cutter = Cutter(stream, records.format, source.name, records.columns, size=chunk_size, limit=left)
-                for span in cutter.spans():
-                    data = read_span(source.path, span)
-                    batch = Batch(source.name, span.first_line, data, cutter.columns, span.of(source.members))
+            records = chosen.records
+            with opened(source, records.format, records.columns, size=chunk_size, limit=left) as cutter:
+                for batch in batches(cutter, source):
                     # By way of the wire, so that inline proves what a worker's answer would be.
                     outcome = decode(encode(chosen.evaluate(batch, checked)), chosen)
                     fold.add(index, outcome)

@@ -6,12 +6,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from evalq.evalcore.contract.evaluator import Batch, Evaluator, Request
+from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.contract.params import validate
-from evalq.evalcore.files import open_input
-from evalq.evalcore.model.span import read_span
-from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import discover, format_suffixes
+from evalq.evalcore.records.opened import batches, opened
 from evalq.evalcore.records.spool import spool
 
 __all__ = ["named_cases"]
@@ -30,11 +28,8 @@ def named_cases(evaluator: Evaluator[Any, Any], asked: Request, limit: int | Non
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
         for given in discover(asked.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings):
             source = spool(given, Path(scratch), evaluator.gathering.line)
-            with open_input(source.path) as stream:
-                cutter = Cutter(stream, evaluator.records.format, source.name, evaluator.records.columns, limit=left)
-                for span in cutter.spans():
-                    data = read_span(source.path, span)
-                    members = span.of(source.members)
-                    found.update(named(Batch(source.name, span.first_line, data, cutter.columns, members), params))
+            with opened(source, evaluator.records.format, evaluator.records.columns, limit=left) as cutter:
+                for batch in batches(cutter, source):
+                    found.update(named(batch, params))
             left = None if left is None else left - cutter.records
     return sorted(found)

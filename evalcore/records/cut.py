@@ -9,76 +9,19 @@ with a line, never a silently misplaced boundary.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from io import BufferedIOBase
-from typing import NoReturn
-
-import numpy as np
-from numpy.typing import NDArray
 
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
 from evalq.evalcore.records.inputs import read_columns
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
+from evalq.evalcore.records.scanning import Positions, QuoteFault, raise_open, scan
 
-__all__ = ["Cutter", "QuoteFault", "record_ends"]
+__all__ = ["Cutter"]
 
-Positions = NDArray[np.int64]
-Buffer = bytes | bytearray | memoryview
-
-_QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
-
-
-class QuoteFault(ValueError):
-    """Illegal quoting at byte ``position`` of the scanned block."""
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(reason)
-        self.position = position
-        self.reason = reason
-
-
-def record_ends(block: Buffer, fmt: Format) -> Positions:
-    """Positions just after each complete record of ``block``, which begins on a record boundary.
-
-    Raises QuoteFault where a CSV quote before the last complete record's end is illegal.
-    """
-    return _scan(block, fmt)[1]
-
-
-def _scan(block: Buffer, fmt: Format) -> tuple[Positions, Positions]:
-    """Positions of the newlines, and those just after each complete record."""
-    data = np.frombuffer(block, dtype=np.uint8)
-    newlines = np.flatnonzero(data == _NEWLINE)
-    quotes = np.flatnonzero(data == _QUOTE) if fmt == "csv" else newlines[:0]
-    outside = (np.searchsorted(quotes, newlines) & 1) == 0
-    ends: Positions = newlines[outside] + 1
-    if len(ends) and len(quotes):
-        _check_quotes(data, quotes[: np.searchsorted(quotes, ends[-1])])
-    return newlines, ends
-
-
-def _check_quotes(data: NDArray[np.uint8], quotes: Positions) -> None:
-    """Raise QuoteFault at the first opening or closing quote with an illegal neighbour."""
-    opening, closing = quotes[0::2], quotes[1::2]
-    before, after = data[opening - 1], data[closing + 1]
-    opens = (before == _QUOTE) | (before == _COMMA) | (before == _NEWLINE) | (opening == 0)
-    closes = (after == _QUOTE) | (after == _COMMA) | (after == _NEWLINE) | (after == _RETURN)
-    bad_open, bad_close = opening[~opens], closing[~closes]
-    if len(bad_open) and (not len(bad_close) or bad_open[0] < bad_close[0]):
-        raise QuoteFault(int(bad_open[0]), "broken quoting: a quote inside a field that does not begin with one")
-    if len(bad_close):
-        raise QuoteFault(
-            int(bad_close[0]), "broken quoting: text after a closing quote (write a quote inside a field twice)"
-        )
-
-
-def _raise_open(block: Buffer) -> NoReturn:
-    """Raise QuoteFault for a last record that never ends: at its first illegal quote, else at the one left open."""
-    data = np.frombuffer(block, dtype=np.uint8)
-    quotes = np.flatnonzero(data == _QUOTE)
-    _check_quotes(data, quotes)
-    raise QuoteFault(int(quotes[-1]), "broken quoting: a quote opened here is never closed")
+_NEWLINE = b"\n"[0]
 
 
 class Cutter:
@@ -215,14 +158,16 @@ class Cutter:
             closed += 1
         with memoryview(self._buffer) as view:
             try:
-                self._newlines, ends = _scan(view[:closed], self._format)
+                self._newlines, ends = scan(view[:closed], self._format)
                 if self._ended and closed and (not len(ends) or ends[-1] < closed):
-                    _raise_open(view[:closed])
+                    raise_open(view[:closed])
             except QuoteFault as fault:
                 line = self.line + bytes(view[: fault.position]).count(b"\n")
                 where = f"{self._name}:{line}"
                 raise InputError(f"{self._name} is no valid CSV", [(where, fault.reason)]) from None
-        return np.minimum(ends, self._left())
+        if len(ends):
+            ends[-1] = min(int(ends[-1]), self._left())
+        return ends
 
     def _compact(self) -> None:
         """Move what is not yet cut to the buffer's front."""
@@ -238,8 +183,7 @@ class Cutter:
         if self._newlines is None:
             lines = self._buffer.count(b"\n", start, stop)
         else:
-            first, last = np.searchsorted(self._newlines, (start, stop))
-            lines = int(last - first)
+            lines = bisect_left(self._newlines, stop) - bisect_left(self._newlines, start)
         with memoryview(self._buffer) as view:
             data = view[start:stop]
             self._whole.update(data)

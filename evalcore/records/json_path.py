@@ -17,6 +17,8 @@ class Missing(LookupError):
 def parse_path(path: str) -> tuple[str | int, ...]:
     """The steps of a path such as ``$.choices[0].message.content``; "" or ``$`` is the whole. Raises ValueError."""
     rest = path.removeprefix("$").removeprefix(".")
+    if rest.startswith("."):
+        raise ValueError("not a path: '..' is not understood; write it like choices[0].message.content")
     steps: list[str | int] = []
     at = 0
     while at < len(rest):

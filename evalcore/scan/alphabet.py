@@ -46,6 +46,10 @@ class Alphabet:
         """The bytes that stand for the characters in ``chars``, one of the sets the alphabet was made of."""
         return np.unique(self._bytes[self._inside(chars)]).tobytes()
 
+    def ascii(self, symbol: int) -> bytes:
+        """The ASCII characters that ``symbol`` stands for."""
+        return bytes(byte for byte in range(128) if self._ascii[byte] == symbol)
+
     def encode(self, text: str) -> bytes:
         """``text``, a byte a character."""
         if text.isascii():

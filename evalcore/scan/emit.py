@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from typing import Protocol
 
 from evalq.evalcore.scan.alphabet import Alphabet
+from evalq.evalcore.scan.charset import CharSet
 from evalq.evalcore.scan.nodes import Anchor, Chars, Choice, Node, Place, Repeat, Sequence
 
-__all__ = ["re2_source", "strings", "whole_words"]
+__all__ = ["re2_source", "strings", "symbol_class", "whole_words"]
 
 MAX_STRINGS = 32
 """A pattern that stands for more plain strings than this is left to the engine."""
@@ -23,11 +25,18 @@ _PLACES: dict[Place, bytes] = {
 }
 
 
-def re2_source(node: Node, alphabet: Alphabet) -> bytes:
+class Symbols(Protocol):
+    """An alphabet, as far as a pattern's source depends on it."""
+
+    def symbols(self, chars: CharSet) -> bytes:
+        """The bytes that stand for ``chars``."""
+
+
+def re2_source(node: Node, alphabet: Symbols) -> bytes:
     """``node`` in the syntax of RE2, for bytes that ``alphabet`` encoded."""
     match node:
         case Chars(chars):
-            return _class(alphabet.symbols(chars))
+            return symbol_class(alphabet.symbols(chars))
         case Anchor(place):
             return _PLACES[place]
         case Sequence(parts):
@@ -39,7 +48,8 @@ def re2_source(node: Node, alphabet: Alphabet) -> bytes:
             return b"(?:" + re2_source(inner, alphabet) + b")" + times.encode()
 
 
-def _class(symbols: bytes) -> bytes:
+def symbol_class(symbols: bytes) -> bytes:
+    """The source of a pattern of any one of ``symbols``."""
     if not symbols:
         # A class that matches nothing: RE2 refuses an empty one.
         return rb"[^\x00-\xff]"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import cached_property, lru_cache
 
 import msgspec
 
@@ -14,6 +14,7 @@ from evalq.evalcore.scan.matchers import Counter, Encoded, Finder, Span, Strings
 from evalq.evalcore.scan.nodes import Anchor, Choice, Node, PatternRefused, Repeat, charsets
 from evalq.evalcore.scan.nodes import Sequence as Row
 from evalq.evalcore.scan.parse import parse
+from evalq.evalcore.scan.presence import Presence, presence
 from evalq.evalcore.scan.sweep import SWEEP_FROM, Sweep
 
 __all__ = ["Pattern", "Scan", "Scanner", "require_searchable"]
@@ -48,43 +49,82 @@ class Scanner:
         ]
         self._place = {index: at for at, group in enumerate(self._groups) for index in group.finders}
         self.size = len(patterns)
+        self._nodes = nodes
+
+    @cached_property
+    def _presence(self) -> Presence | None:
+        return presence(self._nodes)
 
     def scan(self, text: str) -> Scan:
         """Begin to search ``text``; it is read when first asked for."""
-        return Scan(text, self._groups, self._place)
+        return Scan(text, self._groups, self._place, self.known, self._seen(text))
+
+    @cached_property
+    def known(self) -> frozenset[int]:
+        """The patterns of which one pass over a text of ASCII tells whether they occur."""
+        return self._presence.known if self._presence else frozenset()
+
+    def _seen(self, text: str) -> frozenset[int] | None:
+        """Those of the `known` that occur in ``text``, where one pass tells."""
+        return self._presence.among(text.encode("ascii")) if text.isascii() and self._presence else None
 
     def firsts(self, text: str) -> list[Span | None]:
         """For each pattern its first match in ``text``, in characters."""
         found: list[Span | None] = [None] * self.size
+        # A long text is swept for all plain strings at once, so looking at it beforehand would be a second pass.
+        seen = self._seen(text) if len(text) < SWEEP_FROM else None
+        absent = frozenset[int]() if seen is None else self.known - seen
         for group in self._groups:
-            for index, span in group.firsts(text):
-                found[index] = span
+            if not group.finders.keys() <= absent:
+                for index, span in group.firsts(text, absent):
+                    found[index] = span
         return found
 
 
 class Scan:
-    """One text, encoded at most once for each group of patterns."""
+    """One text, encoded at most once for each group of patterns.
 
-    def __init__(self, text: str, groups: Sequence[_Group], place: dict[int, int]) -> None:
+    ``seen`` are those of `Scanner.known` that occur; None where that could not be told in one pass.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        groups: Sequence[_Group],
+        place: dict[int, int],
+        known: frozenset[int],
+        seen: frozenset[int] | None,
+    ) -> None:
         self._text = text
+        self.seen = seen
+        self._known = frozenset[int]() if seen is None else known
         self._groups = groups
         self._place = place
         self._encoded: dict[int, Encoded] = {}
 
     def first(self, index: int) -> Span | None:
         """The first match of pattern ``index``, in characters."""
+        if self._absent(index):
+            return None
         group, text = self._read(index)
         return group.finders[index].first(text)
 
     def found(self, index: int) -> bool:
         """Whether pattern ``index`` occurs."""
+        if index in self._known:
+            return not self._absent(index)
         group, text = self._read(index)
         return group.finders[index].found(text)
 
     def count(self, index: int) -> int:
         """How many non-overlapping matches of pattern ``index`` there are. KeyError when it was not to be counted."""
+        if self._absent(index) and index in self._groups[self._place[index]].counters:
+            return 0
         group, text = self._read(index)
         return group.counters[index].count(text)
+
+    def _absent(self, index: int) -> bool:
+        return self.seen is not None and index in self._known and index not in self.seen
 
     def _read(self, index: int) -> tuple[_Group, Encoded]:
         place = self._place[index]
@@ -106,19 +146,21 @@ class _Group:
             index: self.counters.get(index) or finder(node, self.alphabet) for index, node in nodes.items()
         }
         plain = {index: found for index, found in self.finders.items() if isinstance(found, Strings)}
-        sweep = Sweep(plain)
+        sweep = Sweep(plain, self.alphabet)
         self._sweep = sweep if sweep.worthwhile else None
-        self._unswept = {index: found for index, found in self.finders.items() if index not in plain}
+        self._unswept = tuple(index for index in self.finders if index not in plain)
 
-    def firsts(self, text: str) -> Iterator[tuple[int, Span | None]]:
+    def firsts(self, text: str, absent: Set[int]) -> Iterator[tuple[int, Span | None]]:
         """The first match of each pattern; one that has none may be left out."""
-        encoded = Encoded(self.alphabet.encode(text))
-        one_by_one = self.finders
+        one_by_one: Iterable[int] = self.finders
         if self._sweep is not None and len(text) >= SWEEP_FROM:
-            yield from self._sweep.firsts(encoded).items()
+            yield from self._sweep.firsts(text).items()
             one_by_one = self._unswept
-        for index, pattern in one_by_one.items():
-            yield index, pattern.first(encoded)
+        wanted = [index for index in one_by_one if index not in absent]
+        if wanted:
+            encoded = Encoded(self.alphabet.encode(text))
+            for index in wanted:
+                yield index, self.finders[index].first(encoded)
 
 
 def _groups(nodes: dict[int, Node], counted: set[int], *, words: bool) -> list[_Group]:

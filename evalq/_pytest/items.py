@@ -29,6 +29,7 @@ class SuiteFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """A group for each run, then the policy. Raises CollectError for a suite that is none, or lacks an input."""
+        # Under pytest-xdist each process collects; the run of the tests that they share names the runs, too.
         worker = getattr(self.config, "workerinput", {})
         try:
             self.suite = load_suite(self.path)
@@ -52,6 +53,7 @@ class SuiteFile(pytest.File):
         policy, runs = self.suite.policy, self.runs
         assert policy is not None, "a suite without a policy decides nothing"
         found = [outcome.run for outcome in self.outcomes()]
+        # Once for all tests: each decision at an approved baseline is a look, and spends of its error.
         if self._decision is None:
             try:  # from where pytest was started, wherever a test has gone since
                 with contextlib.chdir(runs.here), Servers(runs.settings) as servers:

@@ -32,7 +32,7 @@ class NotMade(Exception):
 class SuiteRuns:
     """Made once a session: one process holds the lock of their folder meanwhile, and the others wait for it.
 
-    The kernel lets go of the lock when its holder dies, however it does; the next one then goes on with the same runs.
+    The kernel lets go of the lock when its holder dies, however it does; the next one then resumes the same runs.
     """
 
     def __init__(self, config: pytest.Config, path: Path, suite: Suite, session: str = "") -> None:

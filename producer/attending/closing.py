@@ -29,6 +29,7 @@ def close(servers: Servers, run: str, state: RunState) -> str | None:
     if not servers.named:
         return None
     reason = f"by evalq {'cancel' if state == 'cancelled' else 'pause'}"
+    # A live sweep is known by its calls, then by its evaluation: one of them may be gone.
     found = {servers.sweeps.close(run, state, reason), servers.runs.close(run, state, reason)} - {"gone"}
     return str(state if state in found else min(found, default="gone"))
 
@@ -48,7 +49,7 @@ def refuse_unnamed(servers: Servers, folder: RunFolder, state: str | None, what:
     """Raise UsageError where the server that a run is on is not the one that was asked: a note in its folder stops
     nobody who computes or calls for it.
     """
-    from evalq.workers.connections import server_options
+    from evalq.workers.servers.urls import server_options
 
     server = folder.info().server
     if state in (None, "gone") and server not in ("", server_options(servers.settings)):
@@ -82,6 +83,7 @@ def _end_drivers(folder: RunFolder, info: RunInfo) -> None:
     sent: set[str] = set()
     while not note(folder, "cancelled"):
         by = folder.driver()
+        # Only a run without a server of its own: whoever drives another one is told by its ledger.
         mine = not info.server and may_follow("cancelled", info.state)
         if by and by not in sent and not (mine and interrupt_holder(folder.path / LOCK)):
             raise Driven(info.run, f"{by}: end that one with Ctrl-C, or name its server with --broker URL")

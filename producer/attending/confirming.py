@@ -69,8 +69,9 @@ def confirm_runs(
         raise UsageError("--confirm counts confirmations at an approved baseline: --baseline NAME")
     sides = {run.called: _sides(run, found.partners.get(run.called), asking) for run in candidates}
     docket = Docket(policy, candidates, found.partners, servers, candidate)
-    look = docket.look(" screen")
-    screened = found.decide(Errors(SCREEN, look.errors.go, look.errors.no_go))
+    screened, look = docket.decided(
+        lambda look: found.decide(Errors(SCREEN, look.errors.go, look.errors.no_go)), " screen"
+    )
     suspects = surprising(screened)
     if suspects and docket.stopped():
         screened = _judged(screened, suspects, {})

@@ -48,6 +48,7 @@ class _Stop:
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """A signal is noted in the block; a second one interrupts at once."""
+        # Not KeyboardInterrupt at once, which would leave a block half counted.
         before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
@@ -80,6 +81,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
                 raise UsageError(f"{folder.path}: another evalq process is following this log")
             run = FollowRun(folder, evaluator, params, request, stop)
             reporter.event("launch", run=folder.info().run, folder=str(folder.path))
+            # Said before the first pass, which of a long log takes long.
             folder.note(state="following")
             try:
                 last = _follow(run, stop, settings, invocation, reporter)
@@ -88,6 +90,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
                     with contextlib.suppress(OSError):
                         folder.note(state="stopped")
                 else:
+                    # The log was never there: nothing was begun that could be resumed.
                     folder.discard()
     except OSError as error:
         raise StorageError.of(error, folder.path, f"run {_AGAIN}") from error
@@ -156,6 +159,7 @@ def _passed(run: FollowRun, found: Pass, number: int, invocation: Invocation, re
     """What is done at the end of every pass: telling of it, and the files asked for with -o."""
     facts = {key: getattr(found, key) for key in ("lines", "bytes", "read", "again", "position", "waiting")}
     reporter.event("pass", number=number, **facts)
+    # The first pass writes them also without a new line: -o may not have been asked for before.
     if found.report is not None and (found.lines or number == 1):
         for path in invocation.output.outputs:
             write_output(path, run.folder, run.evaluator, run.request.options)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import click
 
+from evalq.evalcore import native
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
 from evalq.evalcore.version import __version__, code_version
@@ -16,7 +17,7 @@ from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import server_options
 from evalq.producer.monitor.diagnosis import Finding, diagnose
 from evalq.producer.servers import Servers
-from evalq.workers.process import host as here
+from evalq.workers.processes.identity import host as here
 
 __all__ = ["COMMAND"]
 
@@ -27,6 +28,7 @@ _SILENT = 1
 def _here() -> Iterator[Finding]:
     """This installation, without any server."""
     yield "ok", f"evalq {__version__}, code {code_version()}, Python {sys.version.split()[0]}"
+    yield "ok", f"rows are read by {native.way()}"
     for name in registry.names():
         try:
             evaluator = registry.get(name)
@@ -75,14 +77,14 @@ def _worker_heard(servers: Servers) -> int:
 
 
 def _doctor(invocation: Invocation, worker: bool) -> int:
-    from evalq.workers import connections
+    from evalq.workers.servers import urls
 
     with invocation.servers() as servers:
         if worker:
             return _worker_heard(servers)
         findings = list(_here())
         findings += _deployment(servers) if servers.named else _embedded()
-    named = connections.server_options(servers.settings)
+    named = urls.server_options(servers.settings)
     for kind, text in findings:
         click.echo(f"{kind:<6} {text.replace('--broker URL', named) if servers.named else text}")
     return 3 if any(kind == "wrong" for kind, _ in findings) else 0

@@ -16,9 +16,9 @@ __all__ = ["COMMAND"]
 
 
 def _exporter(invocation: Invocation, port: int, bind: str) -> None:
-    from evalq.workers.connections import is_redis, redacted
     from evalq.workers.exporter.server import Exporter
-    from evalq.workers.process import log_to_stderr
+    from evalq.workers.processes.identity import log_to_stderr
+    from evalq.workers.servers.urls import is_redis, redacted
     from evalq.workers.settings import load_settings
 
     where = invocation.where

@@ -15,7 +15,7 @@ __all__ = ["COMMAND"]
 
 
 def _pause(invocation: Invocation, run: str | None) -> None:
-    from evalq.workers import connections
+    from evalq.workers.servers import urls
 
     with invocation.servers() as servers:
         if closed_elsewhere(servers, run, "paused"):
@@ -29,7 +29,7 @@ def _pause(invocation: Invocation, run: str | None) -> None:
     if state != "paused":
         raise UsageError(f"{info.run} cannot be paused: it is {info.state if state == 'gone' else state}")
     note(folder, "paused")
-    again = f"evalq resume {folder.named(connections.server_options(servers.settings))}"
+    again = f"evalq resume {folder.named(urls.server_options(servers.settings))}"
     click.echo(f"{info.run}: paused; resume it with: {again}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""Go on with a run (the latest, if none is named) that was interrupted or killed."""
+"""Resume a run (the latest, if none is named) that was interrupted or killed."""
 
 from __future__ import annotations
 

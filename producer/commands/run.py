@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import msgspec
@@ -35,7 +35,7 @@ from evalq.producer.invocation.options import (
     run_options,
 )
 from evalq.producer.outputs import check_output, render, write_output
-from evalq.producer.suites.suite_file import PlannedRun, load_suite
+from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
 
 if TYPE_CHECKING:
     from evalq.producer.folder.job import Job
@@ -63,13 +63,7 @@ def _run(
 ) -> int:
     from evalq.producer.runs.backend import shared_place
 
-    suite = load_suite(config)
-    if no_gate:
-        suite.policy, suite.outputs = None, []
-    suite.outputs.extend(outputs)
-    for run in suite.runs:
-        for path in run.outputs:
-            check_output(path)
+    suite = _asked(config, outputs, no_gate=no_gate)
     if suite.policy is None and from_environment("baseline"):
         baseline = ""  # set for the suites that have a policy
     against = Against(baseline, candidate or invocation.start.once or "", confirm, base_target)
@@ -79,35 +73,55 @@ def _run(
             check_confirm(suite, against, servers)
     place, output = invocation.backend(), invocation.output
     reporter = output.reporter("records")
-    reports: list[Json] = []
-    done: list[RunFolder] = []
-    worst = 0
     roots = [Path.cwd(), Path(config).resolve().parent]
     with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
-        for run in suite.runs:
-            try:
-                folder = _one(run, suite.name, common, reporter, invocation)
-                if folder is not None:
-                    done.append(folder)
-                reports.append(_named(run, None if folder is None else _shown(run, folder, reporter, invocation)))
-            except Interrupted:
-                raise
-            except EvalqError as error:
-                reporter.event("error", message=str(error), exit_code=error.exit_code, evaluator=run.evaluator.name)
-                click.echo(visible(f"evalq: {run.evaluator.name}: {error}"), err=True)
-                failed: dict[str, Json] = {"evaluator": run.evaluator.name, "error": str(error)}
-                reports.append(_named(run, failed | {"exit_code": error.exit_code}))
-                worst = max(worst, error.exit_code, key=_SEVERITY.index)
-                write_undecided(suite, error)
+        ended = [_ended(run, suite, common, reporter, invocation) for run in suite.runs]
+    worst = max((each.code for each in ended), key=_SEVERITY.index, default=0)
+    done = [each.folder for each in ended if each.folder is not None]
     decision = None
     if suite.policy and not worst and done:
         decision = gate_suite(suite, done, against, invocation, reporter, allow_inconclusive=allow_inconclusive)
     if output.fmt == "json" and not invocation.start.detach and not output.json_lines:
         decided = {} if decision is None else {"decision": msgspec.to_builtins(decision)}
-        click.echo(canonical_json({"suite": suite.name, "runs": reports, **decided}))
+        click.echo(canonical_json({"suite": suite.name, "runs": [each.report for each in ended], **decided}))
     if decision is None:
         return worst
     return exit_code(decision, allow_inconclusive=allow_inconclusive)
+
+
+def _asked(config: str, outputs: tuple[Path, ...], *, no_gate: bool) -> Suite:
+    """The suite file, with what the command line adds to it and takes away; what cannot be written is refused now."""
+    suite = load_suite(config)
+    if no_gate:
+        suite.policy, suite.outputs = None, []
+    suite.outputs.extend(outputs)
+    for path in (path for run in suite.runs for path in run.outputs):
+        check_output(path)
+    return suite
+
+
+class _Ended(NamedTuple):
+    """How a run of the suite ended: its part of the JSON, its folder where it has a report here, its exit code."""
+
+    report: Json
+    folder: RunFolder | None
+    code: int = 0
+
+
+def _ended(run: PlannedRun, suite: Suite, place: Backend, reporter: Reporter, invocation: Invocation) -> _Ended:
+    """Start one run and see it through; one that fails leaves the others alone. Raises Interrupted, which ends all."""
+    folder = None
+    try:
+        folder = _one(run, suite.name, place, reporter, invocation)
+        return _Ended(_named(run, None if folder is None else _shown(run, folder, reporter, invocation)), folder)
+    except Interrupted:
+        raise
+    except EvalqError as error:
+        reporter.event("error", message=str(error), exit_code=error.exit_code, evaluator=run.evaluator.name)
+        click.echo(visible(f"evalq: {run.evaluator.name}: {error}"), err=True)
+        failed: dict[str, Json] = {"evaluator": run.evaluator.name, "error": str(error)}
+        write_undecided(suite, error)
+        return _Ended(_named(run, failed | {"exit_code": error.exit_code}), folder, error.exit_code)
 
 
 def _named(run: PlannedRun, report: Json) -> Json:

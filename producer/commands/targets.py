@@ -94,8 +94,8 @@ def _server(settings: Settings) -> Iterator[str]:
 
 async def _try(target: NamedTarget, settings: Settings, url: str, trial: _Trial) -> list[list[Answer | Failure]]:
     """Every attempt of each call, in the order in which the calls ended."""
-    from evalq.workers.connections import connect
     from evalq.workers.ratelimit.limiter import RateLimiter
+    from evalq.workers.servers.connections import connect
     from evalq.workers.targets import Call, Caller, call_paced, limits_of
 
     repeats = iter(range(trial.repeat))

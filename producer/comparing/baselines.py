@@ -92,4 +92,4 @@ def place_of(run: RunCases) -> str:
 
 def _check(name: str) -> None:
     if not _NAME.match(name):
-        raise UsageError(f"{name!r} is no name for a baseline: letters, digits, dots, dashes and underscores")
+        raise UsageError(f"{name!r} cannot name a baseline: letters, digits, dots, dashes and underscores")

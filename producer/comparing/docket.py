@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +11,7 @@ from evalq.evalcore.compare.decision import Check, Decision, surprising
 from evalq.evalcore.compare.looks import Look, answers_digest, baseline_digest
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import digest
 from evalq.producer.comparing.looks import looks_of
 
@@ -36,11 +37,21 @@ class Docket:
         self._looks = looks_of(servers)
         self._place = baseline_digest(policy, partners.values())
         self._answers = answers_digest(candidates)
-        self._candidate = digest(candidate.encode("utf-8", "surrogateescape")) if candidate else self._answers
+        self._candidate = _digest(candidate) if candidate else self._answers
 
     def look(self, kind: str = "") -> Look:
         """The look by these answers, among those of a ``kind`` of their own; raises what counting raises."""
         return self._looks.take(self._place + kind, self._candidate, self._answers)
+
+    def decided(self, decide: Callable[[Look], Decision], kind: str = "") -> tuple[Decision, Look]:
+        """What ``decide`` makes of the look by these answers, which is counted once there is a decision.
+
+        What cannot be decided, for a metric that the results do not have say, spends nothing.
+        """
+        expected = self._looks.peek(self._place + kind, self._candidate, self._answers)
+        decision, look = decide(expected), self.look(kind)
+        # Another machine may have taken that number meanwhile.
+        return decision if look == expected else decide(look), look
 
     @property
     def key(self) -> str:
@@ -64,6 +75,13 @@ class Docket:
 def noted(decision: Decision, look: Look) -> Decision:
     """The decision, with the look that it was."""
     return msgspec.structs.replace(decision, look=look, notes=(look.told(), *decision.notes))
+
+
+def _digest(candidate: str) -> str:
+    try:
+        return digest(candidate.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise UsageError(f"candidate: {candidate!r} is no text: name what is judged, such as a commit") from None
 
 
 def _why(checks: Iterable[Check], runs: Iterable[str]) -> str:

@@ -97,8 +97,8 @@ def gate_runs(
     if not found.partners or not found.approved:
         return found.decide()
     docket = Docket(policy, candidates, found.partners, servers, candidate)
-    look = docket.look()
-    return docket.settled(noted(found.decide(look.errors), look), found.baseline)
+    decision, look = docket.decided(lambda look: found.decide(look.errors))
+    return docket.settled(noted(decision, look), found.baseline)
 
 
 def is_approved(baseline: str | RunCases, servers: Servers) -> bool:

@@ -26,11 +26,13 @@ _LOOKS = FOLDER / ".looks"
 class Looks(Protocol):
     """Looks by the digest of baseline and policy, of a candidate and of its answers.
 
-    `count` is how many there were, `take` gives the look by some answers of a candidate, the next where they are new;
-    `settle` says why a candidate is stopped, which is why it was stopped first.
+    `count` is how many there were, `take` gives the look by some answers of a candidate, the next where they are new,
+    and `peek` tells it without counting it; `settle` says why a candidate is stopped: why it was stopped first.
     """
 
     def count(self, baseline: str) -> int: ...
+
+    def peek(self, baseline: str, candidate: str, answers: str) -> Look: ...
 
     def take(self, baseline: str, candidate: str, answers: str) -> Look: ...
 
@@ -54,6 +56,12 @@ class _Count(msgspec.Struct):
     count: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = 0
     candidates: dict[str, _Candidate] = {}
 
+    def look(self, candidate: str, answers: str) -> Look:
+        """By some answers of a candidate: the one that it was before, or the next."""
+        known = self.candidates.get(candidate, _Candidate())
+        given = known.looks.get(answers, (self.count + 1, len(known.looks) + 1))
+        return Look(*given, known.stands)
+
 
 class _FileLooks:
     """A file for each baseline and policy, one process at a time. They are of this clone alone, and not committed."""
@@ -65,13 +73,17 @@ class _FileLooks:
         path = self._folder / f"{baseline}.json"
         return self._read(path).count if path.exists() else 0
 
+    def peek(self, baseline: str, candidate: str, answers: str) -> Look:
+        with self._counted(baseline) as count:
+            return count.look(candidate, answers)
+
     def take(self, baseline: str, candidate: str, answers: str) -> Look:
         with self._counted(baseline) as count:
+            look = count.look(candidate, answers)
             known = count.candidates.setdefault(candidate, _Candidate())
-            given = known.looks.get(answers, (count.count + 1, len(known.looks) + 1))
             if answers not in known.looks and not known.stands:
-                count.count, known.looks[answers] = given[0], given
-            return Look(*given, known.stands)
+                count.count, known.looks[answers] = look.number, (look.number, look.draw)
+            return look
 
     def settle(self, baseline: str, candidate: str, stopped: str) -> str:
         with self._counted(baseline) as count:

@@ -30,10 +30,13 @@ def operand(given: str, servers: Servers) -> list[RunCases]:
     if path.is_dir():
         return [_of_folder(RunFolder.existing(path), servers)]
     if path.is_file():
+        # Results of a suite hold several reports; a run folder's own report.json is one side, and found beside its
+        # cases.
         return (None if path.name == "report.json" else runs_of_results(path)) or [_of_file(path)]
     approved = Baselines(servers).known(given)
     if approved:
         return approved
+    # A folder of ./evalq-runs is looked for by its run first: --out may have called it otherwise.
     folder = next((folder for folder, info in folders() if info.run == given), None)
     if folder is None and (RUNS / given).is_dir():
         folder = RunFolder.existing(RUNS / given)
@@ -56,6 +59,7 @@ def partner(run: RunCases, among: list[RunCases], name: str) -> RunCases:
     """
     same = [each for each in among if alike(run, each)]
     if len(same) > 1:
+        # Only then, so that a candidate of another target can be compared with the one run that was approved.
         same = [each for each in same if place_of(each) == place_of(run)]
     if not same:
         there = ", ".join(sorted(map(place_of, among)))
@@ -90,6 +94,7 @@ def _of_file(path: Path) -> RunCases:
 
 def _of_ledger(run: str, servers: Servers) -> RunCases:
     if servers.named:
+        # Not at import: comparing two folders needs no client of a server.
         from evalq.workers.ledger.detached import Reports
 
         data = Reports(servers.runs, servers.settings).cases(run)
@@ -97,7 +102,7 @@ def _of_ledger(run: str, servers: Servers) -> RunCases:
             return decoded(data, f"what the ledger has of run {run}")
         if servers.knows(run):
             raise UsageError(
-                f"run {run} is in the ledger, and how its cases went is not (it is not finished, or too large "
+                f"run {run} is in the ledger, but how its cases went is not (it is not finished, or too large "
                 "for it: cases_records); name its folder"
             )
     here = f"./{RUNS}" + (", or the ledger" if servers.named else "")

@@ -80,6 +80,7 @@ def outlook(
     alpha = ALPHA
     if baseline and is_approved(baseline, servers):
         meant = {id(base): base for gate in policy.gates if (base := _meant(gate, bases)) is not None}
+        # Planning looks at nothing: it counts no look, and tells of the next one.
         alpha = Look(looks_of(servers).count(baseline_digest(policy, meant.values())) + 1).errors.no_go
     found: list[Power] = []
     proofs: list[Proof] = []
@@ -123,6 +124,7 @@ def _measure(gate: Gate, base: RunCases | None) -> Measure | None:
 
 def _plan(gate: Gate, measure: Measure, base: RunCases | None, cand: RunCases | None, asked: Asked) -> Plan:
     side = _side(base, measure) if base is not None else None
+    # A run that is there says how many answers a case has; else the baseline does.
     like = _side(cand, measure) if cand is not None else side
     repeats = asked.repeats or (_typical(like) if like is not None else 0)
     cases = len(side.answers) if side is not None else asked.cases or (len(like.answers) if like is not None else 0)

@@ -18,6 +18,7 @@ from evalq.producer.outputs.cases import cases_of
 
 __all__ = ["runs_of_results"]
 
+# A run folder beside the file, one of a suite below it, and one of a suite in a folder of its own.
 _DEPTHS = ("report.json", "*/report.json", "*/*/report.json")
 
 
@@ -46,6 +47,7 @@ def _shown(path: Path, data: Any) -> list[RunCases] | None:
     for place in _places(path):
         folder = RunFolder.existing(place.parent)
         report = folder.report()
+        # Cheap to compare; the document is made only where the counts agree.
         if report["records"] == data["records"]:
             shown = registry.get(report["evaluator"]).views.document(report, folder.info().started)
             if canonical_line(shown) == canonical_line(data):
@@ -74,6 +76,7 @@ def _reports(data: Any) -> list[tuple[str, dict[str, Json]]]:
             raise UsageError(f"the run of {each.get('evaluator')} in these results failed: {each['error']}")
         if not {"evaluator", "records", "results"} <= each.keys() or "cases" in each:
             return []
+        # A suite adds the name to the report that it prints; the file in the run folder does not have it.
         name = each.pop("name", "") if several is not None else ""
         reports.append((str(name), each))
     return reports
@@ -81,6 +84,7 @@ def _reports(data: Any) -> list[tuple[str, dict[str, Json]]]:
 
 def _folders(path: Path, reports: set[bytes]) -> Iterator[tuple[bytes, RunFolder]]:
     """Run folders with one of ``reports``, the nearest to ``path`` first."""
+    # Most reports in a folder are others: their size tells without reading them.
     sizes = {len(report) for report in reports}
     for place in _places(path):
         if place.stat().st_size in sizes and (report := place.read_bytes()) in reports:

@@ -16,8 +16,9 @@ import redis
 
 from evalq.evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
 from evalq.producer.monitor.progress import AGAIN_SECONDS, StatusSink
-from evalq.workers.connections import connect, probe, redacted
-from evalq.workers.server_errors import SERVER_ERRORS, explained
+from evalq.workers.servers.connections import connect, probe
+from evalq.workers.servers.errors import SERVER_ERRORS, explained
+from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["Patience"]

@@ -20,8 +20,8 @@ from evalq.evalcore.errors import ConfigError, EvalqError, InputError, StorageEr
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import canonical_json, digest
 from evalq.evalcore.model.manifest import Header, PlannedInput
-from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes
+from evalq.evalcore.records.opened import opened
 from evalq.evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.manifest import Manifest
@@ -108,6 +108,7 @@ class Job:
         sources = discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
         if folder is not None:
             return cls._filled(folder, folder.info().run, evaluator, params, sources, request, asked)
+        # With a key, the same request finds the same run: its id is made of all that could make it another.
         run = _once_id(evaluator, params, sources, asked) or new_run_id(evaluator.name)
         return begun(
             asked,
@@ -236,6 +237,7 @@ def _header(
 ) -> Header:
     planned = []
     for source, names in zip(sources, columns, strict=True):
+        # Workers look below roots of their own, and must not follow a link out of them: the plan has no links.
         path = os.path.relpath(os.path.realpath(source.path), _root(source))
         planned.append(PlannedInput(name=source.name, given=source.given, path=path, columns=names))
     return Header(
@@ -258,14 +260,15 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
     if error.filename in given:
         return InputError("an input cannot be read", [(given[error.filename], error.strerror or str(error))])
     if isinstance(error.filename, str):
+        # The folder still has its private name, which its user has never seen.
         error.filename = folder.settled(error.filename)
     full = StorageError.of(error, folder.place, "run the command again, or name another folder with --out")
     return full if error.errno in StorageError.NO_SPACE else UsageError(str(full))
 
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
-    with open_input(source.path) as stream:
-        return Cutter(stream, evaluator.records.format, source.name, evaluator.records.columns).columns
+    with opened(source, evaluator.records.format, evaluator.records.columns) as cutter:
+        return cutter.columns
 
 
 def _absolute(source: Source) -> Source:

@@ -10,7 +10,8 @@ from pathlib import Path
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.files import open_input, replacing
 from evalq.producer.folder.append import AppendedFile
-from evalq.producer.folder.run_folder import JOURNAL, KEPT, RunFolder
+from evalq.producer.folder.names import JOURNAL, KEPT
+from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["Journal", "Kept", "answers", "counted"]
 

@@ -11,13 +11,14 @@ import fcntl
 import os
 import signal
 import time
+from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
 from evalq.evalcore.files import open_appending, open_raw
-from evalq.workers import process
+from evalq.workers.processes import identity
 
-__all__ = ["CANCEL", "LOCK", "WAIT", "RunLock", "holder", "interrupt_holder"]
+__all__ = ["CANCEL", "LOCK", "WAIT", "RunLock", "holder", "interrupt_holder", "saying"]
 
 LOCK = "run.lock"
 CANCEL = "cancel.lock"
@@ -45,7 +46,7 @@ class RunLock:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _same(file, path):
                     os.truncate(file.fileno(), 0)
-                    file.write(f"{process.host()} {os.getpid()}".encode())
+                    file.write(f"{identity.host()} {os.getpid()}".encode())
                     return cls(path, file)
                 file.close()  # removed between opening and locking: another file has the name now
             except BlockingIOError:
@@ -72,6 +73,19 @@ class RunLock:
         self._file.close()
 
 
+@contextlib.contextmanager
+def saying(path: Path) -> Iterator[None]:
+    """Hold the lock at ``path`` for a block, for others to see; where somebody does already, that one is seen."""
+    lock = None
+    with contextlib.suppress(OSError):  # where it cannot be said, it goes on without
+        lock = RunLock.take(path)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release(remove=True)
+
+
 def holder(path: Path) -> str:
     """ "host pid" of the process that holds the lock at ``path``; empty while nobody does. Changes nothing."""
     try:
@@ -91,7 +105,7 @@ def interrupt_holder(path: Path) -> bool:
     while it is seen to have this very file open, so that it can be nobody else's.
     """
     host, _, number = holder(path).rpartition(" ")
-    if host != process.host() or not number.isdecimal() or not hasattr(os, "pidfd_open"):
+    if host != identity.host() or not number.isdecimal() or not hasattr(os, "pidfd_open"):
         return False
     with contextlib.suppress(OSError):
         handle = os.pidfd_open(int(number))

@@ -12,7 +12,8 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.canonical import canonical_line
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
 from evalq.producer.folder.append import AppendedFile, whole_lines
-from evalq.producer.folder.run_folder import MANIFEST, RunFolder
+from evalq.producer.folder.names import MANIFEST
+from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["Manifest"]
 

@@ -12,7 +12,7 @@ import contextlib
 import errno
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -23,10 +23,10 @@ from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import RunState, may_follow, next_step
 from evalq.producer.folder.info import SCHEMA, RunInfo, info_of
-from evalq.producer.folder.lock import CANCEL, LOCK, WAIT, RunLock, holder
+from evalq.producer.folder.lock import CANCEL, LOCK, WAIT, RunLock, holder, saying
+from evalq.producer.folder.names import HEAD, INFO, JOURNAL, KEPT, MANIFEST, RECORDS, is_unfinished, remove_unfinished
 from evalq.producer.folder.staging import (
     clean_up,
-    is_private,
     make_locked,
     not_made,
     private_name,
@@ -34,40 +34,8 @@ from evalq.producer.folder.staging import (
     sync_folder,
 )
 
-__all__ = ["RECORDS", "FolderTaken", "RunFolder", "run_folders"]
+__all__ = ["FolderTaken", "RunFolder"]
 
-INFO = "run.json"
-MANIFEST = "manifest.jsonl"
-JOURNAL = "parts.journal"
-KEPT = "parts.kept"
-RECORDS = "records.jsonl"
-HEAD = "sweep.json"
-ASKED = "asked.json"
-"""The head of a sweep that is over: what was asked, so that it can be asked again."""
-PROMPTS = "prompts.jsonl"
-CALLS = "calls.jsonl"
-OUTPUTS = "outputs.jsonl"
-DRIVER = "driver"
-_UNFINISHED = frozenset(
-    {
-        INFO,
-        MANIFEST,
-        JOURNAL,
-        KEPT,
-        LOCK,
-        CANCEL,
-        WAIT,
-        HEAD,
-        ASKED,
-        PROMPTS,
-        CALLS,
-        OUTPUTS,
-        DRIVER,
-        "spool",
-        "answers",
-    }
-)
-"""What a run that was begun and came to no report may have written."""
 _COLLISION = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
@@ -138,7 +106,7 @@ class RunFolder:
         except UsageError:
             folder._lock.release(remove=not (path / INFO).exists())
             raise
-        folder._remove_unfinished()  # of one that was killed here before it had its run.json
+        remove_unfinished(path)  # of one that was killed here before it had its run.json
         return folder
 
     def _names(self) -> set[str]:
@@ -146,7 +114,7 @@ class RunFolder:
 
     def _refuse_used(self) -> None:
         names = self._names()
-        if names and (INFO in names or LOCK not in names or not all(map(_is_unfinished, names))):
+        if names and (INFO in names or LOCK not in names or not all(map(is_unfinished, names))):
             raise UsageError(f"{self.path}: the folder is not empty; name another with --out, or resume the run in it")
 
     def _settle(self) -> None:
@@ -194,21 +162,9 @@ class RunFolder:
         """ "host pid" of the process that drives the run here, empty while none does; this only looks."""
         return holder(self.path / LOCK)
 
-    @contextlib.contextmanager
-    def _saying(self, name: str) -> Iterator[None]:
-        """Hold the lock ``name`` for a block, for others to see; where somebody does already, that one is seen."""
-        lock = None
-        with contextlib.suppress(OSError):  # where it cannot be said, it goes on without
-            lock = RunLock.take(self.path / name)
-        try:
-            yield
-        finally:
-            if lock is not None:
-                lock.release(remove=True)
-
     def cancelling(self) -> AbstractContextManager[None]:
         """A block in which whoever drives the run is told that its end is for good."""
-        return self._saying(CANCEL)
+        return saying(self.path / CANCEL)
 
     def being_cancelled(self) -> bool:
         """Whether somebody is about to end the run for good."""
@@ -216,7 +172,7 @@ class RunFolder:
 
     def waiting(self) -> AbstractContextManager[None]:
         """A block in which this process waits for a run that is driven from another folder."""
-        return self._saying(WAIT)
+        return saying(self.path / WAIT)
 
     def waiter(self) -> str:
         """ "host pid" of a process that waits here for a driver in another folder; empty while none does."""
@@ -226,11 +182,6 @@ class RunFolder:
     def begun(self) -> bool:
         """Whether there is a run in it."""
         return (self.path / INFO).is_file()
-
-    @property
-    def begun_here(self) -> bool:
-        """Whether this very process made the run, so that it may remove it."""
-        return self._made is not None
 
     @property
     def spool(self) -> Path:
@@ -246,12 +197,11 @@ class RunFolder:
         """All of run.json, what this evalq does not know too. Raises WireError when it is damaged."""
         path = self.path / INFO
         try:
-            facts: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
+            return _read(path)
         except FileNotFoundError:
             raise UsageError(f"{self.path}: no run folder (it has no run.json)") from None
-        except (ValueError, RecursionError, OSError) as error:
+        except OSError as error:
             raise WireError(f"{path} is damaged: {error}") from error
-        return facts
 
     def info(self) -> RunInfo:
         """run.json. Raises WireError when it is damaged, UsageError where there is none."""
@@ -281,11 +231,7 @@ class RunFolder:
             if by := self.driver():
                 then = f"{by} drives it: wait for it with evalq watch {self.named()}"
             raise UsageError(f"{self.path}: this run has no report (it is {state}); {then}")
-        try:
-            report: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
-        except (ValueError, RecursionError) as error:
-            raise WireError(f"{path} is damaged: {error}") from error
-        return report
+        return _read(path)
 
     def note(self, **facts: Json) -> None:
         """Set keys of run.json, of which None removes one. Raises UsageError for a state that may not follow."""
@@ -317,26 +263,16 @@ class RunFolder:
         if self._made is None or self.reported:
             return
         with contextlib.suppress(OSError):
-            if self._own and all(map(_is_unfinished, self._names())):
+            if self._own and all(map(is_unfinished, self._names())):
                 gone = private_name(self.place)
                 self.path.rename(gone)  # it goes for all at once
                 shutil.rmtree(gone)
             else:
-                self._remove_unfinished()
+                remove_unfinished(self.path)
             remove_empty(self._made)
         if self._lock is not None:
             self._lock.release(remove=True)
             self._lock = None
-
-    def _remove_unfinished(self) -> None:
-        """What an unfinished run wrote, but its lock; run.json goes first, so that no half of a run is left."""
-        (self.path / INFO).unlink(missing_ok=True)
-        for name in filter(_is_unfinished, self._names()):
-            path = self.path / name
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            elif name != LOCK:
-                path.unlink()
 
     def _finished(self) -> bool:
         """Whether nobody has anything left to do here, so that the lock's file may go too."""
@@ -346,18 +282,9 @@ class RunFolder:
         return True  # no run at all (any more)
 
 
-def run_folders(parent: Path, warn: Callable[[str], None]) -> list[tuple[RunFolder, RunInfo]]:
-    """The runs whose folders lie in ``parent``, the latest begun last; what cannot be read is told and passed over."""
-    found = []
-    for path in parent.glob("*/" + INFO):
-        if is_private(path.parent.name) or not path.is_file():
-            continue
-        try:
-            found.append((path.stat().st_ctime, path.parent, RunFolder(path.parent).info()))
-        except (EvalqError, OSError) as error:
-            warn(f"warning: {path.parent} is passed over: {error}")
-    return [(RunFolder(path), info) for _, path, info in sorted(found, key=lambda each: each[:2])]
-
-
-def _is_unfinished(name: str) -> bool:
-    return name in _UNFINISHED or ".partial" in name or name.startswith("scratch-")
+def _read(path: Path) -> dict[str, Json]:
+    try:
+        found: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"{path} is damaged: {error}") from error
+    return found

@@ -20,6 +20,7 @@ _PACKED = (".gz", ".zst", ".bz2", ".xz")
 
 def find(log: Path, segment: Segment) -> Path | None:
     """Where the very file of ``segment`` is now: as the log, where it was seen, or beside either under any name."""
+    # A rename keeps device and inode, so the file is known again whatever it is called now.
     known = Path(segment.path)
     near = dict.fromkeys((log, known))
     beside = (entry for folder in dict.fromkeys(path.parent for path in near) for entry in _files(folder))
@@ -61,9 +62,11 @@ def rotated_later(log: Path, path: Path) -> Path | None:
     Raises InputChanged when it is not there any more, or packed.
     """
     if number := _suffix(log, path, _NUMBER):
+        # Some programs number from 0, logrotate from 1 (`start`).
         lowest = 0 if _numbered(log, 0).exists() else 1
         later = [_numbered(log, int(number) - 1)] if int(number) > lowest else []
     elif date := _suffix(log, path, _DATE):
+        # The last one with a date wins in the dict: a plain file over a packed one of the same date.
         plain_last = sorted(_files(log.parent), key=lambda other: other.suffix not in _PACKED)
         dates = {own: other for other in plain_last if (own := _unpacked(_suffix(log, other, _DATE))) > date}
         later = [dates[min(dates)]] if dates else []

@@ -20,7 +20,8 @@ from evalq.evalcore.model.canonical import Json, as_written, canonical_json, dig
 from evalq.evalcore.model.tally import Tally
 from evalq.evalcore.records.inputs import PACKED
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.run_folder import RECORDS, FolderTaken, RunFolder
+from evalq.producer.folder.names import RECORDS
+from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.follow.checkpoint import Checkpoint
 from evalq.producer.follow.follower import SETTLING_SECONDS, Follower

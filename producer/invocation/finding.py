@@ -8,7 +8,8 @@ import click
 
 from evalq.evalcore.errors import UsageError
 from evalq.producer.folder.info import RunInfo
-from evalq.producer.folder.run_folder import RunFolder, run_folders
+from evalq.producer.folder.listing import run_folders
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.servers import Servers
 
 __all__ = ["RUNS", "elsewhere", "find", "folders", "left_behind", "warn"]

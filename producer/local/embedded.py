@@ -16,7 +16,7 @@ from redis.retry import Retry
 from evalq.evalcore.errors import InfrastructureError
 from evalq.producer.local.children import Children, Keeper
 from evalq.workers.callers.supervisor import environment
-from evalq.workers.child import child
+from evalq.workers.processes.child import child
 from evalq.workers.settings import Settings
 
 __all__ = ["embedded_server", "local_workers", "server_program"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from evalq.evalcore.version import code_parts, differences
 from evalq.producer.monitor.fleet import LONG_SECONDS, served_by
 from evalq.producer.monitor.spans import spell
-from evalq.workers.process import host
+from evalq.workers.processes.identity import host
 
 if TYPE_CHECKING:
     from evalq.workers.monitor.snapshot import ServerFacts, Snapshot

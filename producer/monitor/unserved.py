@@ -9,6 +9,7 @@ from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header
 from evalq.producer.monitor.began import began
 from evalq.producer.monitor.progress import AGAIN_SECONDS, RunStatus, StatusSink
+from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["Unserved", "other_code"]
@@ -42,7 +43,7 @@ class Unserved:
         self._since = self._since or now
         lasted, limit = now - self._since, self._settings.patience_seconds if self._own else None
         if limit is not None and lasted >= limit:
-            raise WorkersLost(f"the local worker does not begin to serve in {lasted:.0f} s (patience_seconds)")
+            raise WorkersLost(f"the local worker did not start serving within {lasted:.0f} s (patience_seconds)")
         if lasted >= self._patience and (self._said_at is None or now - self._said_at >= AGAIN_SECONDS):
             self._said_at = now
             self._told.waiting(self._words(standing.others, lacking=standing.lacking), lasted, limit)
@@ -57,10 +58,6 @@ class Unserved:
             return "the local worker is starting"
         if others:
             return other_code(self._header.code_version, others, self._header.evaluator if lacking else "")
-        from evalq.workers.connections import (
-            redacted,  # needs redis, and a command starts its workers before it imports that
-        )
-
         start = f"evalq worker --broker {redacted(self._settings.broker)}"
         return f"no worker serves {self._header.queue} yet (start one: {start})"
 

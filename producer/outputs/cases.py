@@ -19,7 +19,8 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json, canonical_line
-from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
+from evalq.producer.folder.names import OUTPUTS
+from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["CASES", "cases_of", "computed_cases", "decoded", "fresh_cases", "report_digest"]
 

@@ -54,6 +54,7 @@ def junit(name: str, suites: Sequence[Suite]) -> bytes:
     """The file. Where the suites hold more than it may, testcases that passed are left out first, and it says so."""
     blocks, room = _Blocks(), _Room(MOST_CASES, MOST_BYTES)
     kept: list[dict[int, str]] = [{} for _ in suites]
+    # Two turns over all suites: one with many passed cases leaves room for the failures of the next.
     for urgent in (True, False):
         for suite, elements in zip(suites, kept, strict=True):
             for place, case in enumerate(suite.cases):
@@ -101,6 +102,7 @@ def _part(suite: Suite, kept: Mapping[int, str], blocks: _Blocks) -> _Part:
     if left:
         passed = left.count("passed")
         message = f"{len(left):,} testcases are left out, {passed:,} of which passed: a file has room for no more"
+        # As a skipped testcase, which every viewer counts and shows; a comment in XML nobody sees.
         elements.append(blocks.element(suite.group, Testcase("(left out)", "skipped", "left out", message)))
         states.append("skipped")
     tests, failures, errors = len(states), states.count("failure"), states.count("error")
@@ -136,6 +138,7 @@ class _Blocks:
         """``name`` where it can be written as it is; else as much of it as can, with a digest of the whole."""
         plain, again = " ".join(_clean(name).split()), 0
         found = plain if plain == name and len(plain) <= _NAME else ""
+        # Viewers know a testcase by its name from run to run: the digest is of the whole name, so it stays.
         while not found or (group, found) in self._seen:
             end = blake2b(f"{again}:{name}".encode(errors="surrogatepass"), digest_size=6).hexdigest()
             found, again = f"{plain[: _NAME - 14].rstrip()} ~{end}".lstrip(), again + 1

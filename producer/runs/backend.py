@@ -14,7 +14,7 @@ import msgspec
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused, WorkersLost
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
-from evalq.workers.connections import server_options
+from evalq.workers.servers.urls import server_options
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -77,12 +77,12 @@ def shared_place(
     Local workers load ``evaluators`` before they divide into processes. With ``calls``, live calls are made too: by the
     fleet, or here where there is none or the settings have calls and a targets file.
     """
-    from evalq.producer.local.children import Children
-    from evalq.producer.local.embedded import embedded_server, local_workers
-
     if place.inline:
         yield place
         return
+    from evalq.producer.local.children import Children
+    from evalq.producer.local.embedded import embedded_server, local_workers
+
     with contextlib.ExitStack() as stack:
         settings, count = place.settings, place.workers
         here = calls and bool(settings.calls or not settings.broker)

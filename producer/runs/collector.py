@@ -15,7 +15,7 @@ from evalq.evalcore.model.canonical import Json, as_written
 from evalq.evalcore.model.manifest import Chunk, Seal
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.journal import Journal, Kept
-from evalq.producer.folder.run_folder import RECORDS
+from evalq.producer.folder.names import RECORDS
 from evalq.producer.folder.sources import open_source
 
 __all__ = ["Collector"]

@@ -79,6 +79,7 @@ class RunDriver:
 
     def step(self) -> bool:
         """Some planning, publishing and collecting; False when there was nothing to do."""
+        # Two windows ahead: the next one is planned while this one is computed.
         planned = self._unless_full(partial(self.registration.plan.extend, ahead=2 * self._settings.window))
         collected = self._intake.take()
         if collected:

@@ -128,7 +128,7 @@ def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
 
     Raises what driving raises; a run that could not be left is one that can be resumed.
     """
-    from evalq.workers.server_errors import SERVER_ERRORS
+    from evalq.workers.servers.errors import SERVER_ERRORS
 
     with driving(given.folder if isinstance(given, Job) else given, place):
         if isinstance(given, RunFolder):
@@ -194,7 +194,7 @@ def _driver(
     ):
         from evalq.producer.driving.waiting import Patience
         from evalq.workers.ledger.runs import RunLedger
-        from evalq.workers.process import driver_token
+        from evalq.workers.processes.identity import driver_token
 
         settings = shared.settings
         patience = Patience(settings, reporter, shared.check)

@@ -40,6 +40,7 @@ class Intake:
         first, chunks = self._collector.next, self._job.manifest.chunks
         wanted = range(first, min(first + FETCH_STEP, len(chunks)))
         for seq, fetched in zip(wanted, self._ledger.collect(self._job.run, wanted), strict=True):
+            # A retry keeps answers in the folder that the ledger may not have any more.
             answer = self._collector.kept(seq) or fetched
             if answer is None:
                 break

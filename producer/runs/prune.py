@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalq.evalcore.errors import Incomplete, UsageError
-from evalq.producer.folder.run_folder import RunFolder, run_folders
+from evalq.producer.folder.listing import run_folders
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.staging import clean_up, private_name
 
 if TYPE_CHECKING:
@@ -44,11 +45,13 @@ def prune(
         if folder.path.is_symlink():
             yield f"{folder.path}: a link, left alone: what it leads to is not in {runs}"
             continue
+        # Its folder is here, so the ledger keeps the run, however old it is there.
         here.add(info.run)
         if info.state in ENDED and (folder.path / "run.json").stat().st_mtime <= before:
             if not dry_run and not _removed(folder, warn):
                 continue
             removed.add(info.run)
+            # A sweep is in the ledger twice: as its calls, and as the run that evaluated them.
             if calls is not None and not dry_run:
                 calls.delete(info.run)
             yield f"{info.run}: {folder.path}"

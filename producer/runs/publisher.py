@@ -112,7 +112,9 @@ class Publisher:
 
     def may_supply(self, seq: int, reason: str) -> bool:
         """Whether there is room for the bytes of a chunk that a worker refused. Raises InputChanged."""
+        # The worker may have seen another file of this name. Where the one here has changed, too, this raises.
         if reason == CHANGED:
             read(self._job, self._job.manifest.chunks[seq])
+        # A worker that cannot read the input takes any chunk: from here on each is sent with its bytes.
         self._by_bytes = True
         return self._inputs.room

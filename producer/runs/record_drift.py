@@ -24,9 +24,9 @@ def count_drift(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[
     import redis  # not before it is needed: a command imports it while its server and workers start
 
     from evalq.producer.outputs.cases import fresh_cases
-    from evalq.workers.connections import connect
     from evalq.workers.ledger.drift import Drift
     from evalq.workers.ledger.history import HistoryKey
+    from evalq.workers.servers.connections import connect
 
     try:
         run = fresh_cases(folder, evaluator, report)

@@ -28,8 +28,8 @@ def remember(
         return ""
     import redis  # not before it is needed: a command imports it while its server and workers start
 
-    from evalq.workers.connections import connect
     from evalq.workers.ledger.history import History
+    from evalq.workers.servers.connections import connect
 
     recent = [metric.name for metric in evaluator.views.metrics if metric.recent]
     try:

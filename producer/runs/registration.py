@@ -7,12 +7,12 @@ import time
 
 from evalq.evalcore.errors import Driven, Finished, Incomplete
 from evalq.producer.folder.job import Job
-from evalq.producer.folder.run_folder import HEAD
+from evalq.producer.folder.names import HEAD
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.planner import ToldPlan
 from evalq.workers.ledger.progress import Progress
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.process import is_gone
+from evalq.workers.processes.identity import is_gone
 from evalq.workers.settings import Settings
 
 __all__ = ["Registration"]
@@ -85,6 +85,7 @@ class Registration:
 
     def _take_over(self, epoch: int, before: str, *, fresh: bool) -> int:
         """Become the run's driver; whoever drove it from this very folder ``before`` is no more, or soon silent."""
+        # A second more than it takes the ledger to call that driver silent.
         deadline = time.monotonic() + self._silence + 1
         gone = before if is_gone(before) else ""
         while True:

@@ -24,10 +24,10 @@ def share(run: str, report: dict[str, Json], settings: Settings) -> str:
         return ""
     import redis  # not before it is needed: a command imports it while its server and workers start
 
-    from evalq.workers.connections import connect
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.runs import RunLedger
-    from evalq.workers.process import driver_token
+    from evalq.workers.processes.identity import driver_token
+    from evalq.workers.servers.connections import connect
 
     try:
         client = connect(settings.ledger_url, settings)
@@ -54,9 +54,9 @@ def share_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[
     import redis
 
     from evalq.producer.outputs.cases import fresh_cases
-    from evalq.workers.connections import connect
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.servers.connections import connect
 
     try:
         cases = msgspec.json.encode(fresh_cases(folder, evaluator, report))

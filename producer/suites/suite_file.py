@@ -85,6 +85,7 @@ def load_suite(path: str | Path) -> Suite:
     data = load_mapping(path)
     suite = _checked(SuiteKeys, data, path)
     planned = [_run(path, ("runs", number), run) for number, run in enumerate(data["runs"])]
+    # A policy calls a run without a name by its evaluator, so no other may have that for its name.
     taken = {run.evaluator.name for run in planned if not run.name}
     for number, run in enumerate(planned):
         if run.name and run.name in taken:

@@ -28,9 +28,9 @@ from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.driver import SweepDriver
 from evalq.producer.sweeps.health import Health
 from evalq.producer.sweeps.sweep import Sweep
-from evalq.workers.connections import connect
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.servers.connections import connect
 
 __all__ = ["Calling", "paused", "sweep_driver"]
 

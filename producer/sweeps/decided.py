@@ -37,7 +37,7 @@ class Stops:
             self.halted = {number for case, number in self._cases.items() if rule.decided(case)}
 
     def add(self, outputs: Sequence[Output]) -> None:
-        """Halt cases that these decide, and go on with those that calls in flight have opened again."""
+        """Halt cases that these decide, and resume those that calls in flight have opened again."""
         if self._rule is not None:
             self._take(outputs)
             self._halt({output.case for output in outputs})

@@ -17,7 +17,7 @@ from evalq.producer.sweeps.served import Notices, Served
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.process import driver_token
+from evalq.workers.processes.identity import driver_token
 from evalq.workers.settings import Settings
 
 __all__ = ["SweepDriver"]

@@ -54,7 +54,8 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOption
 def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means | None]:
     """The target's facts, from the targets file here or from the fleet, and mean tokens of calls measured there."""
     from evalq.workers.callers.target_sessions import target_facts
-    from evalq.workers.connections import connect, is_redis
+    from evalq.workers.servers.connections import connect
+    from evalq.workers.servers.urls import is_redis
     from evalq.workers.targets import load_targets
 
     facts, means = None, None
@@ -71,6 +72,7 @@ def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means |
         fleet = SweepLedger(client, settings).means(target)
         means = Means(int(fleet["calls"]), fleet["prompt"], fleet["completion"]) if fleet else None
         told = [caller.targets[target] for caller in Heartbeats(client).callers().values() if target in caller.targets]
+        # The file here counts first: its calls are what this command would make.
         facts = facts or (told[0] if told else None)
     return facts, means
 
@@ -95,6 +97,7 @@ def _time(facts: TargetFacts, means: Means | None, calls: int) -> str:
     if facts.requests_per_minute:
         minutes.append(calls / facts.requests_per_minute)
     if facts.tokens_per_minute:
+        # Before the first call nothing is measured, and the target's own guess stands in.
         each = means.prompt + means.completion if means else facts.tokens_per_call
         minutes.append(calls * each / facts.tokens_per_minute)
     if not max(minutes):

@@ -12,7 +12,8 @@ from evalq.evalcore.errors import Cancelled, ConfigError, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.job import Job
-from evalq.producer.folder.run_folder import OUTPUTS, RunFolder
+from evalq.producer.folder.names import OUTPUTS
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend, resumable, shared_place
 from evalq.producer.runs.execute import carry_out_here
@@ -59,7 +60,7 @@ def _refuse_unnamed(folder: RunFolder, place: Backend) -> None:
     info = folder.info()
     if info.server and not place.settings.broker and info.state not in ("done", "retrying"):
         raise UsageError(
-            f"{folder.path}: its calls are made by way of a server, which may have answers that are not here yet; "
+            f"{folder.path}: its calls are made through a server, which may have answers that are not here yet; "
             f"name it: evalq resume {folder.named(info.server)} (or another, where that one is gone for good)"
         )
 
@@ -79,7 +80,7 @@ def _carry_out_here(
     """For whoever holds the folder already."""
     try:
         if place.inline:
-            raise UsageError("--inline calls nobody: live calls are paced by way of a server; omit --inline")
+            raise UsageError("--inline calls nobody: live calls are paced through a server; omit --inline")
         _note_targets(place, sweep.folder)
         with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
             # Imported while what was started here comes up.

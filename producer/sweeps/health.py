@@ -11,7 +11,7 @@ from evalq.producer.monitor.spans import spell
 from evalq.workers.callers.uncallable import unable
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.server_errors import SERVER_ERRORS
+from evalq.workers.servers.errors import SERVER_ERRORS
 
 __all__ = ["Health"]
 

@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_ORPHANED_AFTER = 3
+"""How many times `driver_seconds` a sweep may be done and not evaluated before its driver is taken for gone. Between
+the two it writes all outputs, imports and plans, and nobody hears of it: on a busy machine for ten seconds."""
 _LEFT_ALONE = ("paused", "failed", "stopped")
 """States in which somebody left a run for a reason that whoever waited for it does not pass over."""
 
@@ -147,15 +150,15 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
     silent for so long that it may be taken over: trying that again is the caller's.
     """
     from evalq.producer.driving.waiting import Patience
-    from evalq.workers.connections import server_options
+    from evalq.workers.servers.urls import server_options
 
     settings, patience = servers.settings, Patience(servers.settings, reporter)
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
-    where, lost = f"{run} {server_options(settings)}", False
+    where, lost, orphaned = f"{run} {server_options(settings)}", False, _Orphaned(run, servers)
     with only_watching(where), patience.telling():
         if not isinstance(driven, Finished):
             reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
-        while time.monotonic() < until:
+        while True:
             # The server may be away for this command and for that driver: each waits, and nobody is heard meanwhile.
             waits = patience.waits
             state = patience(lambda: ledger_state(run, servers))
@@ -171,12 +174,15 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
             # it again by its driver: who took it up here before that would pay for all of a sweep once more.
             if state not in ("open", "done", ""):
                 return
+            since = patience(orphaned.seconds)
+            if since is None and time.monotonic() >= until:
+                return
+            if since is not None and since >= _ORPHANED_AFTER * settings.driver_seconds:
+                raise Incomplete(
+                    f"run {run} is over: another producer, which is gone, collected its outputs; they are with that "
+                    f"one, not in {folder.path}; resume it where that one ran, or start another with another --once key"
+                )
             time.sleep(POLL_SECONDS)
-        if patience(lambda: _orphaned(run, servers)):
-            raise Incomplete(
-                f"run {run} was called to its end by another producer, which is gone: its outputs are with that one, "
-                f"not in {folder.path}; resume it where that one ran, or start another with another --once key"
-            )
 
 
 def _taken(folder: RunFolder, servers: Servers) -> bool:
@@ -204,12 +210,27 @@ def _note_done(folder: RunFolder) -> None:
     folder.drop_working_files()  # those of nothing: it was computed elsewhere
 
 
-def _orphaned(run: str, servers: Servers) -> bool:
+class _Orphaned:
     """Whether all calls of a sweep were made, and nobody evaluates them any more, or has begun to."""
-    sweep = servers.sweeps.look(run)
-    if sweep is None or sweep.state not in ("done", "spent") or sweep.waiting:
-        return False
-    with contextlib.suppress(Incomplete):
-        look = servers.runs.look(run)
-        return look.progress.state == "open" and look.driver_silent > servers.settings.driver_seconds
-    return True
+
+    def __init__(self, run: str, servers: Servers) -> None:
+        self._run = run
+        self._servers = servers
+        self._since: float | None = None
+
+    def seconds(self) -> float | None:
+        """For how long that has been so; None while it is not."""
+        if not self._so():
+            self._since = None
+            return None
+        self._since = self._since or time.monotonic()
+        return time.monotonic() - self._since
+
+    def _so(self) -> bool:
+        sweep = self._servers.sweeps.look(self._run)
+        if sweep is None or sweep.state not in ("done", "spent") or sweep.waiting:
+            return False
+        with contextlib.suppress(Incomplete):
+            look = self._servers.runs.look(self._run)
+            return look.progress.state == "open" and look.driver_silent > self._servers.settings.driver_seconds
+        return True

@@ -11,7 +11,7 @@ from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.sweep_model import Known, SweepLook
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.process import host
+from evalq.workers.processes.identity import host
 from evalq.workers.recovery.unattended import UnattendedSweeps
 
 __all__ = ["SweepRegistration"]

@@ -24,7 +24,8 @@ from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
 from evalq.producer.folder.job import Job, RunOptions, begun, planned
-from evalq.producer.folder.run_folder import ASKED, CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RunFolder
+from evalq.producer.folder.names import ASKED, CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.sweeps.identity import asked_of, expectations, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
@@ -188,6 +189,7 @@ class Sweep:
     @property
     def _place(self) -> str:
         found = self.folder.path.stat()
+        # A copy of the folder has another inode: it must not take over from the driver of the original.
         return f"{found.st_dev}:{found.st_ino}"
 
     @property
@@ -211,6 +213,7 @@ class Sweep:
     def job(self) -> Job:
         """The evaluation of what was recorded, in the same folder and under the same id."""
         answers = self.folder.path / "answers"
+        # A killed process may have left half of them.
         shutil.rmtree(answers, ignore_errors=True)
         answers.mkdir()
         try:
@@ -255,6 +258,7 @@ class Sweep:
 
         What was asked stays, under another name, so that it can be asked again.
         """
+        # Failed calls can be tried again, and a larger budget makes the rest: both need what was asked.
         if not self.recorded.errors and not self.spent:
             with contextlib.suppress(FileNotFoundError):
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
@@ -273,7 +277,7 @@ def _refuse_changed(folder: RunFolder, head: _Head) -> None:
     """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
     away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
     if away and head.cwd not in ("", str(Path.cwd())):
-        raise ConfigError(f"{away[0]}: not there, seen from here: resume it where it was begun: cd {head.cwd}")
+        raise ConfigError(f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {head.cwd}")
     then = head.header.asked.get("expectations")
     if then not in (None, expectations(head.request.inputs)):
         raise ConfigError(

@@ -80,7 +80,7 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
     if not servers.named:
         raise UsageError(f"run {run} was left to a fleet: name its server with --broker URL (or EVALQ_BROKER)")
     from evalq.producer.driving.waiting import Patience
-    from evalq.workers.connections import server_options
+    from evalq.workers.servers.urls import server_options
 
     _ = servers.client  # connects: a server that is not there from the start is not waited for
     told, server, quiet = False, server_options(servers.settings), time.monotonic() + _QUIET_SECONDS

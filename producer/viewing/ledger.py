@@ -56,7 +56,7 @@ class Ledger:
         """What the server answers; ``otherwise`` where there is none, or it does not answer: `trouble` says why."""
         if not self.named or time.monotonic() < self._again:
             return otherwise
-        from evalq.workers.server_errors import SERVER_ERRORS, explained
+        from evalq.workers.servers.errors import SERVER_ERRORS, explained
 
         try:
             with self._asking:  # clients of a ledger keep what they read, for one thread at a time

@@ -14,7 +14,7 @@ from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.life import MEANING, next_step
 from evalq.producer.folder.journal import counted
-from evalq.producer.folder.run_folder import CALLS, JOURNAL, MANIFEST, RECORDS
+from evalq.producer.folder.names import CALLS, JOURNAL, MANIFEST, RECORDS
 from evalq.producer.invocation.finding import left_behind
 from evalq.producer.viewing.catalogue import Known
 from evalq.producer.viewing.ledger import Ledger

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from typing import Any, NamedTuple
@@ -150,10 +150,7 @@ def _page(judged: list[Found], stopped: list[Found], pairs: int, seed: int) -> I
     yield "by so many (standard deviation). Columns as above, the margin is .25; **by cases** is the alarm of"
     yield "`--by-cases`."
     yield ""
-    yield "| cases | repeats | noise | mood | alarm | by cases | NO-GO | GO |"
-    yield "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-    for (cases, repeats, noise, mood), found in zip(JUDGED, judged, strict=True):
-        yield f"| {cases} | {repeats} | {noise:g} | {mood:g} | " + " | ".join(map(_share, found)) + " |"
+    yield from _table(("cases", "repeats", "noise", "mood"), JUDGED, judged)
     yield ""
     yield "With moods repeats are not independent, and no number of them helps: what an A/A run shows"
     yield "(`evalq compare BASE BASE2`), a gate does not know."
@@ -163,13 +160,20 @@ def _page(judged: list[Found], stopped: list[Found], pairs: int, seed: int) -> I
     yield "Both sides were asked with `--stop when-decided`, each case at most so often. What passes is the commonest"
     yield "answer, or any with the same chance."
     yield ""
-    yield "| cases | calls at most | rate | what passes | alarm | by cases | NO-GO | GO |"
-    yield "| ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |"
-    for (cases, most, rate, passes), found in zip(STOPPED, stopped, strict=True):
-        yield f"| {cases} | {most} | {rate:g} | {passes} | " + " | ".join(map(_share, found)) + " |"
+    yield from _table(("cases", "calls at most", "rate", "what passes"), STOPPED, stopped)
     yield ""
     yield "GO is what is counted here as if the answers had been fixed in number. Since a case that looks well stops"
     yield "first, a gate takes no such GO for one: it is INCONCLUSIVE where any case was stopped."
+
+
+def _table(heads: Sequence[str], cells: Sequence[tuple[object, ...]], found: list[Found]) -> Iterator[str]:
+    """A row for each cell: what it is made of, and what was found there."""
+    yield f"| {' | '.join((*heads, 'alarm', 'by cases', 'NO-GO', 'GO'))} |"
+    kinds = ["---" if isinstance(value, str) else "---:" for value in (*cells[0], *found[0])]
+    yield f"| {' | '.join(kinds)} |"
+    for cell, shares in zip(cells, found, strict=True):
+        shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in cell]
+        yield f"| {' | '.join((*shown, *map(_share, shares)))} |"
 
 
 def _share(value: float) -> str:

@@ -10,7 +10,7 @@ from tests.chaos.rounds.fleet import running_workers
 from tests.chaos.rounds.page import render
 from tests.chaos.rounds.rounds import Arena, Round, play
 
-PROCESSES = 6
+PROCESSES = 4
 
 
 @pytest.fixture(scope="module")

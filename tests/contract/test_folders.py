@@ -21,7 +21,6 @@ PARTS = (
     "evaluator",
     "params",
     "record",
-    "score",
     "state",
     "section",
     "metrics",

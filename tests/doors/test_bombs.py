@@ -5,24 +5,27 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import resource
 import subprocess
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import pytest
 import zstandard
 
 from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.contract.partial import MAX_PARTIAL_BYTES, Partial, decode
-from evalq.evalcore.errors import ConfigError, WireError
+from evalq.evalcore.errors import ConfigError, InputError, WireError
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.manifest import Chunk
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.inputs import CHANGED, unpacked
 from evalq.workers.settings import load_settings
 from tests.integration.harness import EVALQ, clean_environment, evalq
+from tests.samples import sampled
 
 MEBI = 1 << 20
 LIMITED = 600 * MEBI
@@ -185,36 +188,25 @@ def test_nesting_in_a_file_of_parameters(tmp_path: Path, suffix: str) -> None:
 
 
 DEEP = "[" * 200_000
-LINES = {
-    "cooperation": '{"turn": 1, "agent": "a", "decision": "join", "resources": {"stone": 3}}',
-    "vs": '{"case": "x", "output": {}}',
-    "selfcheck": '{"id": "a"}',
-    "verification": '{"id": "a", "response": "x"}',
-}
 
 
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("name", [name for name in registry.own() if registry.get(name).records.format == "jsonl"])
 def test_nesting_in_an_input(tmp_path: Path, name: str) -> None:
     """A line of 200,000 brackets, alone, closed, or inside a field, is that line's fault and nobody else's."""
-    closed = DEEP + "]" * len(DEEP)
-    field = json.dumps({"turn": 2, "agent": "b", "output": "@"}).replace('"@"', closed)
-    for number, bad in enumerate((DEEP, field)):
-        path = tmp_path / f"{number}.jsonl"
-        path.write_text(f"{LINES[name]}\n{bad}\n{LINES[name]}\n")
-        given = (_golden(tmp_path), "--outputs", path.name) if name == "vs" else (path.name,)
-        done = evalq(name, *given, "--inline", "--format", "json", cwd=tmp_path)
-        assert done.returncode in (0, 2, 5), done.stderr
-        assert "Traceback" not in done.stderr
-        faults = done.stderr if done.returncode else json.dumps(msgspec.json.decode(done.stdout)["faults"])
-        assert f"{number}.jsonl:2" in faults, done.stderr
-
-
-def _golden(folder: Path) -> str:
-    (folder / "golden.yaml").write_text(
-        "test_cases:\n  full_vs_tests:\n"
-        "    - {id: x, agent: 02-theoretical-framework-architect, input: {a: 1}, expected: {}}\n"
-    )
-    return "golden.yaml"
+    evaluator: Evaluator[Any, Any] = registry.get(name)
+    asked = evaluator.command.request(sampled(evaluator, tmp_path, 20))
+    path, closed = Path(asked.inputs[0]), DEEP + "]" * len(DEEP)
+    first, *rest = path.read_text(encoding="utf-8").splitlines()
+    calm = len(evaluate_files(evaluator, [path], asked.params).report["faults"])
+    fields = {"turn": 2, "agent": "b", "output": "@", "actual_output": "@"}
+    for bad in (DEEP, closed, json.dumps(fields).replace('"@"', closed)):
+        path.write_text("\n".join([first, bad, *rest]) + "\n", encoding="utf-8")
+        try:
+            faults = [fault["where"] for fault in evaluate_files(evaluator, [path], asked.params).report["faults"]]
+        except InputError as error:  # of an evaluator that wants the whole of its input
+            faults = re.findall(r"\S+:\d+(?=: )", str(error))
+        assert f"{path.name}:2" in faults
+        assert len(faults) == calm + 1
 
 
 def test_nesting_in_a_csv_field(tmp_path: Path) -> None:

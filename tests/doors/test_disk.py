@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import subprocess
@@ -164,19 +165,20 @@ def test_a_folder_of_somebody_else(data: Path, tmp_path: Path) -> None:
         (folder / "secret.csv").write_bytes(rows.read_bytes())
         (folder / "secret.csv").chmod(0o600)
         before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-        said = {
-            2: [_as_nobody(folder, "planagent", "rows.csv", "--inline", "--out", name) for name in ("mine", "new")]
-            + [_as_nobody(folder, "planagent", "rows.csv", "--inline")]
-            + [_as_nobody(folder, "planagent", "secret.csv", "--inline", "--out", "/proc/nowhere")],
-            3: [_as_nobody(folder, "report", "done", "-o", "new.md")],
-        }
-        for code, runs in said.items():
-            for run in runs:
-                assert run.returncode == code, run.stderr
-                plain(run.stderr)
-        assert all("Permission denied" in run.stderr for run in [*said[2][:3], *said[3]])
+        *refused, shown = _as_nobody(
+            folder,
+            ("planagent", "rows.csv", "--inline", "--out", "mine"),
+            ("planagent", "rows.csv", "--inline", "--out", "new"),
+            ("planagent", "rows.csv", "--inline"),
+            ("report", "done", "-o", "new.md"),
+            ("planagent", "secret.csv", "--inline", "--out", "/proc/nowhere"),
+            ("report", "done"),
+        )
+        assert [run.returncode for run in refused] == [2, 2, 2, 3, 2], refused
+        for run in refused:
+            plain(run.stderr)
+        assert all("Permission denied" in run.stderr for run in refused[:4])
         assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-        shown = _as_nobody(folder, "report", "done")
         assert (shown.returncode, shown.stderr.count("Traceback")) == (0, 0)
     finally:
         subprocess.run(["rm", "-rf", folder], check=True)
@@ -191,23 +193,48 @@ def test_an_input_that_may_not_be_read(tmp_path: Path) -> None:
     plain(done.stderr)
 
 
-def _as_nobody(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """A command as a user who owns nothing here; the interpreter and the sources must be readable to all."""
-    program = (
-        "import os, sys; sys.path[:0] = [p for p in os.environ.get('PYTHONPATH', '').split(':') if p]; "
-        "from evalq.producer.cli import main; from evalq.evalcore.contract import registry; import pandas; "
-        "import evalq.producer.commands._evaluation, evalq.producer.commands.status, evalq.producer.commands.resume; "
-        "import evalq.producer.attending.fetch, evalq.workers.settings; "
-        "import evalq.producer.runs.execute, evalq.producer.runs.driver; "
-        "[registry.get(n) for n in registry.names()]; "
-        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); sys.exit(main(sys.argv[1:]))"
-    )
-    return subprocess.run(
-        [sys.executable, "-c", program, *args],
+AS_NOBODY = """
+import json, os, sys, tempfile
+sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(":") if path]
+import pandas
+import evalq.producer.attending.fetch, evalq.producer.runs.driver, evalq.producer.runs.execute, evalq.workers.settings
+import evalq.producer.commands._evaluation, evalq.producer.commands.resume, evalq.producer.commands.status
+from evalq.evalcore.contract import registry
+from evalq.producer.cli import main
+
+[registry.get(name) for name in registry.names()]
+os.setgroups([])
+os.setgid(int(sys.argv[1]))
+os.setuid(int(sys.argv[1]))
+ended = []
+for words in json.loads(sys.argv[2]):
+    streams = [tempfile.TemporaryFile() for _ in range(2)]
+    pid = os.fork()
+    if not pid:
+        os.dup2(streams[0].fileno(), 1)
+        os.dup2(streams[1].fileno(), 2)
+        sys.exit(main(words))
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    for stream in streams:
+        stream.seek(0)
+    ended.append([code, *(stream.read().decode() for stream in streams)])
+print(json.dumps(ended))
+"""
+"""Commands, one after the other, each a process of a user who may not read where evalq may be installed."""
+
+
+def _as_nobody(cwd: Path, *commands: tuple[str, ...]) -> list[subprocess.CompletedProcess[str]]:
+    """Commands of a user who owns nothing here; the interpreter and the sources must be readable to all."""
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, str(NOBODY), json.dumps(commands)],
         cwd=cwd,
         env=clean_environment(HOME="/nonexistent"),
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
         timeout=120,
     )
+    return [
+        subprocess.CompletedProcess(words, *ended)
+        for words, ended in zip(commands, json.loads(done.stdout), strict=True)
+    ]

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.evaluators.planagent.sample import write_rows
-from evalq.workers.child import child
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.processes.child import child
 from evalq.workers.settings import Settings
 from tests.agents.server import running_agent, write_golden
-from tests.integration.harness import Server, clean_environment, same_answer, serves, wait_until
+from tests.integration.harness import Server, clean_environment, evalq, same_answer, serves, wait_until
 
 EVALQ = str(Path(sys.executable).parent / "evalq")
 OURS = {"evalq", "evalcore", "workers", "producer"}
@@ -113,8 +113,8 @@ def test_a_run_folder_may_have_the_name_of_a_package(tmp_path: Path) -> None:
         write_rows(out, 300, seed=3)
     *others, last = sorted(OURS)
     for name in others:
-        run("planagent", "results.csv", "--inline", "--out", name, cwd=tmp_path)
-    run("planagent", "results.csv", "--workers", "1", "--out", last, cwd=tmp_path)
+        assert evalq("planagent", "results.csv", "--inline", "--out", name, cwd=tmp_path).returncode == 0
+    run("planagent", "results.csv", "--workers", "1", "--out", last, cwd=tmp_path)  # from nothing, beside all of them
     for name in OURS:
         assert (tmp_path / name / "report.json").is_file()
 
@@ -230,9 +230,9 @@ def test_pytest_that_leaves_its_folder_out_checks_a_plug_in_beside_anything(trap
 
 
 def test_there_is_one_way_to_start_a_process_of_our_own() -> None:
-    """No other module than workers/child.py runs Python, so that none forgets to leave the current folder out."""
+    """Only one module runs Python, so that none forgets to leave the current folder out."""
     top = Path(__file__).parents[2]
     sources = [path for package in ("evalcore", "workers", "producer") for path in (top / package).rglob("*.py")]
     starting = [path.relative_to(top).as_posix() for path in sources if "sys.executable" in path.read_text()]
-    assert starting == ["workers/child.py"]
+    assert starting == ["workers/processes/child.py"]
     assert child("m", "x") == [sys.executable, "-P", "-m", "m", "x"]

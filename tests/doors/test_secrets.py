@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.workers.connections import redacted
+from evalq.workers.servers.urls import redacted
 from tests.integration.harness import (
     EVALQ,
     PATIENCE,
@@ -25,7 +25,7 @@ from tests.integration.harness import (
 SECRET = "opensesame-0123456789"  # noqa: S105 - of a server that lives as long as a test
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _new() -> Iterator[None]:
     """Command lines are looked at: a forked process has its server's."""
     with new_interpreters():
@@ -67,6 +67,7 @@ def _session(folder: Path) -> int:
     return own if parent <= 1 or started_here else _session(Path("/proc") / str(parent))
 
 
+@pytest.mark.usefixtures("_new")
 def test_a_password_stays_where_it_is(server: Server, data: Path, calm: Path, tmp_path: Path) -> None:
     """A run with local workers: no file of it, no output, no line in the ledger and no `ps` shows the password."""
     args = ("planagent", "rows.csv", "--workers", "1", "--chunk-size", "250", "--out", tmp_path / "run", "-v")

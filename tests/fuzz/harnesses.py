@@ -34,7 +34,8 @@ from evalq.evalcore.records.inputs import Source, read_columns
 from evalq.evalcore.records.spool import spool
 from evalq.producer.folder.journal import Journal
 from evalq.producer.folder.manifest import Manifest
-from evalq.producer.folder.run_folder import JOURNAL, MANIFEST, RunFolder
+from evalq.producer.folder.names import JOURNAL, MANIFEST
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.broker.message import MAX_HINT_BYTES, read_hint
 from evalq.workers.settings import load_settings

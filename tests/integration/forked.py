@@ -30,8 +30,8 @@ from typing import Any
 
 __all__ = ["CLI", "MESSAGE", "SPARE", "live", "own_program", "shaping"]
 
-CLI = "evalq.producer.cli"
-OWN = (CLI, "evalq.workers.callers.main", "evalq.workers.recovery.finaliser")
+CLI, BESIDE_PYTEST = "evalq.producer.cli", "evalq._pytest.child"
+OWN = (CLI, BESIDE_PYTEST, "evalq.workers.callers.main", "evalq.workers.recovery.finaliser")
 """What evalq starts as a program of its own, and takes long to import."""
 MESSAGE = 1 << 20
 """Bytes of an order, at most."""
@@ -56,8 +56,8 @@ def live(order: Order, streams: Sequence[int], line: socket.socket) -> None:
     while True:
         try:
             _become(order, streams)
-        except OSError as error:
-            line.send(json.dumps(str(error)).encode())
+        except Exception as error:  # who started it would wait for ever
+            line.send(json.dumps(str(error) or repr(error)).encode())
             os._exit(1)
         line.send(json.dumps([os.getpid()]).encode())
         line.close()
@@ -75,6 +75,8 @@ def _become(order: Order, streams: Sequence[int]) -> None:
     """Take the order's session, standard streams, folder, environment, search path and words."""
     if order["session"]:
         os.setsid()
+    if order["group"]:
+        os.setpgid(0, 0)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -115,7 +117,7 @@ def _guard(folder: str) -> None:
 def _wanted(order: Order) -> int:
     """How many processes of `OWN` it may well start."""
     words = order["args"]
-    if order["module"] != CLI or "--help" in words or "--inline" in words:
+    if order["module"] not in (CLI, BESIDE_PYTEST) or "--help" in words or "--inline" in words:
         return 0
     return 2 if words[:1] == ["worker"] else int("--broker" not in words and "EVALQ_BROKER" not in order["env"])
 
@@ -175,7 +177,7 @@ class Started(subprocess.Popen[Any]):
         pid, name = _spares.pop(0)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
             line.connect(name)
-            message = order | {"cwd": os.fspath(cwd), "env": env, "session": bool(new_session)}
+            message = order | {"cwd": os.fspath(cwd), "env": env, "session": bool(new_session), "group": False}
             socket.send_fds(line, [json.dumps(message).encode()], streams)
             answer = json.loads(line.recv(MESSAGE) or '"a spare process has ended"')
         if isinstance(answer, str):

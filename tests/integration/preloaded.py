@@ -56,7 +56,7 @@ class Preloaded(subprocess.Popen[Any]):
     """A command of evalq that `server(kind)` forks; for its starter it is a process like any other.
 
     The server is its parent and keeps its exit status until this asks: its number belongs to nobody else before that.
-    Of `subprocess.Popen` it takes cwd, env, the standard streams and start_new_session.
+    Of `subprocess.Popen` it takes cwd, env, the standard streams, start_new_session and process_group=0.
     """
 
     _server: _Server | None = None
@@ -78,7 +78,7 @@ class Preloaded(subprocess.Popen[Any]):
             return super()._execute_child(args, *given)  # type: ignore[misc,no-any-return]  # CPython's own, in no stub
         streams = [theirs if theirs != -1 else own for own, theirs in enumerate((ends[0], ends[3], ends[5]))]
         order = {"cwd": os.fspath(cwd or Path.cwd()), "env": dict(os.environ if env is None else env)}
-        order |= {"session": bool(new_session)} | self._order
+        order |= {"session": bool(new_session), "group": given[21] == 0} | self._order
         self.pid = self._server.ask({"start": order}, streams)[0]
         self._child_created = True
         self._close_pipe_fds(*ends)  # type: ignore[attr-defined]  # CPython's own, in no stub

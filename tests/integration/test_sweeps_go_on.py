@@ -241,7 +241,7 @@ def test_a_sweep_is_gone_on_with_where_its_input_is_seen(tmp_path: Path, service
     done = evalq("resume", "../run", *args, cwd=tmp_path / "elsewhere")
     assert (done.returncode, done.stderr) == (
         2,
-        f"evalq: golden.json: not there, seen from here: resume it where it was begun: cd {tmp_path}\n",
+        f"evalq: golden.json: not found from this folder: resume the sweep where it was begun: cd {tmp_path}\n",
     )
     assert evalq("resume", "run", *args, cwd=tmp_path).returncode == 0
     assert sum(status == 200 for _, status in agent.log) == 6

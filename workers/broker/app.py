@@ -11,7 +11,8 @@ from kombu.transport import TRANSPORT_ALIASES
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.evalcore.version import code_version
 from evalq.workers.broker.transport import Transport
-from evalq.workers.connections import KEEPALIVE, SCHEME, celery_url, is_redis
+from evalq.workers.servers.connections import KEEPALIVE
+from evalq.workers.servers.urls import SCHEME, celery_url, is_redis
 from evalq.workers.settings import Settings
 
 __all__ = ["make_app", "queue_of"]

@@ -13,8 +13,9 @@ from evalq.evalcore.errors import WireError
 from evalq.workers import tracing
 from evalq.workers.broker.app import make_app, queue_of
 from evalq.workers.broker.message import TASK, read_hint
-from evalq.workers.connections import connect, is_redis, redacted
-from evalq.workers.server_errors import SERVER_ERRORS, explained
+from evalq.workers.servers.connections import connect
+from evalq.workers.servers.errors import SERVER_ERRORS, explained
+from evalq.workers.servers.urls import is_redis, redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["Broker"]

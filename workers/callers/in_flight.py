@@ -6,26 +6,22 @@ import asyncio
 import logging
 import time
 
-import msgspec
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
-from evalq.evalcore.model.calls import Attempt, Output, Prompt
-from evalq.evalcore.records.extract import json_text
+from evalq.evalcore.model.calls import Prompt
+from evalq.workers.callers.outcome import reached_nobody, result_of
 from evalq.workers.callers.recent_answers import RecentAnswers
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
-from evalq.workers.targets.target import Price
 
 __all__ = ["InFlightCalls"]
 
 log = logging.getLogger("evalq.calls")
 
-FATAL = ("quota", "auth")
-"""Failures that every further call of the sweep would have too."""
 _GATHER_SECONDS = 0.02
 _RETRY_SECONDS = 0.5
 
@@ -155,7 +151,7 @@ class InFlightCalls:
             done = await self._made(call, attempts)
             if done is None:
                 # Attempts that came to nothing, and may have been paid.
-                self._returned[call] = sum(not _reached_nobody(result) for result in attempts)
+                self._returned[call] = sum(not reached_nobody(result) for result in attempts)
             else:
                 self._results.append(done)
         finally:
@@ -237,31 +233,11 @@ class InFlightCalls:
             self._resting -= 1
 
     def _result(self, call: int, prompt: Prompt, attempts: list[Answer | Failure]) -> Result:
-        last, price = attempts[-1], self._station.named.target.price
-        output = Output(
-            call=call,
-            case=prompt.case,
-            agent=prompt.agent,
-            repeat=call // self._header.cases,
-            prompt=prompt.digest,
-            target=self._station.named.name,
-            config=self._station.config,
-            attempts=tuple(_attempt(result, price) for result in attempts),
-        )
-        if isinstance(last, Failure):
-            error = f"{last.kind}: {last.reason}"
-            text = last.text or None
-            fatal = f"{self._station.named.name}: {error}" if last.kind in FATAL else ""
-            if fatal:
-                self._refusals += 1
-                self.withdraw()
-            return Result(msgspec.structs.replace(output, error=error, text=text), last.kind, fatal[:1000])
-        if self._station.named.target.output == "text":
-            return Result(msgspec.structs.replace(output, output=msgspec.Raw(msgspec.json.encode(last.text))))
-        found = json_text(last.text)
-        whole = None if found == last.text.strip() else last.text
-        raw = msgspec.Raw(msgspec.json.format(found.encode(), indent=-1))
-        return Result(msgspec.structs.replace(output, output=raw, text=whole))
+        result = result_of(self._header, self._station, call, prompt, attempts)
+        if result.fatal:
+            self._refusals += 1
+            self.withdraw()
+        return result
 
     async def _recording(self) -> None:
         """Record what ended, soon and together."""
@@ -287,25 +263,3 @@ class InFlightCalls:
             await asyncio.to_thread(self._calls.give_back, run, holder, returned)
             for call in returned:
                 self._returned.pop(call, None)
-
-
-def _reached_nobody(result: Answer | Failure) -> bool:
-    """Whether nobody can have been paid for it; what was given up in time may have been answered all the same."""
-    return isinstance(result, Failure) and result.down and result.kind != "timeout"
-
-
-def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:
-    failure = result if isinstance(result, Failure) else None
-    prompt, completion = result.prompt_tokens, result.completion_tokens
-    cost = None
-    if price is not None and (prompt is not None or completion is not None):
-        cost = price.cost(prompt or 0, completion or 0)
-    return Attempt(
-        kind=failure.kind if failure else "",
-        reason="; ".join(part for part in (failure.reason if failure else "", result.note) if part),
-        status=failure.status if failure else None,
-        latency_seconds=round(result.latency_seconds, 6),
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        cost=cost,
-    )

@@ -21,13 +21,14 @@ from evalq.evalcore.version import code_version
 from evalq.workers.callers.in_flight import InFlightCalls
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
 from evalq.workers.callers.uncallable import Hopeless, unable
-from evalq.workers.complaint import Complaint, until_reached
-from evalq.workers.connections import connect, redacted
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.process import host, log_to_stderr, unique_name
+from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
+from evalq.workers.servers.complaint import Complaint, until_reached
+from evalq.workers.servers.connections import connect
+from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import TIMINGS, Settings, Timings
 from evalq.workers.targets import load_targets
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from evalq.workers.child import child
+from evalq.workers.processes.child import child
 from evalq.workers.settings import Settings
 
 __all__ = ["calling_beside", "environment"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import redis
 
+from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.packing import pack, unpack
 from evalq.workers.ledger.keys import SHARED
 from evalq.workers.settings import Settings
@@ -29,8 +30,17 @@ class BaselineStore:
 
     def read(self, name: str) -> dict[str, bytes]:
         """All of a name's. Raises WireError for what is no baseline."""
-        found = self._client.hgetall(SHARED.baseline + name)
-        return {place.decode(): unpack(data, self._most) for place, data in found.items()}
+        found = {}
+        for at, data in self._client.hgetall(SHARED.baseline + name).items():
+            place = at.decode(errors="replace")
+            try:
+                found[place] = unpack(data, self._most)
+            except WireError as error:
+                raise WireError(
+                    f"the baseline {name} in the ledger is damaged at {place!r}: {error}; approve the run again: "
+                    f"evalq baseline set {name} RUN"
+                ) from error
+        return found
 
     def names(self) -> list[str]:
         """All names."""

@@ -69,6 +69,8 @@ class Drift:
         """``anew``: a chain that cannot be read is none."""
         keys, chain = HistoryKeys.of(place.member), key_of(run)
         script = self._client.register_script(script_text(HISTORY, "drift"))
+        # The chain is read and written in two steps; the script refuses the second where another run was counted
+        # between.
         for _ in range(_TRIES):
             stored = self._client.hget(keys.drift, chain)
             before = self._record(stored, anew=anew)

@@ -13,7 +13,7 @@ import redis
 from evalq.evalcore.errors import BrokerUnreachable
 from evalq.workers.ledger.keys import RunKeys
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.server_errors import explained
+from evalq.workers.servers.errors import explained
 
 __all__ = ["REASON_CHARACTERS", "Failed", "FailureCounts", "Failures", "Kind", "server_is_away"]
 

@@ -7,6 +7,7 @@ from typing import Any
 import redis
 
 from evalq.evalcore.compare.looks import Look
+from evalq.evalcore.errors import WireError
 from evalq.workers.ledger.keys import LookKeys
 from evalq.workers.ledger.scripts import LOOKS, script_text
 
@@ -17,18 +18,31 @@ _KEPT_MS = 400 * 24 * 3600 * 1000
 
 
 class LookStore:
-    """Looks by baseline: which number each has, and which candidates were stopped."""
+    """Looks by baseline: which number each has, and which candidates were stopped. Raises WireError for no count."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client: Any = client
 
     def count(self, baseline: str) -> int:
         """How many looks there were."""
-        return int(self._client.hget(LookKeys.of(baseline).looks, "count") or 0)
+        found: bytes = self._client.hget(LookKeys.of(baseline).looks, "count") or b"0"
+        if not found.isdigit():
+            raise _damaged(baseline)
+        return int(found)
+
+    def peek(self, baseline: str, candidate: str, answers: str) -> Look:
+        """What `take` would give; nothing is counted."""
+        return self._look(baseline, candidate, answers, "peek")
 
     def take(self, baseline: str, candidate: str, answers: str) -> Look:
         """The look at ``candidate`` by those ``answers``: the one that it was before, or the next."""
-        number, draw, stands = self._step("take", baseline, candidate, answers)
+        return self._look(baseline, candidate, answers)
+
+    def _look(self, baseline: str, *args: str) -> Look:
+        found = self._step("take", baseline, *args)
+        if found == b"damaged":
+            raise _damaged(baseline)
+        number, draw, stands = found
         return Look(int(number), int(draw), stands.decode("utf-8", "surrogateescape"))
 
     def settle(self, baseline: str, candidate: str, stopped: str) -> str:
@@ -38,3 +52,11 @@ class LookStore:
 
     def _step(self, script: str, baseline: str, *args: Any) -> Any:
         return self._client.register_script(script_text(LOOKS, script))(LookKeys.of(baseline), [_KEPT_MS, *args])
+
+
+def _damaged(baseline: str) -> WireError:
+    key = LookKeys.of(baseline).looks
+    return WireError(
+        f"looks at this baseline cannot be counted: {key} in the ledger holds what evalq never wrote; "
+        "delete that key, and they are counted anew"
+    )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
 
 import msgspec
 
+from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import Output
+from evalq.evalcore.model.packing import pack
+from evalq.workers.ledger.histograms import bucket
 
 __all__ = ["Collected", "Known", "Result", "SweepHeader", "SweepLook"]
+
+_BY = "by "
+"""What begins the names of fields that say what a process made."""
 
 
 class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,6 +35,14 @@ class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                         for h in (self, other))  # fmt: skip
         names = [name for name in dict.fromkeys([*mine, *theirs]) if mine.get(name) != theirs.get(name)]
         return ", ".join(f"{name} ({theirs.get(name, 'none')} there, {mine.get(name, 'none')} here)" for name in names)
+
+    @classmethod
+    def of(cls, run: str, data: bytes) -> SweepHeader:
+        """The header that the ledger has of a sweep. Raises WireError for what evalq never wrote."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.DecodeError as error:
+            raise WireError(f"sweep {run}: its header is not what evalq writes: {error}") from error
 
     @property
     def total(self) -> int:
@@ -75,6 +89,37 @@ class SweepLook(msgspec.Struct, frozen=True):
     tallies: dict[str, str] = {}
     under_way: dict[str, int] = {}
 
+    @classmethod
+    def of(cls, meta: Sequence[bytes], *found: Any) -> SweepLook:
+        """What the script ``look`` answers of a sweep that is known."""
+        waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held = found
+        started, paid, spent = sums
+        facts = {key.decode(): value.decode() for key, value in zip(meta[0::2], meta[1::2], strict=True)}
+        counts = {name: int(facts.get(name, 0)) for name in ("recorded", "errors", "reclaimed", "generation")}
+        by = {name.removeprefix(_BY): value for name, value in facts.items() if name.startswith(_BY)}
+        return cls(
+            state=facts["state"],
+            reason=facts.get("reason", ""),
+            started=started,
+            repaid=max(0, paid - recorded + int(facts.get("free", 0))),
+            spent=float(spent),
+            waiting=waiting,
+            busy=busy,
+            holders=holders,
+            known=recorded,
+            halted=halted,
+            left=bool(left),
+            prompts=prompts,
+            lost=lost,
+            place=facts.get("place", ""),
+            driver=facts.get("driver", ""),
+            driver_silent=max(0, int(silent)) / 1000 if "driver" in facts else 0.0,
+            unsettled=bool(unsettled),
+            tallies=by,
+            under_way={name.decode(): int(attempts) for name, attempts in zip(held[0::2], held[1::2], strict=True)},
+            **counts,
+        )
+
 
 class Collected(msgspec.Struct, frozen=True):
     """Outputs that wait in the ledger, up to running number ``upto``; ``last``: the SHA-1 of the last, packed."""
@@ -110,3 +155,19 @@ class Result(msgspec.Struct, frozen=True):
     kind: str = ""
     fatal: str = ""
     retold: bool = False
+
+    def row(self) -> tuple[object, ...]:
+        """What the script ``commit`` is given of it."""
+        output, last = self.output, self.output.attempts[-1]
+        return (
+            output.call,
+            self.kind,
+            self.fatal,
+            repr(output.cost),
+            sum(attempt.prompt_tokens or 0 for attempt in output.attempts),
+            sum(attempt.completion_tokens or 0 for attempt in output.attempts),
+            bucket(last.latency_seconds),
+            round(last.latency_seconds * 1_000_000),
+            pack(msgspec.json.encode(output)),
+            int(self.retold),
+        )

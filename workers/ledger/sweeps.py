@@ -19,7 +19,6 @@ from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.packing import pack, unpack
 from evalq.evalcore.version import code_version
-from evalq.workers.ledger.histograms import bucket
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.scripts import STEP, SWEEPS, Scripts
 from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader, SweepLook
@@ -28,7 +27,6 @@ from evalq.workers.settings import Settings
 
 __all__ = ["SweepLedger"]
 
-_BY = "by "
 _PAUSE_LOOKS, _PAUSE_SECONDS = 2, 0.5
 """For so many looks, and no less long, a server that lost calls offers none, so that all may tell what they have."""
 _KEPT = 1000
@@ -85,7 +83,7 @@ class SweepLedger(Scripts):
         told = [len(known.under_way), *under_way, *(text for item in known.tallies.items() for text in item)]
         state, *other = self.step("open", header.run, header.run, *facts, *budgets, *driver, pause, *sums, *told)
         if state == b"differs":
-            differs = header.differs(_header(header.run, other[0])) or "its form"
+            differs = header.differs(SweepHeader.of(header.run, other[0])) or "its form"
             raise UsageError(f"sweep {header.run} is another one in the ledger: {differs}; choose another --once key")
         _keep(self._generations, header.run, other[0])
         return str(state.decode())
@@ -119,35 +117,7 @@ class SweepLedger(Scripts):
         Its driver looks ``attending``, and stays that; ``free`` is as in `Known`.
         """
         found = self.step("look", run, run, int(attending), self.generation(run), free)
-        meta, waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held = found
-        if not meta:
-            return None
-        started, paid, spent = sums
-        facts = {key.decode(): value.decode() for key, value in zip(meta[0::2], meta[1::2], strict=True)}
-        counts = {name: int(facts.get(name, 0)) for name in ("recorded", "errors", "reclaimed", "generation")}
-        by = {name.removeprefix(_BY): value for name, value in facts.items() if name.startswith(_BY)}
-        return SweepLook(
-            state=facts["state"],
-            reason=facts.get("reason", ""),
-            started=started,
-            repaid=max(0, paid - recorded + int(facts.get("free", 0))),
-            spent=float(spent),
-            waiting=waiting,
-            busy=busy,
-            holders=holders,
-            known=recorded,
-            halted=halted,
-            left=bool(left),
-            prompts=prompts,
-            lost=lost,
-            place=facts.get("place", ""),
-            driver=facts.get("driver", ""),
-            driver_silent=max(0, int(silent)) / 1000 if "driver" in facts else 0.0,
-            unsettled=bool(unsettled),
-            tallies=by,
-            under_way={name.decode(): int(attempts) for name, attempts in zip(held[0::2], held[1::2], strict=True)},
-            **counts,
-        )
+        return SweepLook.of(*found) if found[0] else None
 
     def collect(self, run: str, most: int) -> Collected:
         """Recorded outputs that `trim` has not taken away, the oldest first: fewer than ``most`` where they are long.
@@ -210,7 +180,7 @@ class SweepLedger(Scripts):
     def header(self, run: str) -> SweepHeader | None:
         """A sweep's header; None for one that the ledger does not know. Raises WireError."""
         data = self.client.hget(SweepKeys.of(run).meta, "sweep")
-        return _header(run, data) if data else None
+        return SweepHeader.of(run, data) if data else None
 
     def sweeps(self) -> list[SweepHeader]:
         """Open sweeps of this code version, and others that nobody has claimed of since they were closed."""
@@ -273,7 +243,6 @@ class SweepLedger(Scripts):
 
     def commit(self, run: str, holder: str, target: str, results: Sequence[Result]) -> int:
         """Keep what became of calls; returns how many were new."""
-        flat: list[Any] = []
         tally = self._tally(run, holder)
         made = {
             result.output.call: Made(len(result.output.attempts), int(not result.fatal), result.output.cost)
@@ -281,21 +250,8 @@ class SweepLedger(Scripts):
             if not result.retold
         }
         tally.count(made)
-        for result in results:
-            output, last = result.output, result.output.attempts[-1]
-            flat += [
-                output.call,
-                result.kind,
-                result.fatal,
-                repr(output.cost),
-                sum(attempt.prompt_tokens or 0 for attempt in output.attempts),
-                sum(attempt.completion_tokens or 0 for attempt in output.attempts),
-                bucket(last.latency_seconds),
-                round(last.latency_seconds * 1_000_000),
-                pack(msgspec.json.encode(output)),
-                int(result.retold),
-            ]
-        fresh = int(self.step("commit", run, holder, tally.wire(), target, *flat))
+        rows = (field for result in results for field in result.row())
+        fresh = int(self.step("commit", run, holder, tally.wire(), target, *rows))
         tally.told(made)
         return fresh
 
@@ -319,13 +275,6 @@ def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
     kept[key] = value
     if len(kept) > _KEPT:
         del kept[next(iter(kept))]
-
-
-def _header(run: str, data: bytes) -> SweepHeader:
-    try:
-        return msgspec.json.decode(data, type=SweepHeader)
-    except msgspec.DecodeError as error:
-        raise WireError(f"sweep {run}: its header is not what evalq writes: {error}") from error
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -6,10 +6,11 @@ import threading
 from typing import Any
 
 from evalq.workers.broker.publisher import Broker
-from evalq.workers.connections import connect, redacted
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
-from evalq.workers.server_errors import SERVER_ERRORS, explained
+from evalq.workers.servers.connections import connect
+from evalq.workers.servers.errors import SERVER_ERRORS, explained
+from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["Watch"]

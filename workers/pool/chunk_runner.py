@@ -25,11 +25,12 @@ from evalq.evalcore.errors import EvalqError, UnknownEvaluator, WireError
 from evalq.evalcore.model.manifest import Chunk, Header
 from evalq.evalcore.version import code_version
 from evalq.workers import inputs as reading
-from evalq.workers import process, tracing
+from evalq.workers import tracing
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, Kind, server_is_away
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import Lease, RunLedger
 from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits
+from evalq.workers.processes import identity
 from evalq.workers.settings import Settings
 
 __all__ = ["ChunkRunner"]
@@ -59,7 +60,7 @@ class ChunkRunner:
     def __init__(self, ledger: RunLedger, settings: Settings, name: str, host: str = "") -> None:
         self._ledger = ledger
         self._name = name
-        self._host = host or process.host()
+        self._host = host or identity.host()
         self._roots = [Path(root) for root in settings.roots] or [Path.cwd()]
         # One renewal may be late or lost without the lease's end.
         self._pulse = settings.lease_seconds / 3
@@ -267,7 +268,7 @@ def _check(lease: Lease, run: str, seq: int) -> None:
 
 def _alive(pid: int) -> bool:
     """Whether another process of that number runs; this one asking about itself has given its chunk up."""
-    return pid != os.getpid() and process.is_running(pid)
+    return pid != os.getpid() and identity.is_running(pid)
 
 
 def _raise_if_told_to_stop(error: BaseException) -> None:

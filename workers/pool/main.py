@@ -26,20 +26,21 @@ from evalq.workers.broker.app import make_app
 from evalq.workers.broker.message import TASK, Hint
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.callers.supervisor import calling_beside
-from evalq.workers.complaint import Complaint
-from evalq.workers.connections import connect, redacted
 from evalq.workers.ledger.clock import server_micros
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import Limits
-from evalq.workers.process import host, log_to_stderr, unique_name
+from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
 from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
 from evalq.workers.recovery.unattended import UnattendedSweeps
-from evalq.workers.server_errors import SERVER_ERRORS, explained
+from evalq.workers.servers.complaint import Complaint
+from evalq.workers.servers.connections import connect
+from evalq.workers.servers.errors import SERVER_ERRORS, explained
+from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import TIMINGS, Settings, Timings
 
 __all__ = ["run_worker"]

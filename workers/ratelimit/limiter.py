@@ -20,7 +20,7 @@ import redis
 from evalq.evalcore.errors import BrokerUnreachable
 from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ledger.scripts import RATE_LIMIT, script_text
-from evalq.workers.process import unique_name
+from evalq.workers.processes.identity import unique_name
 from evalq.workers.ratelimit.policy import LIFE_SECONDS, Ask, Grant, Limits, Policy
 
 __all__ = ["RateLimiter"]

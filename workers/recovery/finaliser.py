@@ -30,9 +30,6 @@ from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
 from evalq.evalcore.version import code_version
-from evalq.workers import process
-from evalq.workers.child import child
-from evalq.workers.connections import connect
 from evalq.workers.inputs import find
 from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Reports
@@ -42,8 +39,11 @@ from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.history import History, HistoryKey, entry_of
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.processes import identity
+from evalq.workers.processes.child import child
 from evalq.workers.recovery.finished_cases import FinishedCases
 from evalq.workers.recovery.unattended import UnattendedSweeps
+from evalq.workers.servers.connections import connect
 from evalq.workers.settings import Settings
 
 __all__ = ["Finalisers", "finalise"]
@@ -135,7 +135,7 @@ class Finalisers:
         self._settings = settings
         self._ledger = ledger
         self._name = name
-        self._host = host or process.host()
+        self._host = host or identity.host()
         self._failures = Failures(ledger)
         self._process: subprocess.Popen[bytes] | None = None
         self._run = ""
@@ -227,12 +227,12 @@ def main(run: str, settings: Any) -> int:
     """
     # The worker that wrote them has checked them; reading the environment again could change them.
     chosen = Settings.model_construct(**settings)
-    process.log_to_stderr()
+    identity.log_to_stderr()
     try:
         ledger = RunLedger(connect(chosen.ledger_url, chosen), chosen)
         left = UnattendedSweeps(SweepLedger(ledger.client, chosen), chosen)
         if left.find(run) is not None:
-            left.evaluate(run, RunLedger(ledger.client, chosen, process.driver_token()))
+            left.evaluate(run, RunLedger(ledger.client, chosen, identity.driver_token()))
         else:
             finalise(run, ledger, chosen)
     except (EvalqError, redis.RedisError, OSError) as error:

@@ -54,16 +54,12 @@ class RateLimits(msgspec.Struct, frozen=True):
         return self.requests.spent or self.tokens.spent
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """``text`` as it came, and ``output``, the JSON in it (None for a target whose answers are text).
+class _Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a target may say beside its answer: token counts are None where it does not give them.
 
-    ``latency_seconds`` is from sending to the last byte; token counts are None where the target does not give them.
     ``note`` says what of the reply was not believed.
     """
 
-    text: str
-    output: Any = None
-    latency_seconds: float
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     finish_reason: str | None = None
@@ -73,10 +69,23 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tokens(self) -> int | None:
         """Prompt and completion together; None where neither was given."""
-        return _sum(self.prompt_tokens, self.completion_tokens)
+        if self.prompt_tokens is None and self.completion_tokens is None:
+            return None
+        return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(_Reply, frozen=True, kw_only=True):
+    """``text`` as it came, and ``output``, the JSON in it (None for a target whose answers are text).
+
+    ``latency_seconds`` is from sending to the last byte.
+    """
+
+    text: str
+    output: Any = None
+    latency_seconds: float
+
+
+class Failure(_Reply, frozen=True, kw_only=True):
     """No answer, for a ``reason`` that a user can act on; ``text`` is what came all the same, such as bad output.
 
     ``retry_after_seconds`` is what the server asked to wait. Tokens are there when a bad output was paid for. ``down``:
@@ -90,17 +99,3 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_seconds: float | None = None
     down: bool = False
     latency_seconds: float = 0.0
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    finish_reason: str | None = None
-    limits: RateLimits = RateLimits()
-    note: str = ""
-
-    @property
-    def tokens(self) -> int | None:
-        """Prompt and completion together; None where neither was given."""
-        return _sum(self.prompt_tokens, self.completion_tokens)
-
-
-def _sum(prompt: int | None, completion: int | None) -> int | None:
-    return None if prompt is None and completion is None else (prompt or 0) + (completion or 0)

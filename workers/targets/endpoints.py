@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,11 +13,13 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_path import Missing, find, parse_path
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.headers import rate_limits
-from evalq.workers.targets.kinds.http import HttpTarget
-from evalq.workers.targets.kinds.openai import OpenAiTarget
 from evalq.workers.targets.target import usable_name
 from evalq.workers.targets.template import fill
 from evalq.workers.targets.web import Reply, Web
+
+if TYPE_CHECKING:  # each of them names the class here that makes its calls
+    from evalq.workers.targets.kinds.http import HttpTarget
+    from evalq.workers.targets.kinds.openai import OpenAiTarget
 
 __all__ = ["ChatEndpoint", "HttpEndpoint"]
 

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from evalq.workers.rlimits import bound_memory, die_with_parent
+from evalq.workers.processes.rlimits import bound_memory, die_with_parent
 
 __all__ = ["Asked", "Told"]
 
@@ -163,7 +163,7 @@ def _found(path: str, folder: str) -> Callable[[dict[str, Any]], Any]:
     except Exception as error:  # what an import of a user's module raises is the user's to see
         raise _NotFound(f"{path} cannot be imported: {type(error).__name__}: {error}") from None
     if not callable(found):
-        raise _NotFound(f"{path} is no function")
+        raise _NotFound(f"{path} is not a function")
     function: Callable[[dict[str, Any]], Any] = found
     return function
 

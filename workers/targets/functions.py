@@ -15,14 +15,17 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.child import child
+from evalq.workers.processes.child import child
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.function_host import Asked, Told
-from evalq.workers.targets.kinds.python import PythonTarget
+
+if TYPE_CHECKING:  # each of them names the class here that makes its calls
+    from evalq.workers.targets.kinds.python import PythonTarget
 
 __all__ = ["Function"]
 

@@ -9,11 +9,14 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.kinds.command import CommandTarget
+
+if TYPE_CHECKING:  # each of them names the class here that makes its calls
+    from evalq.workers.targets.kinds.command import CommandTarget
 
 __all__ = ["CallFailed", "Command"]
 

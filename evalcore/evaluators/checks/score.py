@@ -86,7 +86,8 @@ class Judge:
         key = canonical_json(dict(written))
         if key not in self._compiled:
             try:
-                self._compiled[key] = compile_check(written)
+                # As it is written there: the order of keys shows in messages, and differs by the way params came.
+                self._compiled[key] = compile_check(msgspec.json.decode(key))
             except BadCheck as error:
                 where = f".{error.path}" if error.path else ""
                 raise ConfigError(f"case {case.id}: {key.decode()}{where}: {error}") from None

@@ -15,7 +15,7 @@ from operator import sub
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.stats import ExactSum
 
-__all__ = ["BETRAYAL", "COOPERATIVE", "NEITHER", "AgentState"]
+__all__ = ["BETRAYAL", "COOPERATIVE", "NEITHER", "AgentState", "exact"]
 
 NEITHER, COOPERATIVE, BETRAYAL = 0, 1, 2
 
@@ -81,7 +81,7 @@ class AgentState(Merging, array_like=True, gc=False):
     def _add(self, drops: list[Number]) -> None:
         if drops:
             self.drops += len(drops)
-            self._add_sum(_exact(drops))
+            self._add_sum(exact(drops))
 
     def _add_sum(self, amount: ExactSum | None) -> None:
         if self.contributed is None:
@@ -141,7 +141,7 @@ class AgentState(Merging, array_like=True, gc=False):
             setattr(self, name, getattr(other, name))
 
 
-def _exact(values: list[Number]) -> ExactSum:
+def exact(values: Sequence[Number]) -> ExactSum:
     """The exact sum of finite numbers: a few floats that have no common digits are summed in place of many.
 
     math.fsum rounds the exact sum once. What it left out is again a sum of the values and that float, until nothing is.

@@ -20,16 +20,16 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.evaluators.cooperation.charts import CHARTS, opening
 from evalq.evalcore.evaluators.cooperation.config import completed
+from evalq.evalcore.evaluators.cooperation.counting import count
+from evalq.evalcore.evaluators.cooperation.fast import read_chunk
 from evalq.evalcore.evaluators.cooperation.markdown import markdown
 from evalq.evalcore.evaluators.cooperation.measures import MEASURES
 from evalq.evalcore.evaluators.cooperation.metrics import METRICS
 from evalq.evalcore.evaluators.cooperation.panels import PANELS
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
-from evalq.evalcore.evaluators.cooperation.reading import read
 from evalq.evalcore.evaluators.cooperation.resort import Limits
 from evalq.evalcore.evaluators.cooperation.rows import ROWS
 from evalq.evalcore.evaluators.cooperation.sample import write_sample
-from evalq.evalcore.evaluators.cooperation.score import summarize
 from evalq.evalcore.evaluators.cooperation.section import exports, measure
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from evalq.evalcore.evaluators.cooperation.summary import COMMAND
@@ -73,11 +73,11 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
 
     def evaluate(self, batch: Batch, params: CooperationParams) -> Outcome[CooperationState]:
         """The state of a chunk of a log; a bad line is a fault, fatal unless bad lines are skipped."""
-        events, bad = read(batch)
+        rows, bad = read_chunk(batch, params.rules)
         tally = Tally()
         faults = tally.listed if params.skip_bad_lines else tally.fatal
         faults.merge(Faults(len(bad), bad[:LISTED]))
-        return Outcome(summarize(events, params.rules), tally)
+        return Outcome(count(rows), tally)
 
     def section(self, results: Sequence[InputResult[CooperationState]], params: CooperationParams) -> dict[str, Json]:
         """``logs``: the metrics of every log by name."""

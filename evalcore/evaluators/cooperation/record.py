@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-__all__ = ["LARGEST", "Event", "Number", "integral", "number"]
+__all__ = ["LARGEST", "Event", "Int64", "Number", "integral", "number"]
 
 LARGEST = 1e290
 """A resource beyond this counts as infinite: sums of such numbers could not be written as a finite one."""
@@ -16,13 +16,13 @@ _MOST_DIGITS = 300
 _LEAST_TURN, _MOST_TURN = -(1 << 63), (1 << 63) - 1
 
 # What the decoder of well-formed lines lets in: all that is surely a turn or a resource, as it is written.
-_Int64 = Annotated[int, Meta(ge=_LEAST_TURN, le=_MOST_TURN)]
+Int64 = Annotated[int, Meta(ge=_LEAST_TURN, le=_MOST_TURN)]
 _Finite = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-Number = _Int64 | _Finite | Annotated[str, Meta(pattern=r"^-?[0-9]{1,15}(\.[0-9]{1,15})?\Z")]
+Number = Int64 | _Finite | Annotated[str, Meta(pattern=r"^-?[0-9]{1,15}(\.[0-9]{1,15})?\Z")]
 if TYPE_CHECKING:  # `reading.read` hands out no event whose turn is not yet an int
     Turn = int
 else:
-    Turn = _Int64 | float | Annotated[str, Meta(pattern=r"^-?[0-9]{1,15}\Z")]
+    Turn = Int64 | float | Annotated[str, Meta(pattern=r"^-?[0-9]{1,15}\Z")]
 
 _NUMERIC = re.compile(r"\s*([+-]?[0-9]+)\s*|\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 

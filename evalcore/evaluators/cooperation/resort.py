@@ -19,9 +19,8 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.evaluators.cooperation.fast import read_chunk
 from evalq.evalcore.evaluators.cooperation.params import Rules
-from evalq.evalcore.evaluators.cooperation.reading import read
-from evalq.evalcore.evaluators.cooperation.score import kinds_of, values_of
 from evalq.evalcore.evaluators.cooperation.state import Columns, CooperationState
 from evalq.evalcore.model.span import BOM
 
@@ -88,9 +87,10 @@ def _rows(stream: BinaryIO, rules: Rules, limits: Limits, missing: set[int]) -> 
     while lines := stream.readlines(limits.block_bytes):
         wanted = [line for number, line in enumerate(lines, first) if number not in missing] if missing else lines
         first += len(lines)
-        events, _ = read(Batch("", 1, b"".join(wanted)))
-        for event, kind, value in zip(events, kinds_of(events, rules), values_of(events, rules), strict=True):
-            yield _Row(event.turn, event.agent, kind, value)
+        rows, _ = read_chunk(Batch("", 1, b"".join(wanted)), rules)
+        columns = (rows.turns.tolist(), rows.agents.tolist(), rows.kinds.tolist())
+        for at, (turn, agent, kind) in enumerate(zip(*columns, strict=True)):
+            yield _Row(turn, rows.names[agent], kind, rows.value(at))
 
 
 def _sorted_runs(rows: Iterator[_Row], folder: Path, limits: Limits) -> Iterator[Path]:

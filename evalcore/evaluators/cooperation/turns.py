@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Self
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from evalq.evalcore.model.merging import Merging
 
@@ -35,6 +37,18 @@ class TurnSet(Merging):
             block = turn >> _BLOCK_BITS
             masks[block] = masks.get(block, 0) | 1 << (turn & 255)
         return cls({str(block): format(mask, "x") for block, mask in masks.items()})._capped()
+
+    @classmethod
+    def of_sorted(cls, turns: NDArray[np.int64]) -> Self:
+        """The set of ``turns``, which ascend."""
+        numbers, at = np.unique(turns >> _BLOCK_BITS, return_inverse=True)
+        if len(numbers) > MOST_BLOCKS:
+            return cls(full=True)
+        bits = np.zeros((len(numbers), 1 << _BLOCK_BITS), dtype=np.bool_)
+        bits[at, 255 - (turns & 255)] = True
+        masks = np.packbits(bits, axis=1).tobytes().hex()
+        width = len(masks) // max(1, len(numbers))
+        return cls({str(number): masks[n * width : (n + 1) * width].lstrip("0") for n, number in enumerate(numbers)})
 
     def merge(self, later: TurnSet) -> None:
         """Take in the turns of ``later``, in place, at a cost in the size of ``later``."""

@@ -59,6 +59,8 @@ class Answer(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Raw).decode
+# Integers as floats: Python refuses those of more than some thousand digits.
+_lenient = json.JSONDecoder(parse_int=float).decode
 
 
 def read_answer(text: str) -> Answer | None:
@@ -99,8 +101,7 @@ def _seconds(value: Any) -> float | None:
 def _decode_lenient(text: str) -> _Raw | None:
     """Read what the strict decoder refuses. Numbers beyond its range become floats."""
     try:
-        # As floats: Python refuses integers of more than some thousand digits.
-        found = json.loads(text, parse_int=float)
+        found = _lenient(text)
     except ValueError:
         return None
     if type(found) is not dict:

@@ -21,6 +21,7 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.evaluators.planagent.answer import shortened
 from evalq.evalcore.evaluators.planagent.charts import CHARTS, opening
+from evalq.evalcore.evaluators.planagent.fast import evaluate_batch
 from evalq.evalcore.evaluators.planagent.judging import judge_prompt, judged, prompts
 from evalq.evalcore.evaluators.planagent.markdown import LANGUAGES, markdown
 from evalq.evalcore.evaluators.planagent.measures import MEASURES
@@ -31,7 +32,6 @@ from evalq.evalcore.evaluators.planagent.queries import unpack_rows
 from evalq.evalcore.evaluators.planagent.record import COLUMNS
 from evalq.evalcore.evaluators.planagent.rows import ROWS
 from evalq.evalcore.evaluators.planagent.sample import write_sample
-from evalq.evalcore.evaluators.planagent.score import evaluate_batch
 from evalq.evalcore.evaluators.planagent.section import file_section
 from evalq.evalcore.evaluators.planagent.state import PlanState
 from evalq.evalcore.model.canonical import Json

@@ -11,15 +11,14 @@ from typing import TextIO
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Batch, Request
+from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import InputError, UsageError
 from evalq.evalcore.evaluators.planagent.record import COLUMNS
 from evalq.evalcore.evaluators.planagent.texts import LANGUAGES
-from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Prompt
-from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes
+from evalq.evalcore.records.opened import batches, opened
 from evalq.evalcore.records.spool import spool
 
 __all__ = ["judge_prompt", "judged", "prompts"]
@@ -115,8 +114,7 @@ def _inputs(asked: Request) -> Iterator[tuple[Source, tuple[str, ...], Iterator[
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
         for source in sources:
             spooled = spool(source, Path(scratch))
-            with open_input(spooled.path) as stream:
-                cutter = Cutter(stream, "csv", source.name, COLUMNS)
+            with opened(spooled, "csv", COLUMNS) as cutter:
                 yield source, cutter.columns, _rows(cutter, spooled)
 
 
@@ -126,8 +124,7 @@ def _rows(cutter: Cutter, source: Source) -> Iterator[_Row]:
     def fault(line: int, reason: str) -> None:
         faults.append((f"{source.name}:{line}", reason))
 
-    for span in cutter.spans():
-        batch = Batch(source.name, span.first_line, read_span(source.path, span), cutter.columns)
+    for batch in batches(cutter, source):
         yield from batch.rows(fault)
         if faults:
             raise InputError(f"{len(faults)} row(s) cannot be read, so none is judged", faults)

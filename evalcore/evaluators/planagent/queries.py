@@ -10,7 +10,17 @@ import msgspec
 
 from evalq.evalcore.model.merging import Merging
 
-__all__ = ["MAX_BYTES", "UNSCORED", "Queries", "QueryReview", "Repeat", "pack_row", "unpack_rows"]
+__all__ = [
+    "MAX_BYTES",
+    "UNSCORED",
+    "Queries",
+    "QueryReview",
+    "Repeat",
+    "pack_line",
+    "pack_rest",
+    "pack_row",
+    "unpack_rows",
+]
 
 UNSCORED = 255
 """Stands for the score of a row that has none."""
@@ -21,6 +31,8 @@ _ROUNDS = 2
 """What the specification requires of a Query ID, and a comparison needs."""
 _PAD = 8
 _HEAD = struct.Struct("<IBBH")
+_REST = struct.Struct("<BH")
+_LINE_BYTES = _HEAD.size - _REST.size
 _SHORT = struct.Struct(f"{_HEAD.format}{_PAD}s")
 
 
@@ -115,8 +127,18 @@ class Queries(Merging, array_like=True):
 
 def pack_row(round_: str, score: int, line: int) -> bytes:
     """One row in 16 bytes or a few more; lines up to 2**40, names of rounds up to 65,535 bytes (then cut)."""
+    return pack_line(line) + pack_rest(round_, score)
+
+
+def pack_line(line: int) -> bytes:
+    """The first part of a packed row, which differs from row to row."""
+    return line.to_bytes(_LINE_BYTES, "little")
+
+
+def pack_rest(round_: str, score: int) -> bytes:
+    """The second part, which many rows have in common."""
     name = round_.encode()[:0xFFFF]
-    return _HEAD.pack(line & 0xFFFFFFFF, line >> 32, score, len(name)) + name.ljust(_room(len(name)), b"\0")
+    return _REST.pack(score, len(name)) + name.ljust(_room(len(name)), b"\0")
 
 
 def unpack_rows(packed: bytes) -> Iterator[tuple[str, int, int]]:

@@ -34,6 +34,8 @@ class ErrorTexts:
     def __init__(self, no_error: tuple[str, ...], masks: tuple[Mask, ...]) -> None:
         self._no_error = frozenset(text.casefold() for text in no_error)
         self._masks = [(re.compile(mask.pattern), mask.replacement) for mask in masks]
+        # An outage writes one text into many rows.
+        self.pattern = lru_cache(maxsize=1024)(self._pattern)
 
     @classmethod
     def of(cls, params: PlanParams) -> ErrorTexts:
@@ -49,7 +51,7 @@ class ErrorTexts:
             return None
         return shortened(plain_text(error), MAX_TEXT)
 
-    def pattern(self, text: str) -> str:
+    def _pattern(self, text: str) -> str:
         """``text`` with what varies from row to row masked."""
         for mask, replacement in self._masks:
             # The user's replacement is plain text: a backslash in it must not refer to a group.
@@ -63,12 +65,15 @@ def _error_texts(no_error: tuple[str, ...], masks: tuple[Mask, ...]) -> ErrorTex
 
 
 class SpeedScale:
-    """Points for seconds: those of the first band they do not exceed, 0 beyond the last."""
+    """Points for seconds: those of the first band they do not exceed, 0 beyond the last.
+
+    ``limits`` are the bands' seconds, ``by_band`` their points and, last, those of times beyond all.
+    """
 
     def __init__(self, bands: tuple[SpeedBand, ...]) -> None:
-        self._limits = [band.seconds for band in bands]
-        self._points = [*(band.points for band in bands), 0]
+        self.limits = tuple(band.seconds for band in bands)
+        self.by_band = (*(band.points for band in bands), 0)
 
     def points(self, seconds: float) -> int:
         """The points ``seconds`` earn."""
-        return self._points[bisect_left(self._limits, seconds)]
+        return self.by_band[bisect_left(self.limits, seconds)]

@@ -9,7 +9,7 @@ from typing import Any
 from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
 from evalq.evalcore.evaluators.planagent.checks import Check, without_space
 
-__all__ = ["paths_of_missed"]
+__all__ = ["MAX_PATH", "PLAIN", "paths_of_missed"]
 
 MAX_STEPS = 12
 """Containers within containers that are walked, from the item on."""
@@ -19,7 +19,7 @@ MAX_PATH = 160
 """Characters of a key path that are kept."""
 
 # What no writer of JSON escapes, so that a value of these stands in the JSON's text as it is.
-_PLAIN = re.compile(r"[\w .-]+", re.ASCII)
+PLAIN = re.compile(r"[\w .-]+", re.ASCII)
 _SWITCH = "multiSelectAllowYn"
 
 
@@ -50,7 +50,7 @@ def _may_stand_in(raw: str, answer: Answer, check: Check) -> bool:
         return not any(_SWITCH in ui for ui in answer.values)
     if check.kind == "message" or f'"{want}"' in raw:
         return True
-    return not _PLAIN.fullmatch(want)
+    return not PLAIN.fullmatch(want)
 
 
 class _Walk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,6 +14,7 @@ __all__ = ["BANDS", "COMPONENTS", "Components", "Scorer", "VerificationScore", "
 
 DECIMALS = 12
 """Scores are rounded to this many, so that four components of 1 add up to 1."""
+KEPT_ALIKE = 1024
 QUOTED = 80
 """Characters of a claim that are quoted."""
 BANDS = ("perfect", "good", "moderate", "poor")
@@ -41,28 +43,35 @@ class VerificationScore:
     threshold: float
     band: str
 
+    def copy(self) -> VerificationScore:
+        """One of its own, to be changed without changing this one."""
+        of = self.components
+        own = Components(of.tool_verification, of.assertion_evidence, of.test_execution, of.quality_gates)
+        claims = list(self.unsubstantiated)
+        return VerificationScore(self.score, self.success, self.reason, own, claims, self.threshold, self.band)
+
 
 class _Probe:
     """A rule at its place among the scanner's patterns."""
 
     def __init__(self, rule: Rule, patterns: list[Pattern]) -> None:
-        self._at = len(patterns)
-        self._negated = rule.unless is not None
+        self.at = len(patterns)
+        self.negated = rule.unless is not None
         patterns += rule.searched()
 
     def count(self, scan: Scan) -> int:
         """How often it occurs."""
-        times = scan.count(self._at)
-        return max(0, times - scan.count(self._at + 1)) if times and self._negated else times
+        times = scan.count(self.at)
+        return max(0, times - scan.count(self.at + 1)) if times and self.negated else times
 
     def found(self, scan: Scan) -> bool:
         """Whether it occurs."""
-        found = scan.found(self._at)
-        return self.count(scan) > 0 if found and self._negated and scan.found(self._at + 1) else found
+        found = scan.found(self.at)
+        return self.count(scan) > 0 if found and self.negated and scan.found(self.at + 1) else found
 
     def quote(self, scan: Scan, text: str) -> str | None:
         """Its first match, cut to what can be quoted; None where it does not occur."""
-        span = scan.first(self._at) if self.found(scan) else None
+        span = scan.first(self.at) if self.found(scan) else None
         return None if span is None else text[span[0] : min(span[1], span[0] + QUOTED)]
 
 
@@ -71,11 +80,16 @@ class Scorer:
 
     def __init__(self, patterns: Patterns, scoring: Scoring) -> None:
         self._scoring = scoring
+        # In ASCII a keyword is in the lower-cased text where a search that ignores case finds it; beyond, lower-casing
+        # has rules of its own.
         self._keywords = patterns.keywords
+        plain = [word for word in patterns.keywords if word and word.isascii() and word == word.lower()]
+        self._odd_keywords = [word for word in patterns.keywords if word not in plain]
         searched: list[Pattern] = []
         self._edits, self._reads, self._deploys, self._health = (
             _Probe(rule, searched) for rule in (patterns.edits, patterns.reads, patterns.deploys, patterns.health)
         )
+        self._plain_keywords = [_Probe(Rule(pattern=re.escape(word)), searched) for word in plain]
         self._keyword_rules = [_Probe(rule, searched) for rule in patterns.keyword_rules]
         self._evidence = [(rule.name, _Probe(rule, searched)) for rule in patterns.evidence]
         self._claims = [_Probe(rule, searched) for rule in patterns.claims]
@@ -86,10 +100,29 @@ class Scorer:
         ]
         self._gates = [(f"no {gate.name}", gate.weight, _Probe(gate, searched)) for gate in patterns.gates]
         self._scanner = Scanner(searched)
+        found = [*self._plain_keywords, *self._keyword_rules, *(probe for _, probe in self._evidence), self._changes]
+        found += [probe for _, _, probe in (*self._tests, *self._gates)]
+        self._only_found = frozenset(probe.at for probe in found if not probe.negated)
+        rest = (self._edits, self._reads, self._deploys, self._health, *self._claims, *found)
+        self._asked = frozenset(probe.at for probe in rest)
+        self._alike: dict[tuple[frozenset[int], float, bool], VerificationScore] = {}
 
     def score(self, text: str, threshold: float, *, strict: bool = False) -> VerificationScore:
         """The score of ``text``; strict, any unsubstantiated claim makes it 0."""
         scan = self._scanner.scan(text)
+        # Where nothing is to be counted or quoted, a score depends on which patterns occur, and on nothing else.
+        if scan.seen is None or self._odd_keywords or not scan.seen & self._asked <= self._only_found:
+            return self._judged(scan, text, threshold, strict=strict)
+        if not self._asked <= self._scanner.known:
+            return self._judged(scan, text, threshold, strict=strict)
+        key = scan.seen, threshold, strict
+        if key not in self._alike:
+            if len(self._alike) >= KEPT_ALIKE:
+                self._alike.clear()
+            self._alike[key] = self._judged(scan, text, threshold, strict=strict)
+        return self._alike[key].copy()
+
+    def _judged(self, scan: Scan, text: str, threshold: float, *, strict: bool) -> VerificationScore:
         claims = list(dict.fromkeys(quote for claim in self._claims if (quote := claim.quote(scan, text))))
         tool, tool_short = self._tool(scan, text)
         evidence, evidence_short = self._assertions(scan, claims)
@@ -123,9 +156,7 @@ class Scorer:
         edits, deploys = self._edits.count(scan), self._deploys.count(scan)
         reads = self._reads.count(scan) if edits else 0
         health = self._health.count(scan) if deploys else 0
-        lowered = text.lower()
-        keywords = sum(keyword in lowered for keyword in self._keywords)
-        keywords += sum(rule.found(scan) for rule in self._keyword_rules)
+        keywords = self._keywords_in(scan, text) + sum(rule.found(scan) for rule in self._keyword_rules)
         value = (
             weights.reads * (min(1.0, reads / edits) if edits else 1.0)
             + weights.health * (min(1.0, health / deploys) if deploys else 1.0)
@@ -137,6 +168,13 @@ class Scorer:
             (keywords < needed, f"{keywords} of {needed} verification keywords"),
         ]
         return value, ", ".join(text for is_short, text in short if is_short)
+
+    def _keywords_in(self, scan: Scan, text: str) -> int:
+        words, found = self._keywords, 0
+        if text.isascii():
+            words, found = tuple(self._odd_keywords), sum(keyword.found(scan) for keyword in self._plain_keywords)
+        lowered = text.lower() if words else ""
+        return found + sum(word in lowered for word in words)
 
     def _assertions(self, scan: Scan, claims: list[str]) -> tuple[float, str]:
         missing = [f"no {name}" for name, probe in self._evidence if not probe.found(scan)]

@@ -91,4 +91,4 @@ def _format(path: Path) -> Callable[[Outcome, str], bytes]:
     for end, write in _FORMATS.items():
         if path.name.endswith(end):
             return write
-    raise UsageError(f"-o {path}: no format is called so; names end in {', '.join(_FORMATS)}")
+    raise UsageError(f"-o {path}: there is no such format; names end in {', '.join(_FORMATS)}")

@@ -106,6 +106,11 @@ class Fault:
         """Do it. False when there was nothing to hurt at this moment: it is then tried again."""
         raise NotImplementedError
 
+    def armed(self, stage: Stage, fired: Callable[[], bool]) -> bool:
+        """It strikes when ``fired``: the recovery is measured from then on, and not at all where that never comes."""
+        stage.later(fired, lambda: stage.hurt(self.name), at_the_end=False)
+        return True
+
 
 FAULTS: dict[str, Fault] = {}
 

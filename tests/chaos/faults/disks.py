@@ -16,9 +16,7 @@ class SyncFails(Fault):
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """The next one."""
-        fired = stage.arm("fsync", "producer", rng.choice(("EIO", "ENOSPC")))
-        stage.later(fired, lambda: stage.hurt(self.name), at_the_end=False)
-        return True
+        return self.armed(stage, stage.arm("fsync", "producer", rng.choice(("EIO", "ENOSPC"))))
 
 
 @register
@@ -30,9 +28,7 @@ class KilledAtFileCall(Fault):
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """Among the next forty."""
-        fired = stage.arm("fs", "producer", str(rng.randint(1, 40)))
-        stage.later(fired, lambda: stage.hurt(self.name), at_the_end=False)
-        return True
+        return self.armed(stage, stage.arm("fs", "producer", str(rng.randint(1, 40))))
 
 
 @register
@@ -44,8 +40,7 @@ class BornKilled(Fault):
 
     def prepare(self, stage: Stage, rng: random.Random) -> None:
         """Armed before there is a producer."""
-        fired = stage.arm("fs", "producer", str(rng.randint(1, 12)))
-        stage.later(fired, lambda: stage.hurt(self.name), at_the_end=False)
+        self.armed(stage, stage.arm("fs", "producer", str(rng.randint(1, 12))))
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """It struck when the producer began."""

@@ -9,6 +9,7 @@ import time
 
 from tests.chaos.faults.base import Fault, Stage, register
 from tests.chaos.ledger_view import LedgerView
+from tests.chaos.processes import Group
 
 
 @register
@@ -29,11 +30,8 @@ class PoolChild(Fault):
         return True
 
 
-@register
-class WorkerMain(Fault):
-    """SIGKILL to a worker's main process alone; its pool processes are orphans."""
-
-    name = "kill worker main process"
+class _WorkerKill(Fault):
+    """SIGKILL to one worker, or to a part of it."""
 
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """One that has a pool by now."""
@@ -42,27 +40,35 @@ class WorkerMain(Fault):
             return False
         worker = rng.choice(workers)
         held = stage.view.held(worker.pid)
-        worker.kill_main()
+        self.kill(worker)
         stage.hurt(self.name, held)
         return True
 
+    def kill(self, worker: Group) -> None:
+        """As much of it as this fault is about."""
+        raise NotImplementedError
+
 
 @register
-class WorkerGroup(Fault):
+class WorkerMain(_WorkerKill):
+    """SIGKILL to a worker's main process alone; its pool processes are orphans."""
+
+    name = "kill worker main process"
+
+    def kill(self, worker: Group) -> None:
+        """Its main process."""
+        worker.kill_main()
+
+
+@register
+class WorkerGroup(_WorkerKill):
     """SIGKILL to all processes of a worker, as a host that goes down does."""
 
     name = "kill worker group"
 
-    def strike(self, stage: Stage, rng: random.Random) -> bool:
-        """Any that serves."""
-        workers = [worker for worker in stage.workers() if worker.children()]
-        if not workers:
-            return False
-        worker = rng.choice(workers)
-        held = stage.view.held(worker.pid)
+    def kill(self, worker: Group) -> None:
+        """All of it."""
         worker.kill()
-        stage.hurt(self.name, held)
-        return True
 
 
 @register

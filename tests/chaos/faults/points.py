@@ -18,9 +18,7 @@ class _Point(Fault):
     def strike(self, stage: Stage, rng: random.Random) -> bool:
         """Arm it; the recovery is measured from the moment it fires."""
         whom = rng.choice(("self", "group")) if self.may_take_group else "self"
-        fired = stage.arm(rng.choice(self.points), self.role, whom)
-        stage.later(fired, lambda: stage.hurt(self.name), at_the_end=False)
-        return True
+        return self.armed(stage, stage.arm(rng.choice(self.points), self.role, whom))
 
 
 @register

@@ -44,8 +44,7 @@ class Poison(Fault):
         """It strikes by itself, when its chunk is computed for the first time."""
         view = stage.view
         assert isinstance(view, LedgerView), "no other set-up has this fault"
-        stage.later(view.tried, lambda: stage.hurt(self.name), at_the_end=False)
-        return True
+        return self.armed(stage, view.tried)
 
     def _calm(self, folder: Path, args: tuple[str, ...]) -> Path:
         flags = (*_FLAGS, "--workers", "2", "--chunk-size", "500", "--run-dir", folder / "calm", "--format", "none")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,10 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
+import evalq
 from evalq.evalcore.compare.looks import Errors, Look, baseline_digest
 from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.errors import UsageError, WireError
+from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.comparing.looks import Looks, looks_of
 from evalq.producer.servers import Servers
+from evalq.workers.ledger.keys import SHARED, LookKeys
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 from tests.unit.comparing.conftest import Command, Made
@@ -60,7 +65,9 @@ def test_both_places_count_alike(
             look = numbers.get((who, answers), (len(numbers) + 1, draws + 1))
             if who not in stopped:
                 numbers[who, answers] = look
-            assert [each.take(place, who, answers) for each in both] == [Look(*look, stopped.get(who, ""))] * 2
+            for verb in ("peek", "peek", "take"):  # to be told a look is not to take it
+                found = [getattr(each, verb)(place, who, answers) for each in both]
+                assert found == [Look(*look, stopped.get(who, ""))] * 2
             if stops:
                 stopped.setdefault(who, answers)
             assert [each.settle(place, who, answers if stops else "") for each in both] == [stopped.get(who, "")] * 2
@@ -125,3 +132,49 @@ def test_a_stopped_candidate_stays_so_and_others_go(made: Made, here: Path, comm
     assert gate(worse, "2c3d") == (1, "3 2 NO-GO"), "a candidate that may go can still be stopped"
     assert command("baseline", "set", "main", worse).code == 0
     assert gate(better, "0a1b") == (0, "1 1 GO")
+
+
+def test_what_cannot_be_decided_spends_no_look(made: Made, here: Path, command: Command) -> None:
+    """A policy about a metric that there is not: the first look is the one after it is mended."""
+    base = str(made("base", [(f"t{n}", True) for n in range(80)]))
+    assert command("baseline", "set", "main", base).code == 0
+    looks = looks_of(Servers(Settings()))
+    for metric, code in (("verification.nothing", 2), ("verification.pass_rate", 0)):
+        policy = Policy.model_validate({"gates": [{"metric": metric, "max_drop": 0.1}]})
+        (here / "policy.yaml").write_text(policy.model_dump_json(exclude_defaults=True))
+        done = command("gate", base, "--policy", "policy.yaml", "--baseline", "main", "--json")
+        assert done.code == code, done.stderr
+        assert looks.count(baseline_digest(policy, Baselines(Servers(Settings())).known("main"))) == (code == 0)
+
+
+def test_a_candidate_that_is_no_text_is_refused_by_name(made: Made, here: Path, command: Command) -> None:
+    """As Python may have one; on a command line there is none."""
+    base = made("base", [(f"t{n}", True) for n in range(80)])
+    assert command("baseline", "set", "main", str(base)).code == 0
+    policy = {"gates": [{"metric": "verification.pass_rate", "max_drop": 0.1}]}
+    with pytest.raises(UsageError, match=r"candidate: .*is no text"):
+        evalq.gate(base, policy, baseline="main", candidate="\ud800")
+
+
+@pytest.mark.parametrize(("field", "value"), [("count", "-1"), ("count", "x"), ("look c a", "0 0"), ("draws c", "-3")])
+def test_a_count_in_the_ledger_that_nobody_counted_is_damaged(field: str, value: str, server: Server) -> None:
+    """Said with the key to delete, and no division by zero."""
+    with Servers(Settings(broker=server.url)) as servers:
+        looks = looks_of(servers)
+        key = LookKeys.of(f"{field} {value}").looks
+        server.client.hset(key, field, value)
+        with pytest.raises(WireError, match=f"{re.escape(key)} in the ledger"):
+            looks.take(f"{field} {value}", "c", "a")
+        if field == "count":
+            with pytest.raises(WireError, match=re.escape(key)):
+                looks.count(f"{field} {value}")
+
+
+def test_a_garbled_baseline_in_the_ledger_is_said_by_name(server: Server, here: Path) -> None:
+    """With what to do about it."""
+    server.client.sadd(SHARED.baselines, "garbled")
+    server.client.hset(SHARED.baseline + "garbled", "verification", b"\x00no frame")
+    with Servers(Settings(broker=server.url)) as servers, pytest.raises(WireError) as caught:
+        Baselines(servers).known("garbled")
+    assert "the baseline garbled in the ledger is damaged at 'verification'" in str(caught.value)
+    assert "evalq baseline set garbled RUN" in str(caught.value)

@@ -55,7 +55,7 @@ def test_a_baseline_s_name_is_no_path(name: str, made: Made, here: Path, nobody:
     """Nothing is written for it."""
     run = cases_of(RunFolder.existing(made("run", [("a", True)])))
     before = sorted(here.rglob("*"))
-    with pytest.raises(UsageError, match="is no name for a baseline"):
+    with pytest.raises(UsageError, match="cannot name a baseline"):
         Baselines(nobody).approve(name, run)
     assert sorted(here.rglob("*")) == before
     assert Baselines(nobody).known(name) == []

@@ -16,7 +16,8 @@ from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.model.span import BOM, Format, Span, read_span
 from evalq.evalcore.records import cut
 from evalq.evalcore.records.batch import Batch
-from evalq.evalcore.records.cut import Cutter, record_ends
+from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.scanning import record_ends
 from tests.unit.core.tables import Known, csv_files, cut_up, jsonl_files, sha256
 
 BLOCKS = st.integers(1, 12) | st.just(1 << 16)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -11,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputError
-from evalq.evalcore.records import cut
-from evalq.evalcore.records.cut import Cutter, QuoteFault, record_ends
+from evalq.evalcore.model.span import Format
+from evalq.evalcore.records import cut, scanning
+from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.scanning import PLAIN_BYTES, QuoteFault, plainly, quickly, scan
 from tests.unit.core.tables import Known, csv_files, cut_up
 
 INSIDE = "broken quoting: a quote inside a field that does not begin with one"
@@ -101,15 +105,36 @@ def test_a_record_within_the_limit_is_cut() -> None:
 def test_quotes_are_legal_exactly_where_the_grammar_says(text: str) -> None:
     """Against RFC 4180 spelled out by hand: a text ending in a newline is a run of complete records, or faulty."""
     block = (text + "\n").encode()
-    assert ends_or_fault(block) == by_grammar(text + "\n")
+    for way in (plainly, quickly):
+        found = lines_and_ends(way, block, "csv")
+        assert (found[1] if isinstance(found[1], list) else found[0]) == by_grammar(text + "\n")
 
 
-def ends_or_fault(block: bytes) -> object:
-    """Ends of records, or the position of the first illegal quote."""
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet='a,"\n\r', max_size=20), st.sampled_from(["csv", "jsonl"]))
+def test_with_and_without_numpy_the_answer_is_one(text: str, fmt: Format) -> None:
+    """Newlines, ends of records, and the first fault with its reason, of any bytes, whole records or not."""
+    block = bytearray(text.encode())
+    assert lines_and_ends(plainly, memoryview(block), fmt) == lines_and_ends(quickly, memoryview(block), fmt)
+
+
+def test_more_than_a_little_is_scanned_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that reads many small files, or one large one, changes over, and stays with it."""
+    monkeypatch.setattr(scanning._Way, "left", PLAIN_BYTES)
+    monkeypatch.setattr(scanning, "compiled", lambda: None)
+    half = b"a\n" * (PLAIN_BYTES // 4)
+    kinds = [type(scan(half, "csv")[1]).__name__ for _ in range(4)]
+    assert kinds == ["array", "array", "ndarray", "ndarray"]
+    assert type(scan(b"a\n", "csv")[1]).__name__ == "ndarray"
+
+
+def lines_and_ends(way: Callable[..., Any], block: bytes | memoryview, fmt: Format) -> tuple[object, object]:
+    """(newlines, ends of records), or (the position of the first illegal quote, the reason)."""
     try:
-        return record_ends(block, "csv").tolist()
+        newlines, ends = way(block, fmt)
     except QuoteFault as fault:
-        return fault.position
+        return fault.position, fault.reason
+    return newlines.tolist(), ends.tolist()
 
 
 def by_grammar(text: str) -> object:

@@ -126,8 +126,8 @@ def test_the_same_package_seen_twice_is_one(packages: list[EntryPoint]) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("bad", "bad:evaluator", r"'bad' \(bad:evaluator\) is no Evaluator of that name"),
-        ("adding", "good:evaluator", r"'adding' \(good:evaluator\) is no Evaluator of that name"),
+        ("bad", "bad:evaluator", r"'bad' \(bad:evaluator\) is not an Evaluator of that name"),
+        ("adding", "good:evaluator", r"'adding' \(good:evaluator\) is not an Evaluator of that name"),
         (
             "away",
             "not_installed_here:evaluator",

@@ -23,8 +23,9 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Driven, StorageError, UsageError
 from evalq.producer.folder.info import SCHEMA
 from evalq.producer.folder.job import Job, RunExistsError, RunOptions
+from evalq.producer.folder.listing import run_folders
 from evalq.producer.folder.lock import RunLock, holder
-from evalq.producer.folder.run_folder import RunFolder, run_folders
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.staging import is_private
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.holding import driving

@@ -19,8 +19,8 @@ from tests.unit.producer.quiet import QUIET
 
 
 def test_the_formats_are_those_of_the_folder() -> None:
-    """Their names are the endings."""
-    assert endings() == [".csv", ".html", ".json", ".jsonl", ".md", ".parquet", ".xml", ".yaml"]
+    """Their names are the endings; one that disappears would be missed."""
+    assert {".csv", ".html", ".json", ".jsonl", ".md", ".parquet", ".xml", ".yaml"} <= set(endings())
 
 
 def test_a_format_that_is_added_is_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

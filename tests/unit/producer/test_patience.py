@@ -13,8 +13,8 @@ import redis
 
 from evalq.evalcore.errors import BrokerUnreachable, ServerRefused, WorkersLost
 from evalq.producer.driving.waiting import Patience
-from evalq.workers.connections import connect
-from evalq.workers.server_errors import PASSING
+from evalq.workers.servers.connections import connect
+from evalq.workers.servers.errors import PASSING
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server, wait_until
 from tests.unit.workers.states import STATES

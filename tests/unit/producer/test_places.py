@@ -18,8 +18,8 @@ from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend, shared_place
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
-from evalq.workers.connections import connect
 from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.servers.connections import connect
 from evalq.workers.settings import Settings
 from tests.agents.server import write_golden
 from tests.folders import facts

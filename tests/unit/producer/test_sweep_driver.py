@@ -7,27 +7,31 @@ import contextlib
 import json
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.errors import Cancelled, Driven, EvalqError, UsageError
+from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, UsageError
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.servers import Servers
+from evalq.producer.sweeps import joining
 from evalq.producer.sweeps.driver import SweepDriver
 from evalq.producer.sweeps.joining import _note_done
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.retry import begin_retry
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.callers import main as calling
-from evalq.workers.connections import connect
 from evalq.workers.ledger.keys import SHARED, SweepKeys
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.servers.connections import connect
 from evalq.workers.settings import Settings, Timings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
@@ -442,3 +446,53 @@ def test_a_sweep_that_somebody_else_closed_ends(stage: Stage) -> None:
         one.end()
     assert one.error is None
     assert sweep.recorded.count == stage.agent.calls.total() == 40 * CASES
+
+
+class _Clock:
+    """Stands for `time` in what only polls: to sleep takes no time, and ``meanwhile`` is asked after each sleep."""
+
+    def __init__(self, meanwhile: Callable[[float], None]) -> None:
+        self.now = 1.0
+        self._meanwhile = meanwhile
+
+    def monotonic(self) -> float:
+        """What it shows."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Set it forward."""
+        self.now += seconds
+        self._meanwhile(self.now)
+
+
+@pytest.mark.usefixtures("patient")
+def test_who_waits_tells_a_busy_producer_from_one_that_is_gone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its calls and its evaluation nobody hears of it, for ten seconds on a busy machine: it is waited for. One
+    that died there is waited for as well, but not for ever.
+    """
+    first, second = stage.sweep("a", 1, once="k"), stage.sweep("b", 1, once="k")
+    with stage.calling():
+        Drive(stage.driver(first, "host 1 a")).end()
+    first.write_outputs()
+    first.folder.note(state="called")
+    settings = stage.settings.model_copy(update={"driver_seconds": 10.0})
+    evaluation = RunLedger(stage.server.client, settings, "host 1 a")
+
+    def waits(meanwhile: Callable[[float], None]) -> float:
+        """Wait for it in the second folder; until when."""
+        monkeypatch.setattr(joining, "time", clock := _Clock(meanwhile))
+        reporter = Reporter("calls", quiet=True, bar=False, json_lines=False)
+        with Servers(settings) as servers:
+            joining._elsewhere(second.folder, Driven(first.run, "host 1 a"), servers, reporter)
+        return clock.now
+
+    def begins(now: float) -> None:
+        if now > 15 and evaluation.header(first.run) is None:
+            evaluation.open(first.job().header, 1)
+
+    assert 15 < waits(begins) < 16, "then it looks again who drives"
+    evaluation.delete(first.run)
+    seen: list[float] = []
+    with pytest.raises(Incomplete, match="which is gone, collected its outputs"):
+        waits(seen.append)
+    assert 30 < seen[-1] < 33

@@ -91,7 +91,7 @@ def test_nothing_is_told_while_a_worker_serves(clock: list[float]) -> None:
 
 def test_a_command_s_own_worker_that_never_comes_ends_it(clock: list[float]) -> None:
     """It is starting, for patience_seconds; then there is something wrong with it."""
-    with pytest.raises(WorkersLost, match="does not begin to serve in 20 s"):
+    with pytest.raises(WorkersLost, match="did not start serving within 20 s"):
         _watched(clock, 60, own=True, workers=0)
 
 

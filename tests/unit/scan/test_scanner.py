@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.scan import Pattern, PatternRefused, Scanner
 from evalq.evalcore.scan.sweep import SWEEP_FROM
-from tests.unit.scan.regexes import patterns, texts
+from tests.unit.scan.regexes import SIGNS, patterns, texts
 
 FLAGS = [re.NOFLAG, re.IGNORECASE, re.DOTALL, re.IGNORECASE | re.DOTALL]
 
@@ -169,3 +170,64 @@ def test_a_pattern_not_meant_to_be_counted_is_not() -> None:
     """Asking for the count of such a pattern is a mistake that shows."""
     with pytest.raises(KeyError):
         Scanner([Pattern("a")]).scan("aaa").count(0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(patterns, st.sampled_from(FLAGS)), min_size=2, max_size=8),
+    st.lists(st.sampled_from([sign for sign in SIGNS if sign.isascii()]), max_size=40).map("".join),
+)
+@example([(r"\bab\b", re.IGNORECASE), (r"\s", re.NOFLAG), ("b*", re.NOFLAG)], "x AB\x1c")
+@example([(r"a.*?b", re.DOTALL), (r"a.*?b", re.NOFLAG), (r"b\Z", re.NOFLAG)], "a\nb")
+def test_ascii_is_looked_over_once_for_all(given_: list[tuple[str, re.RegexFlag]], text: str) -> None:
+    """Each of several patterns is found, not found and counted in ASCII as `re` does it."""
+    taken = []
+    for source, flags in given_:
+        with contextlib.suppress(PatternRefused):
+            Scanner([_pattern(source, flags, counted=True)])
+            taken.append((source, flags))
+    assume(len(taken) > 1)
+    assume(text or not any(r"\B" in source for source, _ in taken))
+    scanner = Scanner([_pattern(source, flags, counted=True) for source, flags in taken])
+    scan, matches = scanner.scan(text), [re.search(source, text, flags) for source, flags in taken]
+    assert scanner.firsts(text) == [match.span() if match else None for match in matches]
+    for index, (source, flags) in enumerate(taken):
+        assert scan.found(index) is bool(matches[index])
+        assert scan.first(index) == (matches[index].span() if matches[index] else None)  # type: ignore[union-attr]  # asked
+        assert scan.count(index) == sum(1 for _ in re.finditer(source, text, flags))
+
+
+def test_an_automaton_without_memory_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the one pass fails, each pattern is looked for by itself; it never passes for absent."""
+    sources = ["one", "two", r"\bthree\b"]
+    scanner = Scanner([Pattern(source, counted=True) for source in sources])
+    assert scanner.scan("three").found(2)
+    assert scanner._presence is not None
+    monkeypatch.setattr(scanner._presence, "_match", lambda data: [])
+    scan = scanner.scan("one three three")
+    assert [scan.found(index) for index in range(3)] == [True, False, True]
+    assert [scan.count(index) for index in range(3)] == [1, 0, 2]
+    assert scanner.firsts("one three three") == [(0, 3), None, (4, 9)]
+
+
+def test_a_long_pattern_is_not_looked_for_together_with_others() -> None:
+    """It would slow the others down; it is found by itself."""
+    scanner = Scanner([Pattern("a{1,900}b"), Pattern("c"), Pattern("d")])
+    assert scanner.scan("ac").found(1)
+    assert scanner._presence is not None
+    assert scanner._presence.known == {1, 2}
+    assert [scanner.scan("aab c").found(index) for index in range(3)] == [True, True, False]
+    assert scanner.firsts("aab c") == [(0, 3), (4, 5), None]
+
+
+@pytest.mark.parametrize("where", ["start", "middle", "end", "nowhere"])
+def test_a_long_plain_text_is_swept_as_it_is(where: str) -> None:
+    """Without case in ASCII; a string with letters beyond ASCII is in no such text, and no hindrance to the others."""
+    parts = {"start": ("", "-" * SWEEP_FROM), "middle": ("-" * SWEEP_FROM,) * 2, "end": ("-" * SWEEP_FROM, "")}
+    before, behind = parts.get(where, ("-" * SWEEP_FROM, ""))
+    text = before + ("ProBably TODO" if where != "nowhere" else "") + behind
+    scanner = Scanner([Pattern("probably|아마", True, "ascii"), Pattern("TODO"), Pattern("todo"), Pattern("아마")])
+    at = len(before)
+    found = [None] * 4 if where == "nowhere" else [(at, at + 8), (at + 9, at + 13), None, None]
+    assert scanner.firsts(text) == found
+    assert Scanner([Pattern("아마"), Pattern("다나")]).firsts(text) == [None, None]

@@ -200,3 +200,40 @@ def test_long_texts_that_repeat_themselves_get_their_score(text: str) -> None:
         brief = score_verification(short, patterns=patterns).components
         assert long.assertion_evidence == brief.assertion_evidence
         assert long.tool_verification == pytest.approx(brief.tool_verification, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("all verified by hand", 1),
+        ("all VERIFIED, ok+", 2),
+        ("OK+", 1),
+        ("Proof and İ", 1),
+        ("PROOF확인, verİfied", 2),
+        ("nothing", 0),
+    ],
+)
+def test_keywords_are_looked_for_in_the_lower_cased_text(text: str, found: int) -> None:
+    """Plain ones are no patterns, one in capitals is never in such a text, and one beyond ASCII may be."""
+    own = DEFAULT.model_copy(update={"keywords": ("verified", "ok+", "확인", "Proof", "i\u0307")})
+    lowered = sum(keyword in text.lower() for keyword in own.keywords)
+    assert lowered == found
+    scored = scorer(own, VerificationParams().scoring).score(text, 0.9)
+    assert scored.components.tool_verification == pytest.approx(0.7 + 0.15 * min(2, found))
+
+
+def test_a_score_is_the_callers_own() -> None:
+    """Changing one does not show in that of another text with the same patterns."""
+    first = score_verification("Nothing here.")
+    first.components.tool_verification = 7
+    first.unsubstantiated.append("x")
+    again = score_verification("Nothing there either.")
+    assert again == score_verification("Nothing 확인.")
+    assert (again.components.tool_verification, again.unsubstantiated) == (0.7, [])
+
+
+def test_texts_with_the_same_patterns_are_told_apart_where_something_is_counted_or_quoted() -> None:
+    """What is kept for texts that read alike never answers for another number of edits, or another claim."""
+    for text in ("Edit", "Edit Edit", "Edit Edit Read", "it is likely", "it is probably", "Edit Read", "all checked"):
+        for strict in (True, False):
+            assert score_verification(text, strict=strict) == score_verification(text + " 확인", strict=strict)

@@ -13,8 +13,8 @@ import redis
 from redis._parsers.base import BaseParser
 
 from evalq.evalcore.errors import BrokerUnreachable, ServerRefused
-from evalq.workers.connections import connect
-from evalq.workers.server_errors import PASSING, SERVER_ERRORS, explained
+from evalq.workers.servers.connections import connect
+from evalq.workers.servers.errors import PASSING, SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
 from tests.unit.workers.states import STATES

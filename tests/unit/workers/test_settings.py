@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.connections import celery_url, connect, is_redis, redacted
+from evalq.workers.servers.connections import connect
+from evalq.workers.servers.urls import celery_url, is_redis, redacted
 from evalq.workers.settings import Settings, load_settings
 
 

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 
 from evalq.evalcore.errors import ServerRefused
-from evalq.workers.connections import probe, redacted
-from evalq.workers.server_errors import explained
+from evalq.workers.servers.connections import probe
+from evalq.workers.servers.errors import explained
+from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["Complaint", "until_reached"]

@@ -1,9 +1,7 @@
-"""Reaching servers by URL: one spelling for people, the one each library wants, and secrets kept out of messages."""
+"""Reaching a Redis or Valkey by its URL, and telling why it cannot be reached."""
 
 from __future__ import annotations
 
-import re
-import shlex
 import socket
 from typing import Any
 
@@ -12,12 +10,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
-from evalq.workers.server_errors import explained
+from evalq.workers.servers.errors import explained
+from evalq.workers.servers.urls import is_redis, redacted, respelled
 from evalq.workers.settings import Settings
 
-_SECRET = re.compile(r"([?&]\w*password=)[^&#]*", re.IGNORECASE)
-
-__all__ = ["KEEPALIVE", "SCHEME", "celery_url", "connect", "is_redis", "probe", "redacted", "server_options"]
+__all__ = ["KEEPALIVE", "connect", "probe"]
 
 # A peer that is cut off (packets dropped, not refused) is noticed within about 15 s, on idle connections too.
 _PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
@@ -27,28 +24,6 @@ KEEPALIVE: dict[str, Any] = {
         getattr(socket, name): value for name, value in _PROBES.items() if hasattr(socket, name)
     },
 }
-
-SCHEME = "evalq-redis"
-"""The name of evalq's own transport in Celery's URLs; kombu's stays what it is for others in the same process."""
-_REDIS = ("redis", "rediss", "unix", "redis+socket", "valkey", "valkeys")
-_OTHER = ("amqp", "amqps", "pyamqp")
-
-
-def is_redis(url: str) -> bool:
-    """Whether the server at ``url`` speaks the Redis protocol. Raises ConfigError for a scheme evalq does not know."""
-    scheme = url.partition("://")[0]
-    if scheme not in _REDIS + _OTHER:
-        raise ConfigError(f"{redacted(url)!r}: unknown kind of URL; use redis://, rediss://, unix:///path or amqp://")
-    return scheme in _REDIS
-
-
-def celery_url(url: str) -> str:
-    """``url`` in Celery's spelling; a Redis is reached by way of `evalq.workers.broker.transport`."""
-    if url.partition("://")[0] in ("rediss", "valkeys") and "ssl_cert_reqs=" not in url:
-        # For kombu a URL that asks for no check of the server's certificate asks for no TLS at all.
-        url += ("&" if "?" in url else "?") + "ssl_cert_reqs=required"
-    plain, socket = {"redis", "rediss", "valkey", "valkeys"}, {"unix", "redis+socket"}
-    return _respelled(url, dict.fromkeys(plain, SCHEME) | dict.fromkeys(socket, f"{SCHEME}+socket"))
 
 
 def connect(url: str, settings: Settings, patience: float = 30.0, *, again: bool = True) -> redis.Redis:
@@ -96,7 +71,7 @@ def _answered(error: BaseException | None) -> bool:
 def _client(url: str, settings: Settings, patience: float, *, again: bool) -> redis.Redis:
     if not is_redis(url):
         raise ConfigError(f"{redacted(url)}: the ledger needs Redis or Valkey; with another broker give --ledger too")
-    plain = _respelled(url, {"redis+socket": "unix", "valkey": "redis", "valkeys": "rediss"})
+    plain = respelled(url, {"redis+socket": "unix", "valkey": "redis", "valkeys": "rediss"})
     options: dict[str, Any] = {} if plain.startswith("unix") else dict(KEEPALIVE)
     if not again:
         options["retry"] = Retry(NoBackoff(), 0)
@@ -110,26 +85,3 @@ def _client(url: str, settings: Settings, patience: float, *, again: bool) -> re
         )
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
-
-
-def redacted(url: str) -> str:
-    """``url`` without its passwords, for messages and files."""
-    scheme, sep, rest = _SECRET.sub(r"\1***", url).rpartition("://")
-    user, at, place = rest.rpartition("@")
-    name, colon, _ = user.partition(":")
-    return f"{scheme}{sep}{name}:***@{place}" if at and colon else f"{scheme}{sep}{rest}"
-
-
-def server_options(settings: Settings) -> str:
-    """``--broker`` (and ``--ledger``) for a command that a person is to run, URL in place of one with a password.
-
-    Empty where no server is named.
-    """
-    urls = {"broker": settings.broker, "ledger": settings.ledger if settings.ledger_apart else ""}
-    shown = {name: shlex.quote(url) if redacted(url) == url else "URL" for name, url in urls.items() if url}
-    return " ".join(f"--{name} {url}" for name, url in shown.items())
-
-
-def _respelled(url: str, schemes: dict[str, str]) -> str:
-    scheme, sep, rest = url.partition("://")
-    return schemes.get(scheme, scheme) + sep + rest

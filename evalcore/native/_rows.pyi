@@ -1,0 +1,24 @@
+from collections.abc import Callable
+from typing import Any
+
+SOURCE: str
+
+def plan_rows(
+    data: bytes,
+    first_line: int,
+    width: int,
+    columns: tuple[int, ...],
+    source: bytes,
+    limits: tuple[float, ...],
+    lines: list[bytes],
+    queries: dict[str, bytes],
+    checks: Callable[[str], tuple[tuple[int, bytes, bool], ...] | None],
+    kind: Callable[[Any], tuple[bytes, bytes, bytes, list[float]]],
+    other: Callable[[int, int, Any, float | None, Any], None],
+    llm: Callable[[int, str, str, str], bytes],
+    again: Callable[[str, bytes], None],
+    encode: Callable[[float], bytes],
+    /,
+) -> list[tuple[int, ...]] | None: ...
+def record_ends(data: bytes | bytearray | memoryview, /) -> tuple[bytes, bytes, int, bool]: ...
+def check_utf8(data: bytes, /) -> tuple[int, int]: ...

@@ -1,0 +1,412 @@
+/* The hot pass over logs, for machines that have a compiler: the columns of JSONL events. The Python next to it
+   (cooperation/reading.py) is the reference: every line that is in any way unusual is left to it, and tests compare
+   the two. */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include "json.h"
+#include "tables.h"
+#include "utf8.h"
+
+#ifndef SOURCE
+#define SOURCE ""
+#endif
+
+enum { TURN = 1, AGENT = 2, DECISION = 4, RESOURCES = 8, DRY_RUN = 16 };
+
+#define MOST_DIGITS 15   /* below 2^53 and so exact as a double, as are the powers of ten up to it */
+#define LONGEST_NUMBER 64
+#define LEFT_OF 8        /* where more than one line in so many is left, Python reads all of them faster */
+
+typedef struct {
+    int64_t *turns;
+    int32_t *agents, *decisions; /* a decision of -1 is none */
+    double *values;              /* NaN: none */
+    u8 *whole;
+    size_t count, room;
+} Rows;
+
+typedef struct {
+    Text key; /* the resource that counts */
+    Rows rows;
+    Table names, words;
+    PyObject *left; /* [(row, line, start, end), ...] */
+    size_t left_count;
+    long long dry_row; /* -1: no row has one */
+    int dry;
+} Pass;
+
+typedef struct {
+    int seen, dry, whole;
+    int64_t turn;
+    Text agent, decision;
+    double value;
+} Event;
+
+static u64 seed;
+static const double tens[] = {1,    1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                              1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+
+/* Behind the string at `p`; *escaped says whether a backslash is in it. */
+static const u8 *past_string(const u8 *p, const u8 *end, Text *raw, int *escaped) {
+    if (p >= end || *p != '"') return NULL;
+    raw->p = ++p;
+    *escaped = 0;
+    for (;;) {
+        p = past_plain(p, end);
+        if (p >= end) return NULL;
+        if (*p == '"') break;
+        if (*p != '\\' || end - p < 2) return NULL;
+        *escaped = 1;
+        if (p[1] == 'u') {
+            if (end - p < 6 || !is_hex(p[2]) || !is_hex(p[3]) || !is_hex(p[4]) || !is_hex(p[5])) return NULL;
+            p += 6;
+        } else if (p[1] != 0 && strchr("\"\\/bfnrt", p[1])) {
+            p += 2;
+        } else {
+            return NULL;
+        }
+    }
+    raw->n = (size_t)(p - raw->p);
+    return p + 1;
+}
+
+/* A string in which nothing is escaped. */
+static const u8 *plain_string(const u8 *p, const u8 *end, Text *raw) {
+    int escaped;
+    p = past_string(p, end, raw, &escaped);
+    return escaped ? NULL : p;
+}
+
+/* An object's key, in which nothing is escaped, and the colon behind it. */
+static const u8 *plain_key(const u8 *p, const u8 *end, Text *key) {
+    if (!(p = plain_string(p, end, key))) return NULL;
+    if (p < end && *p == ':') return past_space(p + 1, end);
+    p = past_space(p, end);
+    return p < end && *p == ':' ? past_space(p + 1, end) : NULL;
+}
+
+static const u8 *past_any(const u8 *p, const u8 *end, int depth) {
+    Text text;
+    int more = 1, escaped;
+    if (p >= end) return NULL;
+    if (*p == '"') return past_string(p, end, &text, &escaped);
+    if (*p != '{' && *p != '[') return past_scalar(p, end);
+    if (depth >= MAX_NESTED) return NULL;
+    u8 close = *p == '{' ? '}' : ']';
+    p = past_space(p + 1, end);
+    if (p < end && *p == close) return p + 1;
+    while (more) {
+        if (close == '}') {
+            if (!(p = past_string(p, end, &text, &escaped))) return NULL;
+            p = past_space(p, end);
+            if (p >= end || *p != ':') return NULL;
+            p = past_space(p + 1, end);
+        }
+        if (!(p = past_any(p, end, depth + 1)) || !(p = past_comma(p, end, close, &more))) return NULL;
+    }
+    return p;
+}
+
+/* The double nearest to a number's text, and whether it is written as an int; 0 for Python to say. */
+static int amount_of(Text text, double *value, int *whole) {
+    char copy[LONGEST_NUMBER + 1];
+    u64 digits = 0;
+    size_t i = 0, count = 0, behind = 0;
+    int negative = text.n && text.p[0] == '-', point = 0;
+    for (i = (size_t)negative; i < text.n; i++) {
+        u8 c = text.p[i];
+        if (c == '.') point = 1;
+        else if (c < '0' || c > '9') return 0;
+        else digits = digits * 10 + (u64)(c - '0'), count++, behind += (size_t)point;
+        if (count > MOST_DIGITS) break;
+    }
+    *whole = !point;
+    if (count <= MOST_DIGITS) {
+        /* One division of exact doubles is the nearest. An int has no negative zero. */
+        *value = (double)digits / tens[behind];
+        if (negative && (point || digits)) *value = -*value;
+        return count > 0;
+    }
+    if (!point && !memchr(text.p, '.', text.n)) return 0;
+    if (text.n > LONGEST_NUMBER) return 0;
+    memcpy(copy, text.p, text.n);
+    copy[text.n] = 0;
+    *whole = 0;
+    *value = PyOS_string_to_double(copy, NULL, NULL);
+    if (*value == -1.0 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    return 1;
+}
+
+/* Whether a string is -?digits or -?digits.digits of few digits: a number by every rule. */
+static int is_number_text(Text text) {
+    const u8 *p = text.p, *end = p + text.n, *from;
+    if (p < end && *p == '-') p++;
+    from = p;
+    p = past_digits(p, end);
+    if (p == from) return 0;
+    if (p < end && *p == '.') {
+        from = ++p;
+        p = past_digits(p, end);
+        if (p == from) return 0;
+    }
+    return p == end && text.n <= MOST_DIGITS + 1;
+}
+
+/* Behind a resource's amount, which *raw holds; NULL where it is none, or may be too large. */
+static const u8 *past_amount(const u8 *p, const u8 *end, Text *raw) {
+    const u8 *from = p;
+    if (p < end && *p == '"') {
+        p = plain_string(p, end, raw);
+        return p && is_number_text(*raw) ? p : NULL;
+    }
+    if (!(p = past_number(p, end))) return NULL;
+    raw->p = from;
+    raw->n = (size_t)(p - from);
+    /* No exponent, and few digits: far below what would be infinite. */
+    return raw->n <= LONGEST_NUMBER && (p[-1] | 32) != 'e' && !memchr(from, 'e', raw->n) && !memchr(from, 'E', raw->n)
+               ? p
+               : NULL;
+}
+
+static int equal(Text a, const void *b, size_t n) { return a.n == n && (!n || !memcmp(a.p, b, n)); }
+
+static const u8 *read_resources(const Pass *pass, const u8 *p, const u8 *end, Event *event) {
+    Text key, raw;
+    int more = 1, given = 0;
+    if (p < end && *p == 'n') return past_word(p, end, "null", 4);
+    if (p >= end || *p != '{') return NULL;
+    p = past_space(p + 1, end);
+    if (p < end && *p == '}') return p + 1;
+    while (more) {
+        if (!(p = plain_key(p, end, &key)) || !(p = past_amount(p, end, &raw))) return NULL;
+        if (equal(key, pass->key.p, pass->key.n)) {
+            if (given++ || !amount_of(raw, &event->value, &event->whole)) return NULL;
+        }
+        if (!(p = past_comma(p, end, '}', &more))) return NULL;
+    }
+    return p;
+}
+
+/* An int of 64 bits as JSON writes it. */
+static const u8 *read_turn(const u8 *p, const u8 *end, int64_t *turn) {
+    int negative = p < end && *p == '-';
+    const u8 *from = p + negative;
+    int64_t value = 0;
+    p = past_digits(from, end);
+    if (p == from || p - from > 18 || (*from == '0' && p - from > 1)) return NULL;
+    if (p < end && (*p == '.' || (*p | 32) == 'e')) return NULL;
+    for (; from < p; from++) value = value * 10 + (*from - '0');
+    *turn = negative ? -value : value;
+    return p;
+}
+
+static const u8 *read_decision(const u8 *p, const u8 *end, Text *decision) {
+    if (p < end && *p == 'n') return past_word(p, end, "null", 4);
+    return plain_string(p, end, decision);
+}
+
+static const u8 *read_dry_run(const u8 *p, const u8 *end, int *dry) {
+    if (p >= end) return NULL;
+    if (*p == 'n') return past_word(p, end, "null", 4);
+    *dry = *p == 't';
+    return *dry ? past_word(p, end, "true", 4) : past_word(p, end, "false", 5);
+}
+
+/* Which of the keys that count `key` is; 0 for none of them. */
+static int known_key(Text key) {
+    switch (key.n) {
+    case 4: return equal(key, "turn", 4) ? TURN : 0;
+    case 5: return equal(key, "agent", 5) ? AGENT : 0;
+    case 7: return equal(key, "dry_run", 7) ? DRY_RUN : 0;
+    case 8: return equal(key, "decision", 8) ? DECISION : 0;
+    case 9: return equal(key, "resources", 9) ? RESOURCES : 0;
+    default: return 0;
+    }
+}
+
+static const u8 *read_value(const Pass *pass, int known, const u8 *p, const u8 *end, Event *event) {
+    switch (known) {
+    case TURN: return read_turn(p, end, &event->turn);
+    case AGENT: return plain_string(p, end, &event->agent);
+    case DECISION: return read_decision(p, end, &event->decision);
+    case RESOURCES: return read_resources(pass, p, end, event);
+    case DRY_RUN: return read_dry_run(p, end, &event->dry);
+    default: return past_any(p, end, 1);
+    }
+}
+
+/* Whether the line is an event that can be told here. */
+static int read_event(const Pass *pass, const u8 *p, const u8 *end, Event *event) {
+    Text key;
+    int more = 1;
+    event->seen = 0;
+    event->dry = -1;
+    event->whole = 0;
+    event->decision.p = NULL;
+    event->value = Py_NAN;
+    p = past_space(p, end);
+    if (p >= end || *p != '{') return 0;
+    p = past_space(p + 1, end);
+    while (more) {
+        if (!(p = plain_key(p, end, &key))) return 0;
+        int known = known_key(key);
+        if (event->seen & known) return 0; /* of a key that is repeated the last value counts */
+        event->seen |= known;
+        if (!(p = read_value(pass, known, p, end, event)) || !(p = past_comma(p, end, '}', &more))) return 0;
+    }
+    return past_space(p, end) == end && (event->seen & (TURN | AGENT)) == (TURN | AGENT);
+}
+
+static int more_room(void **items, size_t room, size_t size) {
+    void *more = PyMem_Realloc(*items, room * size);
+    if (more) *items = more;
+    return more != NULL;
+}
+
+static int rows_grow(Rows *rows) {
+    size_t room = rows->room ? rows->room * 2 : 4096;
+    if (!more_room((void **)&rows->turns, room, sizeof *rows->turns) ||
+        !more_room((void **)&rows->agents, room, sizeof *rows->agents) ||
+        !more_room((void **)&rows->decisions, room, sizeof *rows->decisions) ||
+        !more_room((void **)&rows->values, room, sizeof *rows->values) ||
+        !more_room((void **)&rows->whole, room, sizeof *rows->whole))
+        return 0;
+    rows->room = room;
+    return 1;
+}
+
+static int add_event(Pass *pass, const Event *event) {
+    Rows *rows = &pass->rows;
+    int fresh;
+    long agent = table_find(&pass->names, event->agent, &fresh);
+    long word = event->decision.p ? table_find(&pass->words, event->decision, &fresh) : -1;
+    if (agent < 0 || (event->decision.p && word < 0)) return 0;
+    if (event->dry >= 0 && pass->dry_row < 0) {
+        pass->dry_row = (long long)rows->count;
+        pass->dry = event->dry;
+    }
+    rows->turns[rows->count] = event->turn;
+    rows->agents[rows->count] = (int32_t)agent;
+    rows->decisions[rows->count] = (int32_t)word;
+    rows->values[rows->count] = event->value;
+    rows->whole[rows->count++] = (u8)event->whole;
+    return 1;
+}
+
+/* Room for the row of a line that Python reads. */
+static int leave_line(Pass *pass, size_t line, size_t start, size_t end) {
+    Rows *rows = &pass->rows;
+    PyObject *item = Py_BuildValue("(nnnn)", (Py_ssize_t)rows->count, (Py_ssize_t)line, (Py_ssize_t)start, (Py_ssize_t)end);
+    if (!item) return 0;
+    int bad = PyList_Append(pass->left, item);
+    Py_DECREF(item);
+    rows->turns[rows->count] = 0;
+    rows->agents[rows->count] = 0;
+    rows->decisions[rows->count] = -1;
+    rows->values[rows->count] = Py_NAN;
+    rows->whole[rows->count++] = 0;
+    pass->left_count++;
+    return !bad;
+}
+
+/* 1, 0 with an exception or without memory, -1 where Python had better read everything. */
+static int read_lines(Pass *pass, const u8 *data, size_t n) {
+    int all_utf8 = is_utf8(data, data + n);
+    size_t line = 0;
+    for (const u8 *p = data, *end = data + n; p < end; line++) {
+        const u8 *stop = memchr(p, '\n', (size_t)(end - p));
+        Event event;
+        if (!stop) stop = end;
+        if (pass->rows.count == pass->rows.room && !rows_grow(&pass->rows)) return 0;
+        if (past_space(p, stop) == stop) {
+            /* a blank line is none */
+        } else if ((all_utf8 || is_utf8(p, stop)) && read_event(pass, p, stop, &event)) {
+            if (!add_event(pass, &event)) return 0;
+        } else {
+            if (!leave_line(pass, line, (size_t)(p - data), (size_t)(stop - data))) return 0;
+            if (pass->left_count > 64 && pass->left_count > pass->rows.count / LEFT_OF) return -1;
+        }
+        p = stop + 1;
+    }
+    return 1;
+}
+
+static PyObject *texts_of(const Table *table) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < table->count; i++) {
+        Text key = table->entries[i].key;
+        PyObject *text = PyUnicode_FromStringAndSize((const char *)key.p, (Py_ssize_t)key.n);
+        if (!text || PyList_Append(list, text) < 0) Py_CLEAR(list);
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
+static PyObject *told(const Pass *pass) {
+    const Rows *rows = &pass->rows;
+    Py_ssize_t n = (Py_ssize_t)rows->count;
+    PyObject *names = texts_of(&pass->names), *words = names ? texts_of(&pass->words) : NULL;
+    if (!words) {
+        Py_XDECREF(names);
+        return NULL;
+    }
+    return Py_BuildValue("(y#y#y#y#y#NNLiO)", (const char *)rows->turns, n * (Py_ssize_t)sizeof *rows->turns,
+                         (const char *)rows->agents, n * (Py_ssize_t)sizeof *rows->agents, (const char *)rows->decisions,
+                         n * (Py_ssize_t)sizeof *rows->decisions, (const char *)rows->values,
+                         n * (Py_ssize_t)sizeof *rows->values, (const char *)rows->whole, n, names, words, pass->dry_row,
+                         pass->dry, pass->left);
+}
+
+static PyObject *read_log(PyObject *module, PyObject *args) {
+    Py_buffer view, key;
+    PyObject *found = NULL;
+    Pass pass;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*", &view, &key)) return NULL;
+    memset(&pass, 0, sizeof pass);
+    pass.key.p = key.buf;
+    pass.key.n = (size_t)key.len;
+    pass.names.seed = pass.words.seed = seed;
+    pass.dry_row = -1;
+    pass.left = PyList_New(0);
+    /* Room for one row at least: nothing is built of a null pointer. */
+    int done = pass.left && rows_grow(&pass.rows) ? read_lines(&pass, view.buf, (size_t)view.len) : 0;
+    if (done > 0) found = told(&pass);
+    else if (done < 0) found = Py_NewRef(Py_None);
+    if (!found && !PyErr_Occurred()) PyErr_NoMemory();
+    PyMem_Free(pass.rows.turns);
+    PyMem_Free(pass.rows.agents);
+    PyMem_Free(pass.rows.decisions);
+    PyMem_Free(pass.rows.values);
+    PyMem_Free(pass.rows.whole);
+    table_free(&pass.names);
+    table_free(&pass.words);
+    Py_XDECREF(pass.left);
+    PyBuffer_Release(&view);
+    PyBuffer_Release(&key);
+    return found;
+}
+
+static PyMethodDef methods[] = {
+    {"read_log", read_log, METH_VARARGS, "read_log(data, resource_key)"},
+    {NULL, NULL, 0, NULL},
+};
+
+static int begin(PyObject *module) {
+    PyObject *text = PyUnicode_FromString("evalq");
+    if (!text) return -1;
+    seed = (u64)PyObject_Hash(text); /* another in each process */
+    Py_DECREF(text);
+    return PyModule_AddStringConstant(module, "SOURCE", SOURCE);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)begin}, {0, NULL}};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_log", NULL, 0, methods, slots, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__log(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,137 @@
+/* Memory and lookups of one call: blocks that are freed together, and tables from bytes to small numbers. */
+
+#ifndef EVALQ_TABLES_H
+#define EVALQ_TABLES_H
+
+#include "csv.h"
+
+#include <stdlib.h>
+
+typedef struct Block {
+    struct Block *older;
+    size_t room, used;
+} Block;
+
+typedef struct {
+    Block *last;
+} Arena;
+
+/* NULL when there is no memory. */
+static u8 *arena_take(Arena *arena, size_t n) {
+    Block *last = arena->last;
+    n = (n + 7) & ~(size_t)7; /* so that structures may stand in it */
+    if (!last || last->room - last->used < n) {
+        size_t room = n > (1 << 16) ? n : (1 << 16);
+        Block *made = malloc(sizeof *made + room);
+        if (!made) return NULL;
+        made->older = last;
+        made->room = room;
+        made->used = 0;
+        arena->last = last = made;
+    }
+    u8 *at = (u8 *)(last + 1) + last->used;
+    last->used += n;
+    return at;
+}
+
+static void arena_free(Arena *arena) {
+    while (arena->last) {
+        Block *older = arena->last->older;
+        free(arena->last);
+        arena->last = older;
+    }
+}
+
+/* Everything in it may be overwritten; one block stays, so that rows don't pay for memory each. */
+static void arena_reset(Arena *arena) {
+    if (!arena->last) return;
+    while (arena->last->older) {
+        Block *older = arena->last->older;
+        free(arena->last);
+        arena->last = older;
+    }
+    arena->last->used = 0;
+}
+
+static int arena_copy(Arena *arena, Text *text) {
+    u8 *copy = arena_take(arena, text->n ? text->n : 1);
+    if (!copy) return 0;
+    if (text->n) memcpy(copy, text->p, text->n);
+    text->p = copy;
+    return 1;
+}
+
+typedef struct {
+    Text key;
+    u64 hash;
+} Entry;
+
+typedef struct {
+    Entry *entries; /* in the order they were met */
+    u32 *slots;     /* 1 + the number of an entry, or 0 */
+    size_t count, room;
+    u64 seed;       /* of this process, so that no input can be made whose keys all fall on one slot */
+} Table;
+
+static u64 mixed(u64 h, u64 word) {
+    h = (h ^ word) * 0x9E3779B97F4A7C15u;
+    return h ^ (h >> 29);
+}
+
+static u64 hash_of(Text key, u64 seed) {
+    u64 h = mixed(seed, key.n), word;
+    const u8 *p = key.p;
+    size_t left = key.n;
+    for (; left >= 8; left -= 8, p += 8) {
+        memcpy(&word, p, 8);
+        h = mixed(h, word);
+    }
+    word = 0;
+    if (left) memcpy(&word, p, left);
+    h = mixed(h, word);
+    return mixed(h, h >> 32);
+}
+
+static void table_free(Table *table) {
+    free(table->entries);
+    free(table->slots);
+}
+
+static int table_grow(Table *table) {
+    size_t room = table->room ? table->room * 2 : 64;
+    Entry *entries = realloc(table->entries, room * sizeof *entries);
+    if (!entries) return 0;
+    table->entries = entries;
+    u32 *slots = calloc(room * 2, sizeof *slots);
+    if (!slots) return 0;
+    for (size_t i = 0; i < table->count; i++) {
+        size_t at = (size_t)entries[i].hash & (room * 2 - 1);
+        while (slots[at]) at = (at + 1) & (room * 2 - 1);
+        slots[at] = (u32)i + 1;
+    }
+    free(table->slots);
+    table->slots = slots;
+    table->room = room;
+    return 1;
+}
+
+/* The number of `key`, which is kept as it is where it is new (*fresh): its bytes have to stay. -1 without memory. */
+static long table_find(Table *table, Text key, int *fresh) {
+    if (table->count == table->room && !table_grow(table)) return -1;
+    u64 hash = hash_of(key, table->seed);
+    size_t mask = table->room * 2 - 1, at = (size_t)hash & mask;
+    for (; table->slots[at]; at = (at + 1) & mask) {
+        Entry *entry = &table->entries[table->slots[at] - 1];
+        if (entry->hash == hash && entry->key.n == key.n && (!key.n || !memcmp(entry->key.p, key.p, key.n))) {
+            *fresh = 0;
+            return (long)table->slots[at] - 1;
+        }
+    }
+    *fresh = 1;
+    table->entries[table->count].key = key;
+    table->entries[table->count].hash = hash;
+    table->slots[at] = (u32)++table->count;
+    return (long)table->count - 1;
+}
+
+#endif

@@ -1,0 +1,54 @@
+"""The names of what lies in a run folder, and which of it an unfinished run may have written."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from evalq.producer.folder.lock import CANCEL, LOCK, WAIT
+
+__all__ = [
+    "ASKED",
+    "CALLS",
+    "DRIVER",
+    "HEAD",
+    "INFO",
+    "JOURNAL",
+    "KEPT",
+    "MANIFEST",
+    "OUTPUTS",
+    "PROMPTS",
+    "RECORDS",
+    "is_unfinished",
+    "remove_unfinished",
+]
+
+INFO = "run.json"
+MANIFEST = "manifest.jsonl"
+JOURNAL = "parts.journal"
+KEPT = "parts.kept"
+RECORDS = "records.jsonl"
+HEAD = "sweep.json"
+ASKED = "asked.json"
+"""The head of a sweep that is over: what was asked, so that it can be asked again."""
+PROMPTS = "prompts.jsonl"
+CALLS = "calls.jsonl"
+OUTPUTS = "outputs.jsonl"
+DRIVER = "driver"
+_RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, HEAD, ASKED, PROMPTS, CALLS, OUTPUTS, DRIVER, "spool", "answers")
+_UNFINISHED = frozenset({*_RUNNING, LOCK, CANCEL, WAIT})
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a run that was begun and came to no report may have written a file or folder of that name."""
+    return name in _UNFINISHED or ".partial" in name or name.startswith("scratch-")
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what an unfinished run wrote, but its lock; run.json goes first, so that no half of a run is left."""
+    (folder / INFO).unlink(missing_ok=True)
+    for path in list(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink() and is_unfinished(path.name):
+            shutil.rmtree(path)
+        elif path.name != LOCK and is_unfinished(path.name):
+            path.unlink()

@@ -1,0 +1,200 @@
+"""Cases files: every form, layers and placeholders, and what is wrong by file, line and key path."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.checks import load_cases
+
+
+def loaded(folder: Path, text: str, name: str = "cases.yaml") -> list[Any]:
+    """The cases of a file with this content."""
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return load_cases([path])
+
+
+def refused(folder: Path, text: str, name: str = "cases.yaml") -> str:
+    """What is said of a file with this content, without the folder."""
+    with pytest.raises(ConfigError) as caught:
+        loaded(folder, text, name)
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+def test_layers_lie_over_one_another(tmp_path: Path) -> None:
+    """Defaults, template, case: mappings merged by name, checks and tags added up, the rest replaced."""
+    [case] = loaded(
+        tmp_path,
+        """
+defaults:
+  input: nothing
+  vars: {a: 1, b: 1}
+  checks: [{max-length: 9}]
+  tags: [all]
+  weight: 2
+  thresholds: {pass-rate: 0.8, score: 0.5}
+templates:
+  t:
+    input: "{{a}} {{b}} {{c}}"
+    vars: {b: 2, c: 2}
+    checks: [{contains: "{{c}}"}]
+    tags: [t, all]
+cases:
+  - {id: x, template: t, vars: {c: three}, checks: [is-json], thresholds: {pass-rate: 0.9, pass@3: 0.5}, weight: 1}
+""",
+    )
+    assert case.input == "1 2 three"
+    assert case.params["checks"] == [{"max-length": 9}, {"contains": "three"}, {"is-json": True}]
+    assert case.params["tags"] == ["all", "t"]
+    assert case.params["weight"] == 1
+    rates = [{"number": "pass-rate", "least": 0.9}, {"number": "pass@3", "least": 0.5}]
+    assert case.params["thresholds"] == {"score": 0.5, "rates": rates}
+
+
+def test_placeholders(tmp_path: Path) -> None:
+    """A text that is one placeholder becomes the value; others its text; a value's own braces and \\{{x}} stay."""
+    [case] = loaded(
+        tmp_path,
+        r"""
+cases:
+  - id: x
+    vars: {n: 5, who: {name: "{{n}}"}, list: [a, b]}
+    expected: "{{n}} teas"
+    input: [{role: user, content: 'for {{who.name}}, \{{n}}, {{ id }}, { {n} }'}]
+    checks:
+      - {number: "{{n}}"}
+      - {contains-any: "{{list}}"}
+      - {any: [{equals: "{{expected}}"}, {regex: 'a{{2}}'}]}
+""",
+    )
+    assert case.input[0]["content"] == "for {{n}}, {{n}}, x, { {n} }"
+    checks = [{"number": 5}, {"contains-any": ["a", "b"]}, {"any": [{"equals": "5 teas"}, {"regex": "a{{2}}"}]}]
+    assert case.params["checks"] == checks
+
+
+def test_a_name_alone_means_the_expected_answer(tmp_path: Path) -> None:
+    """Where a check takes a value; and a case without checks wants what it expects."""
+    first, second = loaded(
+        tmp_path,
+        """
+cases:
+  - {id: a, expected: {x: 1}}
+  - {id: b, expected: yes it is, checks: [contains, not-refusal, any: [equals]]}
+""",
+    )
+    assert first.params["checks"] == [{"equals": {"x": 1}}]
+    assert second.params["checks"] == [
+        {"contains": "yes it is"},
+        {"not-refusal": True},
+        {"any": [{"equals": "yes it is"}]},
+    ]
+
+
+def test_the_same_cases_in_every_form(tmp_path: Path) -> None:
+    """YAML, JSON, JSONL, CSV, and a CSV that a YAML file takes in, give the same params."""
+    cases = [
+        {"id": "a", "input": "one, two", "expected": "3", "tags": ["x", "y"], "weight": 2.0, "vars": {"v": "1"}},
+        {"id": "b", "input": 'say "hi"\n', "checks": [{"contains": "hi"}], "thresholds": {"pass-rate": 0.5}},
+    ]
+    table = (
+        "id,input,expected,tags,weight,vars.v,checks,thresholds.pass-rate\n"
+        'a,"one, two",3,"x, y",2,1,,\n'
+        'b,"say ""hi""\n",,,,,"[{""contains"": ""hi""}]",0.5\n'
+    )
+    (tmp_path / "rows.csv").write_text(table)
+    forms = {
+        "c.yaml": json.dumps({"cases": cases}),
+        "c.json": json.dumps({"cases": cases}),
+        "c.jsonl": "\n".join(map(json.dumps, cases)) + "\n\n",
+        "c.csv": "\ufeff" + table,
+        "d.yaml": "cases: [{file: rows.csv}]",
+    }
+    found = {name: [case[:2] for case in loaded(tmp_path, text, name)] for name, text in forms.items()}
+    assert all(each == found["c.yaml"] for each in found.values())
+    assert len(found["c.yaml"]) == 2
+
+
+def test_every_fault_has_its_line_and_key_path(tmp_path: Path) -> None:
+    """All that is wrong with a file is said at once; a template's fault once, with a case that it hurts."""
+    said = refused(
+        tmp_path,
+        """
+templates:
+  t: {checks: [{contains: "{{nobody}}"}]}
+cases:
+  - id: greet
+    inputt: x
+    checks:
+      - {contain: y}
+      - any: [{max-length: -1}]
+  - {id: greet, checks: [is-json]}
+  - {id: 7, checks: [is-json]}
+  - {id: t1, template: t}
+  - {id: t2, template: u, checks: [equals]}
+  - {id: n, input: [{role: robot}], checks: [is-json], thresholds: {pass-rte: 0.5, pass-rate: 2}, weight: -1}
+  - {id: nothing}
+  - 5
+""",
+    )
+    for line in (
+        "cases.yaml:6: cases[0].inputt: unknown key",
+        "cases.yaml:8: cases[0].checks[0].contain: there is no check 'contain'; did you mean contains?",
+        "cases.yaml:9: cases[0].checks[1].any[0].max-length: expected int >= 0",
+        "cases.yaml:10: cases[1].id: 'greet' is already the id of cases.yaml, cases[0]",
+        "cases.yaml:11: cases[2].id: must be text, found a number",
+        "cases.yaml:3: templates.t.checks[0]: {{nobody}} is no variable (known: id); write \\{{...}} for the text",
+        "cases.yaml:13: cases[4].template: 'u' is no template (there are: t)",
+        "cases.yaml:13: cases[4].checks[0]: equals by itself means the case's expected answer",
+        "cases.yaml:14: cases[5].input[0]: a message {role, content} is wanted there",
+        "cases.yaml:14: cases[5].thresholds.pass-rte: unknown key (known here: score, pass-rate, pass@K, pass^K)",
+        "cases.yaml:14: cases[5].thresholds.pass-rate: must be a number from 0 to 1",
+        "cases.yaml:14: cases[5].weight: must be a number from 0",
+        "cases.yaml:16: cases[7]: must be a mapping, found a number",
+    ):
+        assert f"\n  {line}" in said, f"{line}\nnot in\n{said}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("c.yaml", "cases: []", "cases: must be a list of cases, at least one"),
+        ("c.yaml", "cases:\n  - {id: a}\ncase: 3", "c.yaml:3: case: unknown key"),
+        ("c.yaml", "cases: [{id: a}]", "c.yaml:1: cases[0]: nothing is checked"),
+        ("c.yaml", "cases: [{id: a, id: b}]", "occurs twice"),
+        ("c.yaml", "cases: [{file: ../x.csv}]", "cases[0].file: must name a .jsonl or .csv file next to this one"),
+        ("c.yaml", "cases: [{file: none.csv}]", "none.csv: cannot be read: No such file"),
+        ("c.yaml", "cases: [{id: a, vars: {expected: 1}, checks: [is-json]}]", "a placeholder of its own"),
+        ("c.jsonl", '{"id": "a", "expected": "x"}\n{"id": "b", "checks": 5}\n{"id":\n', "c.jsonl:2: checks: must be"),
+        ("c.jsonl", '{"id": "a", "expected": "x"}\n{"id":\n', "c.jsonl:2: not JSON"),
+        ("c.csv", "id,expectd\na,b\n", "c.csv:1: 'expectd' is no column of cases"),
+        ("c.csv", "id,expected,weight\na,b,c\n", "c.csv:2: weight: 'c' where a number is wanted"),
+        ("c.csv", "id,checks\na,[\n", "c.csv:2: checks: not JSON"),
+        ("c.csv", "id,expected\na,b,c\n", "c.csv:2: 3 fields where the header has 2"),
+        ("c.txt", "", "a cases file ends in"),
+        ("c.csv", "id,expected\n", "no case in"),
+    ],
+)
+def test_what_is_wrong_with_a_file(tmp_path: Path, name: str, text: str, says: str) -> None:
+    """Each with where it is."""
+    assert says in refused(tmp_path, text, name)
+
+
+def test_a_few_lines_cannot_stand_for_gigabytes(tmp_path: Path) -> None:
+    """Aliases are measured before they are written out; what would run code is no YAML that is read."""
+    lol = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{chr(98 + i)}: &{chr(98 + i)} [{','.join([f'*{chr(97 + i)}'] * 10)}]\n" for i in range(8)
+    )
+    assert "too large" in refused(tmp_path, lol)
+    assert "not YAML" in refused(tmp_path, 'cases: !!python/object/apply:os.system ["true"]')
+
+
+def test_thousands_of_faults_are_told_briefly(tmp_path: Path) -> None:
+    """Twenty, and how many more."""
+    said = refused(tmp_path, json.dumps({"cases": [{"id": str(i), "x": 1, "expected": 1} for i in range(500)]}))
+    assert said.count("\n") == 21
+    assert "and 480 more" in said
