@@ -54,7 +54,9 @@ class Archive:
         if info is None:
             raise ConfigError(f"{self._path}: has no {name}")
         if info.file_size > _MOST_BYTES:
-            raise ConfigError(f"{self._path}: {name}: longer than {_MOST_BYTES >> 20} MiB, which is the most that is read")
+            raise ConfigError(
+                f"{self._path}: {name}: longer than {_MOST_BYTES >> 20} MiB, which is the most that is read"
+            )
         try:
             data = self._zstd(info) if info.compress_type == _ZSTD else self._zip.read(info)
             return msgspec.json.decode(data)

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import msgspec
 
-
 __all__ = ["Asked", "Imported", "Kind", "Note", "cut", "unique_id"]
 
 _LONGEST = 80
@@ -53,6 +52,7 @@ class Imported:
         self.notes: list[Note] = []
         self._noted: set[Note] = set()
         self._ids: set[str] = set()
+        self._repeats: dict[tuple[str, str], int] = {}
 
     def note(self, kind: Kind, where: str, what: str, why: str) -> None:
         """Note it; the same thing of the same place once, however many cases it is part of."""
@@ -78,10 +78,6 @@ class Imported:
         repeat = self._repeats.get((source, case), 0)
         self._repeats[source, case] = repeat + 1
         lines.append({"case": case, "repeat": repeat, **output})
-
-    @property
-    def _repeats(self) -> dict[tuple[str, str], int]:
-        return self.__dict__.setdefault("_repeated", {})
 
     def counts(self, kinds: Iterable[Kind] = ("none", "later", "differs")) -> dict[Kind, int]:
         """How many notes there are of each kind."""

@@ -80,7 +80,7 @@ def read_yaml(path: Path) -> Document:
         line = f":{mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
     except (RecursionError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error or 'nested too deeply'}") from None
+        raise ConfigError(f"{path}: cannot be read: {str(error) or 'nested too deeply'}") from None
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Any]]:

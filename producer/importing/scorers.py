@@ -6,6 +6,7 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.patterns import NoCounterpart, literal, to_re2
 
 __all__ = ["SCORERS", "NoScorer", "check_of"]
@@ -45,7 +46,9 @@ def check_of(name: str, options: Options, targets: Sequence[str], sample: Mappin
     if not any(targets):
         raise NoScorer("without a target it scores nothing", of_sample=True)
     try:
-        return make(options, targets, sample)
+        check = make(options, targets, sample)
+        accepted(check)
+        return check
     except NoCounterpart as error:
         raise NoScorer(str(error)) from None
 
@@ -69,7 +72,12 @@ def _match(options: Options, targets: Sequence[str], sample: Mapping[str, Any]) 
         patterns.append("".join(map(literal, bare)))
     wanted = patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"
     before, after = f"^{_SPACE}{_PUNCTUATION}", f"{_PUNCTUATION}{_SPACE}$"
-    whole = {"begin": f"{before}{wanted}", "end": f"{wanted}{after}", "any": wanted, "exact": f"{before}{wanted}{after}"}
+    whole = {
+        "begin": f"{before}{wanted}",
+        "end": f"{wanted}{after}",
+        "any": wanted,
+        "exact": f"{before}{wanted}{after}",
+    }
     if location not in whole:
         raise NoScorer(f"a location that is not known: {location[:40]}")
     return {"regex": whole[location]} | ({"ignore-case": True} if options.get("ignore_case", True) else {})

@@ -17,7 +17,7 @@ from evalq.producer.importing.imported import Imported
 __all__ = ["write"]
 
 _PLACEHOLDER = re.compile(r"\{\{\s*[A-Za-z_][\w.-]*\s*\}\}", re.ASCII)
-_IN_YAML = 2000
+_IN_YAML = 200
 """With more cases than these they are written as lines of JSON, which no editor has to hold."""
 
 

@@ -60,10 +60,57 @@ _PATTERNS = (
     *(r"^\w+", r"\d+", r"^\d{4}-\d{2}-\d{2}", r"[\w.]+@[\w.]+\.\w+", r"hello|HELLO", r"^.*$", r"^[\s\S]*$", r"\s{2,}"),
     *(r"\S+$", r"a.b", r"\bworld\b", r"\Bell", r"[^a-z]", r"^$", r"é|ö|ß", r"[가-힣]+", r"😀", r"^.{5}", r"x{1000}"),
     *(r"(a+)+$", r"(?<year>\d{4})", r"(?:one|two)\s+", r"\u0041", r"\x41", r"\.", r"\/", r"[.\-]", r"[[:alpha:]]"),
-    *(r"a{,2}", r"{", r"}", r"]", r"\t", r"\r?\n", r"[^]", r"$", r"[\d\s]+$", r"[^\S\n]", r"[^\s]+", r"\A", r"\z", r"(?=x)"),
-    *(r"(?<!a)b", r"(a)\1", r"\p{L}", r"(", r"a**", r"[z-a]", r"(?i)hello", r"x{1001}", r"\cA", r"[\b]", r"\0", r"[\w-z]"),
+    *(
+        r"a{,2}",
+        r"{",
+        r"}",
+        r"]",
+        r"\t",
+        r"\r?\n",
+        r"[^]",
+        r"$",
+        r"[\d\s]+$",
+        r"[^\S\n]",
+        r"[^\s]+",
+        r"\A",
+        r"\z",
+        r"(?=x)",
+    ),
+    *(
+        r"(?<!a)b",
+        r"(a)\1",
+        r"\p{L}",
+        r"(",
+        r"a**",
+        r"[z-a]",
+        r"(?i)hello",
+        r"x{1001}",
+        r"\cA",
+        r"[\b]",
+        r"\0",
+        r"[\w-z]",
+    ),
 )
-_WORDS = ("Paris", "hello", "HELLO", "the", "é", "ß", "SS", "K", "😀", "{", '"a"', "a, b", " ", "\n", "1", "수도", "<", "\\")
+_WORDS = (
+    "Paris",
+    "hello",
+    "HELLO",
+    "the",
+    "é",
+    "ß",
+    "SS",
+    "K",
+    "😀",
+    "{",
+    '"a"',
+    "a, b",
+    " ",
+    "\n",
+    "1",
+    "수도",
+    "<",
+    "\\",
+)
 _SCHEMAS = (
     {"type": "object", "required": ["a"]},
     {"type": "array", "items": {"type": "number"}},
@@ -75,16 +122,15 @@ _NONE = ("levenshtein", "javascript", "llm-rubric", "rouge-n", "is-xml", "simila
 
 def config() -> dict[str, Any]:
     """A configuration that promptfoo runs without a model: every test brings its answer."""
-    chance = random.Random(SEED)  # noqa: S311 - which cases are made is no secret
+    chance = random.Random(SEED)
     tests = [_test(chance, number) for number in range(CASES)]
     return {"prompts": ["Say something."], "providers": ["echo"], "tests": tests}
 
 
 def _test(chance: random.Random, number: int) -> dict[str, Any]:
     output = _output(chance)
-    asserts = []
-    for place in range(chance.randint(2, 6)):
-        asserts.append({**_assertion(chance, output), "metric": f"a{place}"})
+    count = chance.randint(2, 6)
+    asserts = [{**_assertion(chance, output), "metric": f"a{place}"} for place in range(count)]
     test: dict[str, Any] = {"description": f"case {number}", "providerOutput": output, "assert": asserts}
     if chance.random() < 0.2:
         test["threshold"] = chance.choice([0, 0.25, 0.5, 0.75, 1])
@@ -117,10 +163,16 @@ def _assertion(chance: random.Random, output: str) -> dict[str, Any]:
     kind = chance.choice(_KINDS)
     made: dict[str, Any] = {"type": kind}
     if kind in ("contains", "icontains", "starts-with"):
-        made["value"] = output[:5].replace("{{", "(") if kind == "starts-with" and chance.random() < 0.5 else _part(chance, output)
+        made["value"] = (
+            output[:5].replace("{{", "(") if kind == "starts-with" and chance.random() < 0.5 else _part(chance, output)
+        )
     elif kind in ("contains-any", "contains-all", "icontains-any", "icontains-all"):
         parts = [_part(chance, output) for _ in range(chance.randint(1, 3))]
-        made["value"] = parts if chance.random() < 0.7 else ", ".join(json.dumps(part) if "," in part else part for part in parts) + ", x"
+        made["value"] = (
+            parts
+            if chance.random() < 0.7
+            else ", ".join(json.dumps(part) if "," in part else part for part in parts) + ", x"
+        )
     elif kind == "equals":
         made["value"] = _wanted(chance, output)
     elif kind == "regex":
@@ -150,4 +202,4 @@ def _wanted(chance: random.Random, output: str) -> Any:
         value = json.loads(output)
     except ValueError:
         return chance.choice(["yes", 42, True, 1.5, {"a": 1}, [1, 2, 3]])
-    return value if value == value and value not in (float("inf"),) else 42
+    return value if value == value and value != float("inf") else 42

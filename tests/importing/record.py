@@ -42,7 +42,9 @@ def digest(value: Any) -> str:
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300)  # noqa: S603 - our own
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
     # promptfoo ends with 100 where a test fails, which is what some are made for.
     if done.returncode not in (0, 100):
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
@@ -81,7 +83,7 @@ def verdicts(results: dict[str, Any]) -> list[dict[str, Any]]:
         parts = grading.get("componentResults") or []
         said = {part["assertion"]["metric"]: part["pass"] for part in parts if part.get("assertion")}
         line = {"case": row["testCase"]["description"], "passed": row["success"], "checks": said}
-        found.append(line | ({"error": str(row["error"])[:200]} if row.get("failureReason") == 2 else {}))
+        found.append(line | ({"error": str(row["error"]).partition("\n")[0]} if row.get("failureReason") == 2 else {}))
     return found
 
 
@@ -103,10 +105,25 @@ def promptfoo() -> None:
 
 def _anonymous(text: str, folder: str) -> str:
     """Without what is only of the machine or of the moment."""
-    data = json.loads(text.replace(folder, "/recorded"))
+    home = _ENVIRONMENTS / f"promptfoo-{PROMPTFOO}"
+    for path in (folder, str(home.resolve()), str(home)):
+        text = text.replace(path, "/recorded")
+    data = json.loads(text)
     for key in ("metadata", "shareableUrl"):
         data.pop(key, None)
-    return json.dumps(data, indent=1) + "\n"
+    rows = data["results"]["results"]
+    # Of every prompt the same counts of zero tokens: that of the first is enough.
+    for row in rows[1:]:
+        row.pop("tokenUsage", None)
+        row.get("response", {}).pop("tokenUsage", None)
+    for prompt in data["results"]["prompts"]:
+        prompt.pop("metrics", None)
+    return (
+        json.dumps({**data, "results": {**data["results"], "results": None}}).replace(
+            '"results": null', '"results": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]"
+        )
+        + "\n"
+    )
 
 
 def _venv(name: str, *packages: str) -> Path:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.imported import Imported, Kind
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 from evalq.producer.importing.promptfoo.texts import NoText, javascript_text, parse_commas, rendered
@@ -96,7 +97,9 @@ def _contains_json(assertion: Mapping[str, Any], value: Any) -> Differs:
     check: Check = {"contains-json": True}
     if value not in (None, "", False):
         check = {"json-schema": _schema(value)}
-    return Differs(check, "evalq takes JSON that is the whole answer or in one fenced block; promptfoo the first object")
+    return Differs(
+        check, "evalq takes JSON that is the whole answer or in one fenced block; promptfoo the first object"
+    )
 
 
 def _schema(value: Any) -> Any:
@@ -177,7 +180,9 @@ _JUDGES = "a model judges: evalq has no judges yet"
 _PROGRAM = "it runs a program of yours, which no import does: write a check of your own in Python"
 _MARKUP = "evalq has no check of markup or SQL"
 _MEASURE = "evalq has no measure that gives the same number"
-_TRACE = "it looks at the traces of a run, which evalq does not record; calls-tool and tool-calls look at recorded calls"
+_TRACE = (
+    "it looks at the traces of a run, which evalq does not record; calls-tool and tool-calls look at recorded calls"
+)
 
 REASONS: Mapping[str, tuple[Kind, str]] = {
     **dict.fromkeys(
@@ -193,7 +198,9 @@ REASONS: Mapping[str, tuple[Kind, str]] = {
         ("later", "embeddings compare: evalq has none in checks yet"),
     ),
     **dict.fromkeys(("javascript", "python", "ruby", "webhook"), ("none", _PROGRAM)),
-    **dict.fromkeys(("is-html", "contains-html", "is-xml", "contains-xml", "is-sql", "contains-sql"), ("none", _MARKUP)),
+    **dict.fromkeys(
+        ("is-html", "contains-html", "is-xml", "contains-xml", "is-sql", "contains-sql"), ("none", _MARKUP)
+    ),
     **dict.fromkeys(("bleu", "gleu", "meteor", "rouge-n"), ("none", _MEASURE)),
     "levenshtein": ("none", "it counts edits; evalq's edit similarity is a share of the length"),
     **dict.fromkeys(("perplexity", "perplexity-score"), ("none", "evalq records no probabilities of tokens")),
@@ -227,12 +234,9 @@ class _Reader:
         """The check of an assertion; None, and noted, where it has none."""
         where = self._where(keys)
         if not isinstance(assertion, Mapping) or not isinstance(assertion.get("type"), str):
-            return self._none(where, "an assertion without a type", "none", "promptfoo does not take it, either")
+            return self._no(where, "an assertion without a type", "none", "promptfoo does not take it, either")
         name = assertion["type"]
-        if name == "assert-set":
-            check = self._set(assertion, keys)
-        else:
-            check = self._single(assertion, name, where)
+        check = self._set(assertion, keys) if name == "assert-set" else self._single(assertion, name, where)
         return None if check is None else self._shared(check, assertion, where, name)
 
     def _single(self, assertion: Mapping[str, Any], name: str, where: str) -> Check | None:
@@ -240,13 +244,14 @@ class _Reader:
         make = COUNTERPARTS.get(base)
         if make is None:
             kind, why = REASONS.get(base, ("none", "promptfoo 0.123 does not know it, either"))
-            return self._none(where, name, kind, why)
+            return self._no(where, name, kind, why)
         if "transform" in assertion:
-            return self._none(where, name, "none", "it transforms the answer first, by a program")
+            return self._no(where, name, "none", "it transforms the answer first, by a program")
         try:
             made = make(assertion, _value(assertion, self._setting))
+            accepted(made.check if isinstance(made, Differs) else made)
         except (NoCounterpart, NoText) as error:
-            return self._none(where, name, "none", str(error))
+            return self._no(where, name, "none", str(error))
         if isinstance(made, Differs):
             self._imported.note("differs", where, name, made.why)
             made = made.check
@@ -261,16 +266,16 @@ class _Reader:
         found = [part for part in parts if part is not None]
         least = assertion.get("threshold")
         if not found:
-            return self._none(where, "assert-set", "none", "no assertion in it has a counterpart")
+            return self._no(where, "assert-set", "none", "no assertion in it has a counterpart")
         if least is None:
             return {"all": found}
         if len(found) < len(parts):
-            return self._none(where, "assert-set", "none", "its threshold is over assertions without a counterpart, too")
+            return self._no(where, "assert-set", "none", "its threshold is over assertions without a counterpart, too")
         if not isinstance(least, int | float) or any(part.get("weight", 1) != 1 for part in found):
-            return self._none(where, "assert-set", "none", "its threshold is over assertions of different weights")
+            return self._no(where, "assert-set", "none", "its threshold is over assertions of different weights")
         count = math.ceil(least * len(found) - 1e-9)
         if not 0 < count <= len(found):
-            return self._none(where, "assert-set", "none", f"with threshold {least:g} it always decides the same")
+            return self._no(where, "assert-set", "none", f"with threshold {least:g} it always decides the same")
         self._imported.note("differs", where, "assert-set", "its score is the share of the threshold that was reached")
         return {"at-least": found, "count": count}
 
@@ -278,7 +283,7 @@ class _Reader:
         """The check with its weight and its name; further keys are noted."""
         weight, metric = assertion.get("weight", 1), assertion.get("metric")
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1e9:
-            return self._none(where, name, "none", "its weight is no number from 0")
+            return self._no(where, name, "none", "its weight is no number from 0")
         if weight != 1:
             check = {**check, "weight": weight}
         if metric is not None:
@@ -291,9 +296,10 @@ class _Reader:
                 self._imported.note("none", where, f"{name}: {key}", "evalq's check has no such option")
         return check
 
-    def _none(self, where: str, what: str, kind: Kind, why: str) -> None:
+    def _no(self, where: str, what: str, kind: Kind, why: str) -> Check | None:
         self.lost = True
         self._imported.note(kind, where, what, why)
+        return None
 
 
 def _negated(check: Check) -> Check:

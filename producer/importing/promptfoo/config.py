@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def read_config(path: Path, asked: Asked, imported: Imported) -> None:
     document.data = resolved(document, asked, imported)
     for key in document.data:
         # What others refer to by $ref may have any name.
-        if key not in _READ and not isinstance(document.data[key], dict | list) or key in _WHY:
+        if (key not in _READ and not isinstance(document.data[key], dict | list)) or key in _WHY:
             imported.note("none", document.where([str(key)]), str(key), _WHY.get(str(key), "evalq has no such setting"))
     for name in ("providers", "targets"):
         given = document.data.get(name)
@@ -84,6 +85,10 @@ class _Suite:
             return
         alone = options.get("disableVarExpansion") is True
         name = slug(str(test.data.get("description") or "")) or f"test-{number}"
+        sizes = [1 if alone else len(value) for value in variables.values() if isinstance(value, list) and value]
+        self._made += math.prod(sizes) * len(self._prompts)
+        if self._made > MOST_CASES:
+            raise ConfigError(f"{self._document.path}: prompts and variables multiply to more than {MOST_CASES} cases")
         for each in [variables] if alone else combinations(variables):
             for index, prompt in enumerate(self._prompts):
                 if matches(prompt, test.data.get("prompts", self._default.get("prompts"))):
@@ -91,9 +96,6 @@ class _Suite:
                     self._case(f"{name}{suffix}", test, options, each, prompt)
 
     def _case(self, name: str, test: Test, options: Mapping[str, Any], given: dict[str, Any], prompt: Prompt) -> None:
-        self._made += 1
-        if self._made > MOST_CASES:
-            raise ConfigError(f"{self._document.path}: prompts and variables multiply to more than {MOST_CASES} cases")
         where = test.where()
         try:
             variables = {key: self._variable(value) for key, value in given.items()}
@@ -104,7 +106,9 @@ class _Suite:
             return
         checks, lost = self._checks(test, options, variables)
         if options.get("transform") or options.get("postprocess"):
-            self._imported.note("none", where, f"{name}: transform", "its checks look at what a program makes of the answer")
+            self._imported.note(
+                "none", where, f"{name}: transform", "its checks look at what a program makes of the answer"
+            )
             checks = []
         case: dict[str, Any] = {"id": name, "input": value, "checks": checks}
         threshold_of(case, test.data.get("threshold", self._default.get("threshold")), lost, where, self._imported)
@@ -131,8 +135,11 @@ class _Suite:
         return checks_of(listed, setting, self._imported)
 
     def _vars(self, given: Any) -> Mapping[str, Any]:
-        if isinstance(given, str):
-            given = load_file(self._folder, given, self._asked)
+        if isinstance(given, str) or (isinstance(given, list) and all(isinstance(each, str) for each in given)):
+            files = [
+                load_file(self._folder, name, self._asked) for name in ([given] if isinstance(given, str) else given)
+            ]
+            given = {key: value for file in files if isinstance(file, Mapping) for key, value in file.items()}
         return {str(key): value for key, value in given.items()} if isinstance(given, Mapping) else {}
 
     def _variable(self, value: Any) -> Any:
@@ -161,7 +168,9 @@ def threshold_of(case: dict[str, Any], least: Any, lost: bool, where: str, impor
     if isinstance(least, bool) or not isinstance(least, int | float):
         return
     if not 0 <= least <= 1:
-        imported.note("none", where, "threshold", "a score is from 0 to 1: with this threshold the test always ends the same")
+        imported.note(
+            "none", where, "threshold", "a score is from 0 to 1: with this threshold the test always ends the same"
+        )
         return
     if case["checks"] and not any(check.get("weight", 1) for check in case["checks"]):
         imported.note("differs", where, "threshold", "no check has a weight: promptfoo's score is 0 then, evalq's 1")
@@ -176,7 +185,7 @@ def tags_of(metadata: Mapping[str, Any]) -> list[str]:
     for key, value in metadata.items():
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, str | int | float) and not str(key).startswith(("_promptfoo", "conversationId")):
-                tags.append(f"{key}:{each}")
+                tags.append(f"{key}:{each}")  # noqa: PERF401 - two loops and a condition in one line say nothing
     return tags
 
 

@@ -89,7 +89,17 @@ def _chat(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
     return target
 
 
-_INTERFACES = ("completion", "responses", "assistant", "realtime", "transcription", "speech", "agents", "video", "chatkit")
+_INTERFACES = (
+    "completion",
+    "responses",
+    "assistant",
+    "realtime",
+    "transcription",
+    "speech",
+    "agents",
+    "video",
+    "chatkit",
+)
 
 
 def _base(service: str, config: Mapping[str, Any]) -> str:
@@ -125,7 +135,9 @@ def _http(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
                 target["api_key_header"] = str(header)
         elif str(header).lower() not in ("content-type", "accept"):
             imported.note("none", where, f"{name}: header {header}", "it may hold a secret: write it by hand")
-    _leftovers(imported, config, {"url", "body", "method", "headers", "transformResponse", "responseParser"}, where, name)
+    _leftovers(
+        imported, config, {"url", "body", "method", "headers", "transformResponse", "responseParser"}, where, name
+    )
     return target
 
 

@@ -50,7 +50,9 @@ class _Walker:
             return [self.value(each, document, [*keys, index], above) for index, each in enumerate(value)]
         return value
 
-    def _named(self, name: str, value: Mapping[str, Any], document: Document, keys: list[str | int], above: tuple[str, ...]) -> Any:
+    def _named(
+        self, name: str, value: Mapping[str, Any], document: Document, keys: list[str | int], above: tuple[str, ...]
+    ) -> Any:
         file, _, pointer = name.partition("#")
         if "://" in file and not file.startswith("file://"):
             raise _Unresolved("it is kept by another service")

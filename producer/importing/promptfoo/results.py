@@ -64,7 +64,12 @@ class _Rows:
             self._imported.add_output(name, identity, _answer(row))
 
     def _case(
-        self, row: Mapping[str, Any], test: Mapping[str, Any], prompt: Any, variables: Mapping[str, Any], keys: Sequence[str | int]
+        self,
+        row: Mapping[str, Any],
+        test: Mapping[str, Any],
+        prompt: Any,
+        variables: Mapping[str, Any],
+        keys: Sequence[str | int],
     ) -> str:
         where = self._document.where(keys)
         number = row.get("testIdx", 0)
@@ -103,7 +108,7 @@ def _answer(row: Mapping[str, Any]) -> dict[str, Any]:
         line["output"] = response["output"]
     latency, cost = row.get("latencyMs"), response.get("cost", row.get("cost"))
     # An answer from a cache took no time that says anything.
-    if _amount(latency) and response.get("cached") is not True:
+    if isinstance(latency, int | float) and _amount(latency) and response.get("cached") is not True:
         line["latency_seconds"] = latency / 1000
     if _amount(cost):
         line["cost"] = cost

@@ -12,7 +12,16 @@ from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.imported import Asked, Imported
 from evalq.producer.importing.promptfoo.assertions import COUNTERPARTS, REASONS
 from evalq.producer.importing.promptfoo.texts import NoText, parse_commas
-from evalq.producer.importing.reading import Document, Outside, below, csv_rows, read_json, read_lines, read_text, read_yaml
+from evalq.producer.importing.reading import (
+    Document,
+    Outside,
+    below,
+    csv_rows,
+    read_json,
+    read_lines,
+    read_text,
+    read_yaml,
+)
 
 __all__ = ["Test", "combinations", "default_of", "load_file", "tests_of"]
 
@@ -44,7 +53,9 @@ def tests_of(document: Document, imported: Imported, asked: Asked) -> list[Test]
     """All tests, those of files and of scenarios among them; what is none is noted."""
     given = document.data.get("tests")
     listed = given if isinstance(given, list) else [] if given is None else [given]
-    keys = [["tests", index] if isinstance(given, list) else ["tests"] for index in range(len(listed))]
+    keys: list[list[str | int]] = [
+        ["tests", index] if isinstance(given, list) else ["tests"] for index in range(len(listed))
+    ]
     tests: list[Test] = []
     for each, at in zip(listed, keys, strict=True):
         try:
@@ -200,7 +211,10 @@ def default_of(document: Document, asked: Asked) -> tuple[Mapping[str, Any], Seq
 
 def combinations(variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A variable that is a list of texts stands for a test each."""
-    many = [value if isinstance(value, list) and value and isinstance(value[0], str) else [value] for value in variables.values()]
+    many = [
+        value if isinstance(value, list) and value and isinstance(value[0], str) else [value]
+        for value in variables.values()
+    ]
     for values in product(*many):
         yield dict(zip(variables, values, strict=True))
 

@@ -109,5 +109,4 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
 
 def slug(text: str) -> str:
     """A short name for a case of what people wrote."""
-    plain = re.sub(r"[^\w.-]+", "-", text.strip().lower())[:60].strip("-")
-    return plain
+    return re.sub(r"[^\w.-]+", "-", text.strip().lower())[:60].strip("-")

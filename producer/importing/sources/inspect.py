@@ -8,7 +8,7 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.archive import Archive
-from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.imported import Asked, Imported, Kind
 from evalq.producer.importing.reading import Document, read_json
 from evalq.producer.importing.scorers import NoScorer, check_of
 
@@ -48,11 +48,13 @@ class _Log:
         config = task.get("config")
         if isinstance(config, dict) and config.get("epochs_reducer") not in (None, ["mean"]):
             imported.note("differs", str(path), "epochs_reducer", "evalq gives pass rates, pass@k and pass^k")
-        imported.note("none", f"{path}: eval.model", self._model, "write a target for it: see docs/reference/targets.md")
+        imported.note(
+            "none", f"{path}: eval.model", self._model, "write a target for it: see docs/reference/targets.md"
+        )
 
     def _declared(self, scorers: Any) -> list[tuple[str, Mapping[str, Any], str]]:
         """(name, options, place) of the scorers, as the log declares them."""
-        found = []
+        found: list[tuple[str, Mapping[str, Any], str]] = []
         for index, scorer in enumerate(scorers if isinstance(scorers, list) else []):
             if isinstance(scorer, dict) and isinstance(scorer.get("name"), str):
                 options = scorer.get("options")
@@ -83,7 +85,7 @@ class _Log:
             try:
                 check = check_of(name.rpartition("/")[2], options, wanted, sample)
             except NoScorer as error:
-                kind = "later" if name.rpartition("/")[2] in _JUDGES else "none"
+                kind: Kind = "later" if name.rpartition("/")[2] in _JUDGES else "none"
                 self._imported.note(kind, error.place(place, where), name, str(error))
                 continue
             checks.append({**check, "name": name})
@@ -103,7 +105,11 @@ def _input(sample: dict[str, Any]) -> Any:
     """The sample's input; chat messages with their texts alone."""
     given = _resolved(sample.get("input"), sample)
     if isinstance(given, list):
-        return [{"role": str(each.get("role")), "content": _content(each.get("content"))} for each in given if isinstance(each, dict)]
+        return [
+            {"role": str(each.get("role")), "content": _content(each.get("content"))}
+            for each in given
+            if isinstance(each, dict)
+        ]
     # With choices, what was asked is the message that the solver made of them.
     first = next((each for each in _messages(sample) if each.get("role") == "user"), None)
     if sample.get("choices") and first is not None:
@@ -147,7 +153,9 @@ def _answer(sample: dict[str, Any]) -> dict[str, Any]:
 def _content(content: Any) -> str:
     """A message's text, of its parts where it has several."""
     if isinstance(content, list):
-        return "\n".join(str(part.get("text")) for part in content if isinstance(part, dict) and part.get("type") == "text")
+        return "\n".join(
+            str(part.get("text")) for part in content if isinstance(part, dict) and part.get("type") == "text"
+        )
     return str(content or "")
 
 

@@ -15,7 +15,7 @@ __all__ = ["read"]
 def read(path: Path, asked: Asked, imported: Imported) -> None:
     """Fill ``imported`` from promptfooconfig.yaml or results.json. Raises ConfigError."""
     data = read_json(path) if path.suffix == ".json" else None
-    if is_results(data):
+    if isinstance(data, dict) and is_results(data):
         read_results(path, data, asked, imported)
     else:
         read_config(path, asked, imported)
