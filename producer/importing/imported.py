@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Asked", "Imported", "Kind", "Note", "cut", "unique_id"]
+__all__ = ["Asked", "Imported", "Kind", "Note", "cut", "unique_id", "whole"]
 
 _LONGEST = 80
 
@@ -56,7 +56,7 @@ class Imported:
 
     def note(self, kind: Kind, where: str, what: str, why: str) -> None:
         """Note it; the same thing of the same place once, however many cases it is part of."""
-        note = Note(kind, where, cut(what), why)
+        note = Note(kind, whole(where), whole(cut(what)), whole(why))
         if note not in self._noted:
             self._noted.add(note)
             self.notes.append(note)
@@ -88,6 +88,17 @@ def cut(text: object) -> str:
     """The beginning of a name that somebody else gave, for a message."""
     given = str(text)
     return given if len(given) <= _LONGEST else f"{given[:_LONGEST]}..."
+
+
+def whole(value: Any) -> Any:
+    """``value`` with half surrogate pairs, which no UTF-8 has, replaced."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {whole(key): whole(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [whole(each) for each in value]
+    return value
 
 
 def unique_id(wanted: str, taken: set[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,8 @@ def read_json(path: Path) -> Any:
     """A JSON file's value. Raises ConfigError."""
     text = _read(path, MOST_BYTES, "utf-8-sig")
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return _json(text)
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not JSON: {error}") from None
 
 
@@ -89,8 +90,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
         if not line.strip():
             continue
         try:
-            yield number, msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
+            yield number, _json(line)
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}:{number}: not JSON: {error}") from None
 
 
@@ -111,6 +112,14 @@ def csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
             line = reader.line_num + 1
     except csv.Error as error:
         raise ConfigError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+
+
+def _json(text: str) -> Any:
+    """JSON, also with NaN and half surrogate pairs, which some tools write."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return json.loads(text)
 
 
 def _read(path: Path, most: int, encoding: str) -> str:

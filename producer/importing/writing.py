@@ -12,7 +12,7 @@ import yaml
 
 from evalq.evalcore.errors import ConfigError, StorageError
 from evalq.evalcore.files import write_atomic
-from evalq.producer.importing.imported import Imported
+from evalq.producer.importing.imported import Imported, whole
 
 __all__ = ["write"]
 
@@ -41,19 +41,19 @@ def write(imported: Imported, folder: Path, *, force: bool) -> list[Path]:
 
 def _files(imported: Imported) -> dict[str, Callable[[], bytes]]:
     files: dict[str, Callable[[], bytes]] = {}
-    cases = [_whole(_escaped(case)) for case in imported.cases]
+    cases = [whole(_escaped(case)) for case in imported.cases]
     if len(cases) > _IN_YAML:
         files["cases.jsonl"] = lambda: _lines(cases)
     elif cases:
         files["cases.yaml"] = lambda: _yaml({"cases": cases})
     if imported.targets:
-        files["targets.yaml"] = lambda: _yaml({"targets": imported.targets})
+        files["targets.yaml"] = lambda: _yaml(whole({"targets": imported.targets}))
     used: set[str] = set()
     for source, lines in imported.outputs.items():
         name = "outputs" if len(imported.outputs) == 1 else _named(f"outputs-{source}", used)
-        files[f"{name}.jsonl"] = lambda lines=lines: _lines([_whole(line) for line in lines])  # type: ignore[misc]  # a default for a closure
+        files[f"{name}.jsonl"] = lambda lines=lines: _lines([whole(line) for line in lines])  # type: ignore[misc]  # a default for a closure
     if imported.notes:
-        files["not-imported.jsonl"] = lambda: _lines([_whole(msgspec.to_builtins(note)) for note in imported.notes])
+        files["not-imported.jsonl"] = lambda: _lines([whole(msgspec.to_builtins(note)) for note in imported.notes])
     return files
 
 
@@ -75,17 +75,6 @@ def _escaped(value: Any) -> Any:
         return {key: _escaped(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_escaped(each) for each in value]
-    return value
-
-
-def _whole(value: Any) -> Any:
-    """``value`` with half surrogate pairs, which no UTF-8 has, replaced."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {_whole(key): _whole(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_whole(each) for each in value]
     return value
 
 

@@ -21,7 +21,7 @@ def _imported(folder: Path, text: str, asked: Asked | None = None) -> Imported:
 
 
 def test_the_configuration_gives_the_prompts_that_promptfoo_asked(tmp_path: Path) -> None:
-    """Prompts of texts, files and chats, variables of lists and files, spreadsheets, scenarios, defaults, references."""
+    """Of texts, files and chats, variables of lists and files, spreadsheets, scenarios, defaults, references."""
     imported = sources.read("promptfoo", MADE / "promptfoo" / "promptfooconfig.yaml", Asked())
     results = json.loads((HERE / "promptfoo-forms.json").read_text())["results"]["results"]
     asked = {row["prompt"]["raw"] for row in results}
@@ -167,10 +167,9 @@ def test_a_prompt_that_is_a_program_is_listed_and_never_run(text: str, why: str,
 )
 def test_what_cannot_be_read_says_so_and_ends(text: str, message: str, tmp_path: Path) -> None:
     """Broken YAML, references in a circle, variables that multiply without end."""
+    said = ""
     try:
-        imported = _imported(tmp_path, text)
+        said = " ".join(note.why for note in _imported(tmp_path, text).notes)
     except ConfigError as error:
-        assert message in str(error)
-        assert str(tmp_path) in str(error)
-    else:
-        assert any(message in note.why for note in imported.notes), imported.notes
+        said = str(error)
+    assert message in said

@@ -85,7 +85,7 @@ class _Suite:
             return
         alone = options.get("disableVarExpansion") is True
         name = slug(str(test.data.get("description") or "")) or f"test-{number}"
-        sizes = [1 if alone else len(value) for value in variables.values() if isinstance(value, list) and value]
+        sizes = [len(value) for value in variables.values() if isinstance(value, list) and value and not alone]
         self._made += math.prod(sizes) * len(self._prompts)
         if self._made > MOST_CASES:
             raise ConfigError(f"{self._document.path}: prompts and variables multiply to more than {MOST_CASES} cases")
