@@ -60,6 +60,7 @@ def server_costs(folder: Path) -> tuple[float, float, float]:
     """Seconds of the server for a heartbeat, for a look, and for each chunk in flight that a look meets."""
     with running_server(folder) as server:
         assert server.process is not None
+        process = server.process.pid
         settings = Settings(broker=server.url, window=2_000)
         client = connect(server.url, settings)
         ledger, register = RunLedger(client, settings), Heartbeats(client)
@@ -69,13 +70,13 @@ def server_costs(folder: Path) -> tuple[float, float, float]:
         ledger.append("scale", chunks, 0)
 
         def spent(times: int, step: str) -> float:
-            before = cpu_seconds(server.process.pid)
+            before = cpu_seconds(process)
             for _ in range(times):
                 if step == "beat":
                     register.beat("worker", {"host": "h", "pid": 1, "code": code_version()}, TIMINGS.life)
                 else:
                     ledger.look("scale")
-            return (cpu_seconds(server.process.pid) - before) / times
+            return (cpu_seconds(process) - before) / times
 
         beat, look = spent(4_000, "beat"), spent(4_000, "look")
         ledger.take("scale", epoch=epoch)
