@@ -100,6 +100,7 @@ def test_a_run_takes_no_more_memory_for_a_thousand_chunks(tmp_path: Path, monkey
         collector = Collector(job)
         drive_inline(job, collector, lambda standing: None)
         collector.close()
+        assert [chunk.seq for chunk in job.manifest.chunks] == list(range(records // size))
         again = Job.load(RunFolder(job.folder.path))
         resumed = Collector(again)
         assert resumed.held == resumed.next == records // size
