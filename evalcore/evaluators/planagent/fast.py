@@ -5,6 +5,7 @@ A row that it leaves, and a chunk that it refuses, is scored by `score` as any o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Batch, Outcome
 from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
 from evalq.evalcore.evaluators.planagent.checks import Check, Checklist, without_space
+from evalq.evalcore.evaluators.planagent.counting import Group
 from evalq.evalcore.evaluators.planagent.llm import read_llm_score
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
 from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_rest
@@ -70,11 +72,8 @@ def add_rows(native: ModuleType, chunk: Chunk, batch: Batch) -> bool:
         return False
     points = (*chunk.scale.by_band, None)
     for kind, by_band in zip(rows.kinds, counts, strict=True):
-        by_points: dict[int | None, int] = {}
-        for band, count in by_band:
-            by_points[points[band]] = by_points.get(points[band], 0) + count
-        if by_points:
-            kind.add_to(chunk, by_points)
+        if by_band:
+            kind.add_to(chunk, [(points[band], count) for band, count in by_band])
     return True
 
 
@@ -96,7 +95,7 @@ class _Kind:
     its line's number on.
     """
 
-    __slots__ = ("category", "checklist", "forms", "found", "parts", "passed", "round", "score", "state")
+    __slots__ = ("category", "checklist", "forms", "found", "group", "parts", "passed", "round", "score", "state")
 
     def __init__(self, checklist: Checklist | None, told: _Told) -> None:
         round_, self.category, _, self.state, passed, self.forms, found = told
@@ -112,26 +111,25 @@ class _Kind:
         line = encode_line(out).partition(b'"id":""')[2]
         # "seconds" is the last key but a reason, which is one of ours: no text of a row stands behind it.
         before, key, after = line.rpartition(b'"seconds":null')
+        self.group: Group | None = None
+        if checklist is not None:
+            self.group = self.round, self.category, checklist, self.passed, self.forms
         rest = pack_rest(self.round, UNSCORED if out.score is None else out.score)
         self.score = out.score
         self.parts = before + key[: -len(b"null")], after[:-1], rest
 
-    def add_to(self, chunk: Chunk, by_points: dict[int | None, int]) -> None:
+    def add_to(self, chunk: Chunk, by_points: Sequence[tuple[int | None, int]]) -> None:
         """Count rows that have no more to say than this."""
-        rows = sum(by_points.values())
-        if self.checklist is None:
+        rows = sum([count for _, count in by_points])
+        if self.group is None:
             chunk.state.round(self.round).unscored += rows
             return
-        if self.passed is None:
+        chunk.spread.add(self.group, by_points)
+        if self.state != _JUDGED:
             reason = _FORCED[self.state]
             chunk.state.forced[reason] = chunk.state.forced.get(reason, 0) + rows
-        counts = chunk.groups.setdefault(
-            (self.round, self.category, self.checklist, self.passed, self.forms), by_points
-        )
-        if counts is not by_points:
-            for points, count in by_points.items():
-                counts[points] = counts.get(points, 0) + count
-        self.add_found(chunk, rows)
+        elif self.found:
+            self.add_found(chunk, rows)
 
     def add_found(self, chunk: Chunk, rows: int) -> None:
         """Count where missed values stand."""
