@@ -35,8 +35,8 @@ _MAX_CHECKS = 60
 _MAX_BANDS = 64
 
 _Wanted = tuple[tuple[int, bytes, bool], ...] | None
-_Told = tuple[str, str, int, int, int, str, tuple[tuple[int, str], ...]]
-"""A group: (round, category, number of its expected result, state, passed checks, form types, ((kind, path), ...))."""
+_Told = tuple[str, str, int, int, str, tuple[tuple[int, str], ...]]
+"""What is told of a group: (round, category, state, passed checks, form types, ((kind, path), ...))."""
 
 
 def evaluate_batch(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
@@ -98,7 +98,7 @@ class _Kind:
     __slots__ = ("category", "checklist", "forms", "found", "group", "parts", "passed", "round", "score", "state")
 
     def __init__(self, checklist: Checklist | None, told: _Told) -> None:
-        round_, self.category, _, self.state, passed, self.forms, found = told
+        round_, self.category, self.state, passed, self.forms, found = told
         self.round = round_.strip()
         self.checklist = checklist
         self.passed = passed if self.state == _JUDGED else None
@@ -137,11 +137,8 @@ class _Kind:
             chunk.state.found_paths(kind).add(path, [rows])
 
 
-@lru_cache(maxsize=8192)
-def _kind(checklist: Checklist | None, *told: Any) -> _Kind:
-    # Chunks of one file mostly have the same kinds.
-    round_, category, state, passed, forms, found = told
-    return _Kind(checklist, (round_, category, -1, state, passed, forms, found))
+_kind = lru_cache(maxsize=8192)(_Kind)
+"""Chunks of one file mostly have the same kinds."""
 
 
 _Unusual = tuple[str, str | None, bool, str, str, str]
@@ -162,12 +159,13 @@ class _Rows:
         self._checklists.append(checklist)
         return None if checklist is None else _checks_of(checklist)
 
-    def kind(self, told: _Told) -> tuple[bytes, bytes, bytes, list[float]]:
+    def kind(self, expected: int, told: _Told) -> tuple[bytes, bytes, bytes, list[float]]:
         """A group's `_Kind.parts`, and the list of its rows' times; those of rows without a score count nowhere."""
-        round_, category, expected, *rest = told
-        kind = _kind(self._checklists[expected], round_, category, *rest)
+        kind = _kind(self._checklists[expected], told)
         self.kinds.append(kind)
-        return *kind.parts, self._chunk.seconds.setdefault(kind.round, []) if kind.checklist is not None else []
+        if kind.group is None:
+            return *kind.parts, []
+        return *kind.parts, self._chunk.seconds.setdefault(kind.round, [])
 
     def llm(self, number: int, score: str, state: str, comment: str) -> bytes:
         """What the LLM columns of a row of group ``number`` add to its line."""
