@@ -140,7 +140,7 @@ def inspect() -> None:
     """Logs of Inspect with its mock model."""
     python = _venv(f"inspect-{INSPECT}", f"inspect-ai=={INSPECT}")
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "INSPECT_TELEMETRY": "0", "HOME": folder}
+        environment = {**os.environ, "HOME": folder}
         _run([str(python), str(MADE / "inspect_tasks.py"), folder], Path(folder), environment)
         for path in Path(folder).glob("inspect-*"):
             shutil.copy(path, HERE)
