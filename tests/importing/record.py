@@ -155,7 +155,19 @@ def lm_eval() -> None:
         _run([str(python), "tasks/run.py", "out"], Path(folder), environment)
         target = HERE / "lm-eval"
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(Path(folder) / "out", target)
+        target.mkdir()
+        for path in Path(folder).glob("out/**/*.json*"):
+            (target / path.name).write_text(_plain_log(path.read_text()))
+
+
+def _plain_log(text: str) -> str:
+    """Without what is only of the machine."""
+    if "\n" in text.strip() and not text.startswith("{\n"):
+        return text
+    data = json.loads(text)
+    for key in ("pretty_env_info", "git_hash", "upper_git_hash", "transformers_version", "model_source"):
+        data.pop(key, None)
+    return json.dumps(data, indent=1) + "\n"
 
 
 TOOLS = {"promptfoo": promptfoo, "inspect": inspect, "lm-eval": lm_eval}

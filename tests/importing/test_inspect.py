@@ -87,7 +87,7 @@ def test_a_broken_log_is_an_error_that_names_it(change: str, tmp_path: Path) -> 
     if change == "short":
         data = data[: len(data) // 2]
     elif change == "flipped":
-        data[data.find(b"\x28\xb5\x2f\xfd") + 12] ^= 0xFF
+        data[data.rfind(b"\x28\xb5\x2f\xfd") + 12] ^= 0xFF
     elif change == "none":
         data = bytearray(b"not a zip file")
     path = tmp_path / "log.eval"
