@@ -16,7 +16,7 @@ __all__ = ["COMPUTING", "__version__", "code_parts", "code_version", "difference
 
 __version__ = version("evalq")
 
-COMPUTING = ("google-re2", "msgspec", "numpy", "rapidfuzz")
+COMPUTING = ("google-re2", "jsonschema", "msgspec", "numpy", "rapidfuzz", "sacrebleu")
 """The packages whose own version an answer can depend on: matching, reading and writing numbers, distances.
 
 The others that evalcore imports only check what a producer was given (pydantic and its core, pyyaml) or give back bytes

@@ -13,7 +13,7 @@ from evalq.evalcore.model.manifest import Chunk, to_wire
 from evalq.evalcore.model.packing import pack, unpack
 from evalq.evalcore.model.tally import Tally
 
-__all__ = ["Partial", "decode", "encode"]
+__all__ = ["Answer", "Partial", "decode", "encode", "opened"]
 
 MAX_PARTIAL_BYTES = 512 << 20
 
@@ -23,6 +23,16 @@ class Partial(msgspec.Struct, frozen=True):
 
     digest: str
     data: bytes
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A chunk's answer as whoever folds it needs it: ``text`` is its record lines as they stand in records.jsonl, but
+    for the last one's newline; empty where there are none.
+    """
+
+    state: State
+    tally: Tally
+    text: memoryview
 
 
 class _Head(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -43,6 +53,12 @@ def encode(outcome: Outcome[Any], chunk: Chunk | None = None) -> Partial:
 
 
 def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> Outcome[State]:
+    """`opened`, with the record lines one by one."""
+    answer = opened(partial, evaluator, chunk)
+    return Outcome(answer.state, answer.tally, bytes(answer.text).split(b"\n") if answer.text else [])
+
+
+def opened(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> Answer:
     """Unpack and check. Raises WireError when bytes and digest differ, the content is not a partial, or it is not the
     answer of ``chunk``, with no more records than that has.
     """
@@ -50,8 +66,10 @@ def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None
         plain = _unpacked(partial.data)
         if digest(plain) != partial.digest:
             raise WireError("a partial in the ledger does not have the digest it was committed with")
-        first, _, rest = plain.partition(b"\n")
-        head = msgspec.json.decode(first, type=_Head)
+        end = plain.find(b"\n")
+        # Not taken apart by lines: the fold needs the head alone, and the lines are written as they are.
+        text = memoryview(plain)[end + 1 :] if end >= 0 else memoryview(b"")
+        head = msgspec.json.decode(plain[:end] if end >= 0 else plain, type=_Head)
         state = evaluator.State.from_wire(bytes(head.state))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"a partial in the ledger is damaged: {error}") from error
@@ -61,7 +79,7 @@ def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None
         raise WireError(f"it is the answer of another chunk than number {chunk.seq} of this plan")
     if chunk is not None and head.tally.total > chunk.records:
         raise WireError(f"the answer of chunk {chunk.seq} counts {head.tally.total} records of {chunk.records}")
-    return Outcome(state, head.tally, rest.split(b"\n") if rest else [])
+    return Answer(state, head.tally, text)
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Outcome, Params, State
+from evalq.evalcore.contract.partial import Answer
 from evalq.evalcore.errors import InputError, NothingEvaluated
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.span import place
@@ -46,7 +47,7 @@ class Fold:
         self._states: list[State] = [evaluator.State.zero() for _ in range(inputs)]
         self._tallies = [Tally() for _ in range(inputs)]
 
-    def add(self, index: int, outcome: Outcome[Any]) -> None:
+    def add(self, index: int, outcome: Outcome[Any] | Answer) -> None:
         """Take in the answer of the next chunk of input ``index``."""
         self._states[index].merge(outcome.state)
         self._tallies[index].merge(outcome.tally)

@@ -86,12 +86,12 @@ static int new_key(Text *keys, int *count, String key) {
 /* The first non-space behind an opening bracket; *empty where it closes at once, and `p` is behind it then. */
 static const u8 *past_open(const u8 *p, const u8 *end, u8 close, int *empty) {
     p = past_space(p + 1, end);
-    if (p >= end) return NULL;
+    if (p >= end) return ended();
     *empty = *p == close;
     return *empty ? p + 1 : p;
 }
 
-/* The answer's four keys; the rest is only checked to be JSON. */
+/* The answer's four keys; the rest is only checked to be JSON. `cut_off` is set where that ends too early. */
 static int read_answer(Text raw, Answer *a) {
     const u8 *p = past_space(raw.p, raw.p + raw.n), *end = raw.p + raw.n, *from;
     int empty, more = 1, has_message = 0, has_items = 0, has_seconds = 0, has_error = 0;
@@ -101,10 +101,15 @@ static int read_answer(Text raw, Answer *a) {
     a->plain.p = NULL;
     a->plain.n = 0;
     a->raw = raw;
+    cut_off = p >= end;
     if (p >= end || *p != '{' || !(p = past_open(p, end, '}', &empty))) return 0;
     while (!empty && more) {
-        if (!(p = read_key(p, end, &key)) || key.escaped || p >= end) return 0;
+        if (!(p = read_key(p, end, &key)) || key.escaped) return 0;
         from = p;
+        if (p >= end) {
+            cut_off = 1;
+            return 0;
+        }
         if (is(key.raw, "assistantMessage")) {
             if (has_message++) return 0;
             p = *p == '"' ? read_string(p, end, &a->message) : past_value(p, end, 1);

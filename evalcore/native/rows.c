@@ -15,7 +15,7 @@
 #endif
 
 enum { QUERY, ROUND, EXPECTED, CATEGORY, ERROR_TEXT, RAW_JSON, LLM_SCORE, LLM_STATE, LLM_COMMENT, READ };
-enum { JUDGED, EMPTY, UNSCORED };
+enum { JUDGED, EMPTY, UNPARSABLE, UNSCORED };
 
 #define MAX_WIDTH 4096
 #define MAX_BANDS 64
@@ -487,7 +487,11 @@ static int read_row(Pass *pass, const Expected *expected, int *state, u64 *passe
     Field raw = pass->fields[pass->column[RAW_JSON]];
     String text;
     pass->walk.count = 0;
-    if (expected->hard || !raw.quoted || !read_answer(raw.text, a)) return 0;
+    if (expected->hard || (raw.text.n && !raw.quoted)) return 0;
+    if (!read_answer(raw.text, a)) {
+        *state = expected->none ? UNSCORED : UNPARSABLE;
+        return cut_off;
+    }
     if ((*timed = seconds_of(a->seconds, seconds)) < 0) return 0;
     if (a->error_stands) {
         const u8 *p = a->error.raw.p, *end = p + a->error.raw.n;
@@ -581,13 +585,15 @@ static void pass_free(Pass *pass) {
     free(pass->kinds);
 }
 
-/* [counts of rows by band, ...] by group */
+/* ((band, rows), ...) by group */
 static PyObject *counts_of(const Pass *pass) {
     PyObject *found = PyList_New(0), *counts[MAX_BANDS + 2];
     for (size_t at = 0; found && at < pass->group_keys.count; at++) {
-        for (int i = 0; i < pass->bands + 2; i++)
-            counts[i] = PyLong_FromUnsignedLongLong(pass->kinds[at]->counts[i]);
-        if (!append(found, tuple_of(counts, pass->bands + 2))) Py_CLEAR(found);
+        int many = 0;
+        for (int band = 0; band < pass->bands + 2; band++)
+            if (pass->kinds[at]->counts[band])
+                counts[many++] = Py_BuildValue("(iK)", band, (unsigned long long)pass->kinds[at]->counts[band]);
+        if (!append(found, tuple_of(counts, many))) Py_CLEAR(found);
     }
     return found;
 }

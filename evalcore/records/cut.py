@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedIOBase
 
 from evalq.evalcore.errors import InputChanged, InputError
@@ -21,6 +21,10 @@ from evalq.evalcore.records.scanning import Positions, QuoteFault, raise_open, s
 
 __all__ = ["Cutter"]
 
+GROWS = 8
+"""A chunk is at most this part of what stands before it, once that is longer than a block."""
+MANY_RECORDS = 10_000
+"""A chunk with as many records grows no further: its own costs are nothing to theirs."""
 _NEWLINE = b"\n"[0]
 
 
@@ -29,9 +33,9 @@ class Cutter:
 
     With ``required`` the header comes off first: ``columns`` are those of a CSV, which has all that are required (see
     `_columns`). Without it whoever cuts takes the header, or means the bytes as they are.
-    ``size`` is the number of records in a chunk, or None for about BLOCK_BYTES a chunk (a chunk never grows far
-    beyond MAX_CHUNK_BYTES); ``limit`` stops after that many records. A cut begun before goes on after its last
-    span by ``resume_after``.
+    ``size`` is the number of records in a chunk, or None for about BLOCK_BYTES a chunk, and more further on where
+    records are long (a chunk never grows far beyond MAX_CHUNK_BYTES); ``limit`` stops after that many records. A cut
+    begun before goes on after its last span by ``resume_after``.
     """
 
     def __init__(
@@ -101,18 +105,25 @@ class Cutter:
         self._take(len(first), 0)
         return first
 
-    def resume_after(self, spans: Sequence[Span]) -> None:
-        """Skip ``spans``, all earlier chunks of this file in order. Raises InputChanged where the bytes differ."""
-        for span in spans:
+    def resume_after(self, spans: Iterable[Span]) -> int:
+        """Skip ``spans``, all earlier chunks of this file in order; returns how many there were.
+
+        Raises InputChanged where the bytes differ.
+        """
+        count = 0
+        for count, span in enumerate(spans, 1):  # noqa: B007  # how many there were
             while self._left() < span.end - self.position and not self._ended:
                 self._fill()
             if self._take(min(span.end - self.position, self._left()), span.records) != span:
                 where = f"{self._name}:{span.first_line}"
                 raise InputChanged("an input changed since its run began", [(where, "not the bytes that were planned")])
+        return count
 
     def spans(self) -> Iterator[Span]:
         """The chunks from here to the end (or the limit). Raises InputError with file:line on broken quoting."""
         while self._wanted() > 0:
+            while self._size is None and self._left() < self._enough() and not self._ended:
+                self._fill()
             ends = self._ends()
             wanted = self._wanted()
             if len(ends) >= wanted:
@@ -131,8 +142,16 @@ class Cutter:
         return min(sizes) if sizes else 1 << 62
 
     def _enough(self) -> int:
-        """Bytes that make a chunk; a block less the header or another chunk's rest is still worth one."""
-        return BLOCK_BYTES * 3 // 4 if self._size is None else MAX_CHUNK_BYTES
+        """Bytes that make a chunk; a block less the header or another chunk's rest is still worth one.
+
+        It goes by what was cut before alone, so that a cut that is resumed has the same chunks.
+        """
+        if self._size is not None:
+            return MAX_CHUNK_BYTES
+        # A chunk costs every process a few milliseconds: where it has few records, a longer one. By and by, since an
+        # input of a few blocks has to keep all processes busy.
+        most = min(self.position // GROWS, MAX_CHUNK_BYTES - BLOCK_BYTES)
+        return max(BLOCK_BYTES * 3 // 4, min(most, self.position * MANY_RECORDS // max(1, self.records)))
 
     def _left(self) -> int:
         return self._end - self._at

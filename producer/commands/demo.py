@@ -5,6 +5,7 @@ Every evaluation, through real workers on an embedded server.
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -75,15 +76,14 @@ def _evaluate(
     folders = []
     names = [evaluator.name for evaluator, _ in samples]
     data = [(out / "data" / evaluator.name).resolve() for evaluator, _ in samples]
-    with shared_place(
-        Backend(load_settings(broker="", ledger=""), workers=workers), [Path.cwd(), *data], *names, reporter=reporter
-    ) as place:
+    place = Backend(load_settings(broker="", ledger=""), workers=workers or os.cpu_count())
+    with shared_place(place, [Path.cwd(), *data], *names, reporter=reporter) as shared:
         for evaluator, request in samples:
             folder = out / evaluator.name
             if (folder / "run.json").is_file():
                 shutil.rmtree(folder)
             began = time.monotonic()
-            report = carry_out(Job.start(evaluator, request, RunOptions(out=folder, suite="demo")), place, reporter)
+            report = carry_out(Job.start(evaluator, request, RunOptions(out=folder, suite="demo")), shared, reporter)
             seconds = time.monotonic() - began
             click.echo(f"{evaluator.name:<14} {report['records']['total']:>9,} records evaluated in {seconds:.1f} s")
             folders.append(folder)

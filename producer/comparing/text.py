@@ -106,6 +106,7 @@ def comparison_notes(found: Comparison, seen: Estimate, shown: Shown, said: Call
     if found.repeats is not None:
         notes.append(f"{found.repeats:,.0f} times as many repeats would decide it, were the change as it looks.")
     if found.missing:
+        # The worst case is only computed where something is missing.
         at_worst = found.worst.delta if found.worst else seen.delta
         notes.append(
             f"{found.missing:,} answers are missing that the baseline has; held against the candidate, the change "
@@ -153,6 +154,7 @@ class Shown:
     """Numbers of a measure as people read them: shares as percentages, changes of shares as points."""
 
     def __init__(self, measure: Measure) -> None:
+        # Only then does a percentage mean what people take it for.
         self._share = (measure.low, measure.high) == (0.0, 1.0)
         self._passes = measure.kind == "pass"
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Container, Iterator
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.files import open_input, replacing
@@ -38,6 +40,11 @@ class Journal:
             self._file.end, expected = end, seq + 1
             yield partial
 
+    def digests(self, count: int) -> Iterator[tuple[int, str]]:
+        """(chunk, digest) of the first ``count`` answers, none of which is read."""
+        for head in islice(_heads(self.path), count):
+            yield head.seq, head.digest
+
     def add(self, seq: int, partial: Partial) -> None:
         """Append the answer of chunk ``seq`` behind those replayed; `sync` makes it safe. For the run's driver."""
         self._file.append(_frame(seq, partial), sync=False)
@@ -52,24 +59,35 @@ class Journal:
 
 
 class Kept:
-    """Answers of a finished run that its retry goes by: of any chunks, each found by its number."""
+    """Answers of a finished run that its retry goes by: of any chunks, asked for in their order.
+
+    ``count`` is how many there are. Whoever asks goes through the file once, so that none has to be remembered.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self._path = folder.path / KEPT
-        self.digests: dict[int, str] = {}
-        self._places: dict[int, tuple[int, int]] = {}
-        for seq, partial, end in _frames(self._path) if self._path.exists() else ():
-            self.digests[seq] = partial.digest
-            self._places[seq] = (end - len(partial.data), len(partial.data))
+        self.count = sum(1 for _ in _heads(self._path))
+        self._rest = _heads(self._path)
+        self._head = next(self._rest, None)
+
+    def has(self, seq: int) -> bool:
+        """Whether the answer of chunk ``seq`` was kept; ``seq`` is none that lies before one asked for earlier."""
+        while self._head is not None and self._head.seq < seq:
+            self._head = next(self._rest, None)
+        return self._head is not None and self._head.seq == seq
 
     def get(self, seq: int) -> Partial | None:
-        """The answer of chunk ``seq``, where it was kept."""
-        if seq not in self._places:
+        """That answer, where it was kept."""
+        if not self.has(seq):
             return None
-        start, length = self._places[seq]
+        assert self._head is not None
         with self._path.open("rb") as stream:
-            stream.seek(start)
-            return Partial(self.digests[seq], stream.read(length))
+            stream.seek(self._head.start)
+            return Partial(self._head.digest, stream.read(self._head.length))
+
+    def digests(self, first: int) -> Iterator[tuple[int, str]]:
+        """(chunk, digest) of those from chunk ``first`` on."""
+        return ((head.seq, head.digest) for head in _heads(self._path) if head.seq >= first)
 
     @staticmethod
     def set_aside(folder: RunFolder, unwanted: Container[int]) -> None:
@@ -104,6 +122,30 @@ def counted(path: Path, start: int = 0) -> tuple[int, int]:
                 break
             count, end = count + 1, stream.seek(length, os.SEEK_CUR)
     return count, end
+
+
+class _Head(NamedTuple):
+    """What stands before an answer, and where that lies."""
+
+    seq: int
+    digest: str
+    start: int
+    length: int
+
+
+def _heads(path: Path) -> Iterator[_Head]:
+    """The head of each whole frame; none where there is no file."""
+    if not path.exists():
+        return
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        while len(head := stream.read(_FRAME.size)) == _FRAME.size:
+            seq, length, digest = _FRAME.unpack(head)
+            start = stream.tell()
+            if length > size - start:
+                return
+            yield _Head(seq, digest.decode("ascii", "replace"), start, length)
+            stream.seek(start + length)
 
 
 def _frame(seq: int, partial: Partial) -> bytes:

@@ -52,9 +52,9 @@ def server_options() -> list[click.Option]:
 def place_options() -> list[click.Option]:
     """Where to compute."""
     return [
-        option("--broker", metavar="URL", help="Redis, Valkey or RabbitMQ to use; without it, an embedded server."),
+        option("--broker", metavar="URL", help="Redis, Valkey or RabbitMQ to use; else a long job has one of its own."),
         option("--ledger", metavar="URL", help="Redis or Valkey for the ledger, where the broker is another server."),
-        option("--workers", type=click.IntRange(1, 1024), help="Local worker processes to start."),
+        option("--workers", type=click.IntRange(1, 1024), help="Local worker processes [one a core for a long job]."),
         option("--inline", is_flag=True, help="No queue: evaluate in this process."),
         option("--settings", type=click.Path(dir_okay=False), help="A YAML file of settings."),
     ]

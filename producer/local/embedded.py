@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from evalq.evalcore.errors import InfrastructureError
 from evalq.producer.local.children import Children, Keeper
@@ -19,7 +16,7 @@ from evalq.workers.callers.supervisor import environment
 from evalq.workers.processes.child import child
 from evalq.workers.settings import Settings
 
-__all__ = ["embedded_server", "local_workers", "server_program"]
+__all__ = ["embedded_server", "local_workers", "server_program", "workers_wait"]
 
 _START_SECONDS = 10.0
 
@@ -33,15 +30,15 @@ def embedded_server(children: Children | None = None) -> Iterator[str]:
     """
     children = children or Children()
     folder = Path(tempfile.mkdtemp(prefix="evalq-", dir=_short_tmp()))
-    socket, log = folder / "server.sock", folder / "server.log"
+    path, log = folder / "server.sock", folder / "server.log"
     command = [
         server_program(),
-        *("--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700"),
+        *("--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700"),
         *("--save", "", "--appendonly", "no", "--dir", str(folder), "--logfile", str(log), "--loglevel", "warning"),
     ]
     with children.running("the embedded server", command, folder) as keeper:
-        _wait_for(socket, keeper, log)
-        yield f"unix://{socket}"
+        _wait_for(path, keeper, log)
+        yield f"unix://{path}"
 
 
 @contextlib.contextmanager
@@ -68,20 +65,36 @@ def local_workers(
         yield
 
 
-def _wait_for(socket: Path, keeper: Keeper, log: Path) -> None:
+def workers_wait(url: str) -> bool:
+    """Whether a worker waits at a queue of the embedded server at ``url``: it is listed a little earlier."""
+    import redis  # most runs end before this is asked
+
+    try:
+        with redis.Redis.from_url(url, socket_timeout=1.0) as client:
+            return any(found["cmd"] == "brpop" for found in client.client_list())
+    except redis.RedisError:
+        return False
+
+
+def _wait_for(path: Path, keeper: Keeper, log: Path) -> None:
     deadline = time.monotonic() + _START_SECONDS
-    client = redis.Redis(unix_socket_path=str(socket), retry=Retry(NoBackoff(), 0))
-    while True:
-        said = log.read_text(errors="replace") if log.exists() else ""
-        try:
-            client.ping()
-        except redis.RedisError as error:
-            if time.monotonic() > deadline or keeper.deaths:
-                raise InfrastructureError(f"the embedded server did not start: {said or error}") from error
-            time.sleep(0.005)
-        else:
-            client.close()
-            return
+    while error := _silent(path):
+        if time.monotonic() > deadline or keeper.deaths:
+            said = log.read_text(errors="replace") if log.exists() else ""
+            raise InfrastructureError(f"the embedded server did not start: {said or error}") from error
+        time.sleep(0.005)
+
+
+def _silent(path: Path) -> OSError | None:
+    """Why the server does not answer yet; without its client, which takes longer to import than a server to start."""
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(1.0)
+            line.connect(str(path))
+            line.sendall(b"PING\r\n")
+            return None if line.recv(1) == b"+" else OSError("it is not ready")
+    except OSError as error:
+        return error
 
 
 def server_program() -> str:

@@ -16,6 +16,7 @@ from evalq.producer.folder.run_folder import RunFolder
 __all__ = ["columns", "flat_rows", "records_of"]
 
 _ROWS_AT_ONCE = 20_000
+_KEPT, _MOST_KEPT = 1024, 4096
 
 
 def records_of(folder: RunFolder) -> Path:
@@ -29,19 +30,40 @@ def records_of(folder: RunFolder) -> Path:
 
 def columns(folder: RunFolder) -> list[str]:
     """Every key of every record, in the order they are first seen."""
-    return list(dict.fromkeys(key for rows in flat_rows(folder) for row in rows for key in row))
+    decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+    with records_of(folder).open("rb") as stream:
+        # Few records have other keys than the one before.
+        kinds = dict.fromkeys(tuple(decode(line)) for line in stream)
+    return list(dict.fromkeys(key for keys in kinds for key in keys))
 
 
 def flat_rows(folder: RunFolder) -> Iterator[list[dict[str, Any]]]:
     """Records in blocks, nested values as JSON text."""
+    text = _Texts()
     with records_of(folder).open("rb") as stream:
         lines = iter(stream)
         while block := list(islice(lines, _ROWS_AT_ONCE)):
-            yield [_flat(msgspec.json.decode(line)) for line in block]
+            yield [_flat(msgspec.json.decode(line), text) for line in block]
 
 
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: canonical_json(value).decode() if isinstance(value, dict | list) else value
-        for key, value in record.items()
-    }
+def _flat(record: dict[str, Any], text: _Texts) -> dict[str, Any]:
+    return {key: text.of(value) if isinstance(value, dict | list) else value for key, value in record.items()}
+
+
+class _Texts:
+    """Nested values as canonical JSON, of which many records have the same: those met last are kept."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, str] = {}
+
+    def of(self, value: Any) -> str:
+        """The text of ``value``."""
+        plain = msgspec.json.encode(value)
+        text = self._kept.get(plain)
+        if text is None:
+            text = canonical_json(value).decode()
+            if len(plain) <= _MOST_KEPT:
+                if len(self._kept) >= _KEPT:
+                    self._kept.clear()
+                self._kept[plain] = text
+        return text

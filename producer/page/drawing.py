@@ -67,6 +67,7 @@ def _stacked(drawn: Drawn, marks: Sequence[Mark]) -> Html:
     """A row a label, a column a part; the colours of the heads are the legend."""
     parts = list(dict.fromkeys(mark.part for mark in marks))
     heads = [element("th", drawn.label, scope="col"), element("th", "Shares", scope="col", class_="drawing")]
+    # The first mark of a part gives its look, so the last to be written is the first.
     looks = {mark.part: _look(mark, parts.index(mark.part)) for mark in reversed(marks)}
     heads += [element("th", _swatch(looks[part]), part, scope="col", class_="n") for part in parts]
     rows = []
@@ -92,6 +93,7 @@ def _axis(drawn: Drawn) -> Html:
 
 def _at(drawn: Drawn, value: float) -> float:
     width = drawn.high - drawn.low
+    # What lies outside the axis is drawn at its end; the number stands beside it.
     return min(1.0, max(0.0, (value - drawn.low) / width)) if width else 0.0
 
 
@@ -114,6 +116,7 @@ def _svg(inner: Html) -> Html:
 def _bar(drawn: Drawn, mark: Mark) -> Html:
     if mark.value is None:
         return Html()
+    # A bar starts at nought, or where the axis begins above it.
     top, zero, end = (_HEIGHT - _BAR) // 2, _at(drawn, max(0.0, drawn.low)), _at(drawn, mark.value)
     rail = element("rect", x="0", y=top, width="100%", height=_BAR, rx="2", class_="rail")
     start, length = min(zero, end), abs(end - zero)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,9 @@ CALLS_MOST = 10_000
 class Backend(msgspec.Struct, frozen=True):
     """Where a job is computed: here (``inline``), or over ``settings.broker``, embedded when that is empty.
 
-    ``workers`` local pool processes are started; None means one a core with an embedded server, none otherwise.
+    ``workers`` local pool processes are started; None means none where there is a broker. Where there is none either,
+    a job begins in processes forked from this one, and an embedded server with a worker process a core takes over
+    those that prove to be long (``later``).
     """
 
     settings: Settings
@@ -41,6 +44,8 @@ class Backend(msgspec.Struct, frozen=True):
     """Local pool processes were started for it."""
     children: Children | None = None
     """All processes that were started for it, where any were."""
+    later: Later | None = None
+    """Server and workers that are started when a job needs them, in a `shared_place`."""
 
     def check(self) -> None:
         """Raise WorkersLost, or ConfigError, when a process that was started for it has been given up."""
@@ -68,46 +73,77 @@ class Backend(msgspec.Struct, frozen=True):
         return type(error)(f"{str(error).rstrip('.')}; resume with: {self.resume(folder)}")
 
 
+class Later:
+    """A server and local workers that are started when they are first asked for, once for all jobs of a command."""
+
+    def __init__(self, start: Callable[[], Backend]) -> None:
+        self._start = start
+        self.started: Backend | None = None
+
+    def place(self) -> Backend:
+        """Where they are. Raises InfrastructureError."""
+        if self.started is None:
+            self.started = self._start()
+        return self.started
+
+
 @contextlib.contextmanager
 def shared_place(
     place: Backend, roots: Sequence[Path], *evaluators: str, reporter: Reporter, calls: bool = False
 ) -> Iterator[Backend]:
-    """``place`` for several jobs in turn: what would be started for each of them is started once.
+    """``place`` for several jobs in turn: what would be started for each of them is started once, or when it is needed.
 
     Local workers load ``evaluators`` before they divide into processes. With ``calls``, live calls are made too: by the
     fleet, or here where there is none or the settings have calls and a targets file.
     """
-    if place.inline:
+    if place.inline or (place.later and not calls):
         yield place
         return
+    with contextlib.ExitStack() as stack:
+        start = partial(_started, stack, place, roots, evaluators, reporter, calls=calls)
+        if calls or place.settings.broker or place.workers:
+            yield start()
+        else:
+            yield msgspec.structs.replace(place, later=Later(start))
+
+
+def _started(
+    stack: contextlib.ExitStack,
+    place: Backend,
+    roots: Sequence[Path],
+    evaluators: Sequence[str],
+    reporter: Reporter,
+    *,
+    calls: bool,
+) -> Backend:
+    """What `shared_place` says, started, and ended by ``stack``."""
     from evalq.producer.local.children import Children
     from evalq.producer.local.embedded import embedded_server, local_workers
 
-    with contextlib.ExitStack() as stack:
-        settings, count = place.settings, place.workers
-        here = calls and bool(settings.calls or not settings.broker)
-        if here and not settings.targets:
-            raise ConfigError("calling from here needs a targets file: --targets FILE (or --broker URL of a fleet)")
-        if here:
-            from evalq.workers.targets import load_targets
+    settings, count = place.settings, place.workers
+    here = calls and bool(settings.calls or not settings.broker)
+    if here and not settings.targets:
+        raise ConfigError("calling from here needs a targets file: --targets FILE (or --broker URL of a fleet)")
+    if here:
+        from evalq.workers.targets import load_targets
 
-            targets = load_targets(settings.targets)  # faults are told here: the process that calls would be restarted
-            default = max(CALLS_HERE, *(named.target.max_concurrency or 0 for named in targets.values()))
-        settings = settings.model_copy(update={"calls": (settings.calls or min(default, CALLS_MOST)) if here else 0})
-        children = place.children or Children(reporter.restarted)
-        if not settings.broker:
-            url = stack.enter_context(embedded_server(children))
-            settings = settings.model_copy(update={"broker": url, "ledger": ""})
-            count = count or os.cpu_count() or 1
-        if count or here:
-            stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
-            place = msgspec.structs.replace(place, children=children, served=bool(count))
-        yield Backend(
-            settings.model_copy(update={"calls": 0}),
-            children=place.children,
-            served=place.served,
-            named=place.named or place.settings,
-        )
+        targets = load_targets(settings.targets)  # faults are told here: the process that calls would be restarted
+        default = max(CALLS_HERE, *(named.target.max_concurrency or 0 for named in targets.values()))
+    settings = settings.model_copy(update={"calls": (settings.calls or min(default, CALLS_MOST)) if here else 0})
+    children = place.children or Children(reporter.restarted)
+    if not settings.broker:
+        url = stack.enter_context(embedded_server(children))
+        settings = settings.model_copy(update={"broker": url, "ledger": ""})
+        count = count or os.cpu_count() or 1
+    if count or here:
+        stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
+        place = msgspec.structs.replace(place, children=children, served=bool(count))
+    return Backend(
+        settings.model_copy(update={"calls": 0}),
+        children=place.children,
+        served=place.served,
+        named=place.named or place.settings,
+    )
 
 
 @contextlib.contextmanager

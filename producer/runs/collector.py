@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from evalq.evalcore.contract.partial import Partial, decode
+from evalq.evalcore.contract.partial import Partial, opened
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_new
 from evalq.evalcore.fold.fold import Fold, InputSummary
@@ -31,8 +32,7 @@ class Collector:
         self._records = open_new(job.folder.path / (RECORDS + ".partial"))
         self._kept = Kept(job.folder)
         self.next = 0
-        self.held = dict(self._kept.digests)
-        """{seq: digest} of every answer that the folder has."""
+        self._ahead = self._kept.count
         try:
             for partial in self._journal.replay():
                 if self.next == len(job.manifest.chunks):
@@ -42,8 +42,18 @@ class Collector:
             self._records.close()
             raise
 
+    @property
+    def held(self) -> int:
+        """How many answers the folder has."""
+        return self.next + self._ahead
+
+    def digests(self) -> Iterator[tuple[int, str]]:
+        """(chunk, digest) of each of them, in order."""
+        yield from self._journal.digests(self.next)
+        yield from self._kept.digests(self.next)
+
     def kept(self, seq: int) -> Partial | None:
-        """The answer of chunk ``seq`` that a retry keeps."""
+        """The answer of chunk ``seq`` that a retry keeps; asked for in order."""
         return self._kept.get(seq)
 
     def add(self, chunk: Chunk, partial: Partial) -> None:
@@ -93,10 +103,12 @@ class Collector:
             raise WireError(f"{self._journal.path} is damaged at answer {self.next}: {error}; {how}") from error
 
     def _take(self, chunk: Chunk, partial: Partial) -> None:
-        outcome = decode(partial, self._job.evaluator, chunk)
-        self._fold.add(chunk.input, outcome)
-        self._write(outcome.lines)
-        self.held[chunk.seq] = partial.digest
+        answer = opened(partial, self._job.evaluator, chunk)
+        self._fold.add(chunk.input, answer)
+        if answer.text:
+            self._records.write(answer.text)
+            self._records.write(b"\n")
+        self._ahead -= self._kept.has(chunk.seq)
         self.next += 1
 
     def _write(self, lines: list[bytes]) -> None:

@@ -14,6 +14,7 @@ from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.hand_over import HandOver
 from evalq.producer.runs.intake import Intake
+from evalq.producer.runs.planner import Planner
 from evalq.producer.runs.publisher import InputBytes, Publisher, UnlessFull
 from evalq.producer.runs.registration import Registration
 from evalq.producer.runs.standing import Standing
@@ -26,6 +27,9 @@ from evalq.workers.settings import Settings
 
 __all__ = ["RunDriver"]
 
+STEPS_SHARE = 8
+"""While a run is under way, its window is filled again after as many steps as this part of it has chunks."""
+
 
 class RunDriver:
     """One job over a ledger and a broker, until every chunk is collected: a `Driver` for the loop."""
@@ -33,17 +37,26 @@ class RunDriver:
     idle_seconds = 0.02
 
     def __init__(
-        self, job: Job, collector: Collector, ledger: RunLedger, broker: Broker, settings: Settings, patience: Patience
+        self,
+        job: Job,
+        collector: Collector,
+        ledger: RunLedger,
+        broker: Broker,
+        settings: Settings,
+        patience: Patience,
+        begun: Planner | None = None,
     ) -> None:
-        """``settings`` are those of ledger (a driver's) and broker; ``patience`` takes the steps."""
+        """``settings`` are those of ledger (a driver's) and broker; ``patience`` takes the steps. ``begun`` is the
+        planner of a job that was begun in this process."""
         self._job = job
         self._settings = settings
         self._patience = patience
         self._unless_full = UnlessFull(patience)
+        self._unpublished = 0
         self._reconciler = Reconciler(ledger, broker)
         self._intake = Intake(job, collector, ledger)
         self._standing = Standing(job, ledger, broker, settings)
-        self.registration = to = Registration(job, collector, ledger, settings)
+        self.registration = to = Registration(job, collector, ledger, settings, begun)
         self._inputs = InputBytes(job, collector, ledger, broker, to, settings.blob_bytes)
         self._publisher = Publisher(job, ledger, to, self._reconciler, self._inputs)
         self.hand_over = HandOver(job, ledger, to, self._publisher, self._inputs, patience)
@@ -85,9 +98,20 @@ class RunDriver:
         if collected:
             self._patience.over()  # also where a full server leaves no room for more: this makes some
         # Only these two make room or work for the window; what else can, the next look finds.
-        if planned or collected:
+        moved = planned or collected
+        self._unpublished += moved
+        if self._unpublished and self._publishes(moved):
             self._unless_full(self._publisher.publish)
-        return planned or collected
+            self._unpublished = 0
+        return moved
+
+    def _publishes(self, moved: bool) -> bool:
+        """Whether to publish now: at once where workers may wait for it, else a few steps' chunks together.
+
+        A step frees a chunk or a few, and publishing one message costs as much as publishing several.
+        """
+        started = len(self._job.manifest.chunks) > self._settings.window
+        return not moved or not started or self._unpublished * STEPS_SHARE >= self._settings.window
 
     def look(self) -> bool:
         """The reconciler's look, and this producer's part in what it shows."""

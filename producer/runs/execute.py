@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,10 +37,14 @@ from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.runs.record_drift import count_drift
 from evalq.producer.runs.record_history import remember
 from evalq.producer.runs.share import share, share_cases
+from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
+    from evalq.producer.local.forks import Forks
     from evalq.producer.runs.driver import RunDriver
+    from evalq.producer.runs.planner import Planner
     from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.settings import Settings
 
 __all__ = ["carry_out", "carry_out_here", "launch", "resume"]
 
@@ -70,7 +75,7 @@ def resume(folder: RunFolder, place: Backend, reporter: Reporter) -> tuple[Job, 
 def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
     """`carry_out` for whoever holds the folder already; ``asked`` is the place a user would name to resume it."""
     began = time.monotonic()
-    if place.inline:
+    if not place.settings.broker:
         job.folder.note(state="open", server=None)  # else noted together with the ledger
     collector = Collector(job)
     reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
@@ -80,14 +85,7 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
         seconds = round(time.monotonic() - began, 3)
         reporter.detail(_told(standing, seconds))
         # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
-        if missing := remember(job.folder, job.evaluator, report, seconds, place.settings):
-            reporter.say(missing)
-        if missing := count_drift(job.folder, job.evaluator, report, place.settings):
-            reporter.say(missing)
-        # The report last: who takes that from the ledger looks for the cases beside it.
-        if not place.inline and (missing := share_cases(job.folder, job.evaluator, report, place.settings)):
-            reporter.say(missing)
-        if not place.inline and (missing := share(job.run, report, place.settings)):
+        for missing in _recorded(job, report, seconds, place.settings):
             reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
     except (InputError, NothingEvaluated):
@@ -114,6 +112,19 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
         _leave(job, collector, "stopped")
         raise
     return report
+
+
+def _recorded(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> Iterator[str]:
+    """Leave a finished run with the server of its user's choice; why a part of it could not be."""
+    with Servers(settings) as servers:
+        told = (
+            remember(job.folder, job.evaluator, report, seconds, servers),
+            count_drift(job.folder, job.evaluator, report, servers),
+            # The report last: who takes that from the ledger looks for the cases beside it.
+            share_cases(job.folder, job.evaluator, report, servers),
+            share(job.run, report, servers),
+        )
+    yield from filter(None, told)
 
 
 def _leave(job: Job, collector: Collector, state: RunState) -> None:
@@ -158,35 +169,80 @@ def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
 
 def _compute(job: Job, collector: Collector, place: Backend, reporter: Reporter) -> RunStatus:
     """Drive the job with its progress shown; returns the last standing."""
-    last = RunStatus(0, 0, job.total_bytes)
-    own = place.served or bool(place.workers) or not place.settings.broker
-    unserved = Unserved(job.header, place.settings, reporter, own=own)
-    with reporter.watching() as watch:
-
-        def seen(standing: RunStatus) -> None:
-            nonlocal last
-            last = standing
-            unserved.see(standing)
-            watch(standing)
-
-        if place.inline:
+    with (
+        shared_place(place, job.roots, job.header.evaluator, reporter=reporter) as shared,
+        _forks(job, shared) as forks,  # before the threads of those who watch
+        reporter.watching() as watch,
+    ):
+        shown = _Shown(job, place, reporter, watch)
+        if shared.inline:
             from evalq.producer.runs.inline import drive_inline
 
-            drive_inline(job, collector, seen)
+            drive_inline(job, collector, shown)
+        elif shared.later is None or forks is None:
+            _drive(job, collector, shared.later.place() if shared.later else shared, reporter, shown)
         else:
-            with _driver(job, collector, place, reporter, seen) as driver:
-                driver.drive(seen)
-                last = driver.standing
-    return last
+            from evalq.producer.runs.beginning import Beginning
+
+            beginning = Beginning(job, collector, forks, shared.later, reporter)
+            if not beginning.drive(shown):
+                forks.end()
+                shown.before = shown.last
+                _drive(job, collector, shared.later.place(), reporter, shown, beginning.planner)
+    return shown.last
+
+
+def _forks(job: Job, place: Backend) -> AbstractContextManager[Forks | None]:
+    """Processes for the beginning of a job; none where something else computes it already."""
+    if place.later is None or place.later.started is not None:
+        return contextlib.nullcontext()
+    from evalq.producer.runs.beginning import forks_for
+
+    return forks_for(job, place.settings)
+
+
+class _Shown:
+    """Whoever watches a job, told of all of it: ``last`` is the last standing, ``before`` what was done elsewhere."""
+
+    def __init__(self, job: Job, place: Backend, reporter: Reporter, watch: Watcher) -> None:
+        own = place.served or bool(place.workers) or not place.settings.broker
+        self._unserved = Unserved(job.header, place.settings, reporter, own=own)
+        self._watch = watch
+        self.last = self.before = RunStatus(0, 0, job.total_bytes)
+
+    def __call__(self, standing: RunStatus) -> None:
+        self.note(standing)
+        self._unserved.see(self.last)
+        self._watch(self.last)
+
+    def note(self, standing: RunStatus) -> None:
+        """Take in a standing that nobody needs to be shown."""
+        records, done = standing.records + self.before.records, standing.done_bytes + self.before.done_bytes
+        self.last = msgspec.structs.replace(standing, records=records, done_bytes=done)
+
+
+def _drive(
+    job: Job, collector: Collector, place: Backend, reporter: Reporter, shown: _Shown, begun: Planner | None = None
+) -> None:
+    """Drive the job over a queue."""
+    with _driver(job, collector, place, reporter, shown, begun) as driver:
+        driver.drive(shown)
+        shown.note(driver.standing)
 
 
 @contextlib.contextmanager
 def _driver(
-    job: Job, collector: Collector, place: Backend, reporter: Reporter, seen: Watcher | None = None
+    job: Job,
+    collector: Collector,
+    place: Backend,
+    reporter: Reporter,
+    seen: Watcher | None = None,
+    begun: Planner | None = None,
 ) -> Iterator[RunDriver]:
     """A driver over the servers and local workers of ``place``; what was started here ends with it.
 
-    ``seen`` is shown who works there before anything else, however long that takes.
+    ``seen`` is shown who works there before anything else, however long that takes. ``begun`` has planned the job's
+    first chunks.
     """
     with (
         shared_place(place, job.roots, job.header.evaluator, reporter=reporter) as shared,
@@ -209,7 +265,7 @@ def _driver(
         stack.callback(broker.close)
         stack.enter_context(patience.telling())
         try:
-            driver = RunDriver(job, collector, ledger, broker, settings, patience)
+            driver = RunDriver(job, collector, ledger, broker, settings, patience, begun)
             driver.registration.server = place.server
             yield driver
         except BaseException as error:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from io import BufferedIOBase
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 from evalq.evalcore.errors import InputChanged, InputError
@@ -32,20 +32,23 @@ class Planner:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._sha256: list[str] = []
+        self._cut = self._planned()
         self.seal: Seal | None = None
 
     def chunks(self) -> Iterator[Chunk]:
-        """All chunks that the manifest does not have yet. Raises InputError, InputChanged."""
+        """All chunks that the manifest does not have yet, each once. Raises InputError, InputChanged."""
+        return self._cut
+
+    def _planned(self) -> Iterator[Chunk]:
         job, seq, left = self._job, 0, self._job.header.limit
-        earlier: dict[int, list[Chunk]] = {}
-        for chunk in job.manifest.chunks:
-            earlier.setdefault(chunk.input, []).append(chunk)
+        earlier = groupby(job.manifest.chunks, key=lambda chunk: chunk.input)
+        group = next(earlier, None)
         for index in range(len(job.sources)):
-            old = earlier.pop(index, [])
             with open_source(job.sources[index]) as stream, _telling_change(stream):
                 cutter = self._cutter(index, stream, left)
-                cutter.resume_after([chunk.span for chunk in old])
-                seq += len(old)
+                if group is not None and group[0] == index:
+                    seq += cutter.resume_after(chunk.span for chunk in group[1])
+                    group = next(earlier, None)
                 for span in cutter.spans():
                     yield Chunk.of(seq, index, span, job.sources[index].members)
                     seq += 1
@@ -65,11 +68,12 @@ class Planner:
 class ToldPlan:
     """A job's plan, in its folder first, then in the ledger; ``sealed`` says whether the ledger has the whole of it."""
 
-    def __init__(self, job: Job, collector: Collector, ledger: RunLedger) -> None:
+    def __init__(self, job: Job, collector: Collector, ledger: RunLedger, begun: Planner | None = None) -> None:
+        """``begun`` has planned what the folder has already; without it all of that is read again."""
         self._job = job
         self._collector = collector
         self._ledger = ledger
-        self._planner = Planner(job)
+        self._planner = begun or Planner(job)
         self._chunks = self._planner.chunks()
         self._told = 0
         self.sealed = False

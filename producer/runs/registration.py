@@ -9,7 +9,7 @@ from evalq.evalcore.errors import Driven, Finished, Incomplete
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.names import HEAD
 from evalq.producer.runs.collector import Collector
-from evalq.producer.runs.planner import ToldPlan
+from evalq.producer.runs.planner import Planner, ToldPlan
 from evalq.workers.ledger.progress import Progress
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.processes.identity import is_gone
@@ -27,12 +27,14 @@ class Registration:
     chose how urgent it is).
     """
 
-    def __init__(self, job: Job, collector: Collector, ledger: RunLedger, settings: Settings) -> None:
+    def __init__(
+        self, job: Job, collector: Collector, ledger: RunLedger, settings: Settings, begun: Planner | None = None
+    ) -> None:
         self._job = job
         self._collector = collector
         self._ledger = ledger
         self._silence = settings.driver_seconds
-        self.plan = ToldPlan(job, collector, ledger)
+        self.plan = ToldPlan(job, collector, ledger, begun)
         self.epoch = 0
         self.header = job.header
         self.server = ""
@@ -55,7 +57,7 @@ class Registration:
         self.header = self._ledger.header(job.run) or job.header
         job.folder.note(epoch=self.epoch, state="open", driver=self._ledger.token, server=self.server or None)
         self.plan.tell(anew=True)
-        held, chunks = self._collector.held.items(), job.manifest.chunks
+        held, chunks = self._collector.digests(), job.manifest.chunks
         self._ledger.restore(job.run, ((seq, found, chunks[seq].records) for seq, found in held))
         return True
 
@@ -71,7 +73,7 @@ class Registration:
 
     def lost(self, progress: Progress) -> bool:
         """Whether the server came back with an older state than it had, or has lost some of it."""
-        return progress.epoch < self.epoch or progress.committed < len(self._collector.held) or self.plan.lost(progress)
+        return progress.epoch < self.epoch or progress.committed < self._collector.held or self.plan.lost(progress)
 
     def conclude(self) -> Progress:
         """Close the run; where the server has meanwhile lost some of it, tell it again first."""

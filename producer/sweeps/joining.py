@@ -232,5 +232,7 @@ class _Orphaned:
             return False
         with contextlib.suppress(Incomplete):
             look = self._servers.runs.look(self._run)
-            return look.progress.state == "open" and look.driver_silent > self._servers.settings.driver_seconds
+            driven = bool(look.driver) and look.driver_silent <= self._servers.settings.driver_seconds
+            # One that is done keeps its driver until its report is there, which was looked for before this.
+            return look.progress.state in ("open", "done") and not (driven or look.detached)
         return True

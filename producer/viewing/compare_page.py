@@ -89,6 +89,7 @@ def _form(viewer: Viewer, sides: Sides, query: Query) -> Html:
     runs = [known for known in viewer.catalogue.runs() if known.state in ("done", "following", "")]
     chosen = viewer.catalogue.get(cand) or viewer.catalogue.get(base)
     evaluator = chosen.evaluator if chosen else ""
+    # Only runs that can be compared with the chosen one; before one is chosen, all.
     names = [known.key for known in runs if evaluator in ("", known.evaluator)][:_OFFERED]
     approved = [BASELINE + name for name in sides.baselines()]
     margin = element("input", name="margin", inputmode="decimal", value=asked(query, "margin") or str(MARGIN), size="6")
@@ -103,6 +104,7 @@ def _form(viewer: Viewer, sides: Sides, query: Query) -> Html:
 
 
 def _select(name: str, values: Sequence[str], chosen: str) -> Html:
+    # What was asked for stays chosen, also where it is no longer offered.
     offered = list(dict.fromkeys([*values, *([chosen] if chosen else [])]))
     options = [element("option", _offered(value), value=value, selected=value == chosen) for value in offered]
     return element("select", *options, name=name)
@@ -126,6 +128,7 @@ def _changes(found: Sequence[Comparison]) -> Html | None:
         return None
     ends = [end for mark in marks for end in (mark.low, mark.high) if end is not None]
     margin = max(each.margin / each.measure.width for each in found)
+    # The same to both sides, so that no change is in the middle.
     reach = max(margin, *map(abs, ends)) * 1.05
     caption = (
         "As a share of the measure's scale, right of the line is better; with its 95 % interval. Within "

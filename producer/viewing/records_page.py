@@ -44,6 +44,7 @@ def table_page(viewer: Viewer, known: Known) -> Answer:
     report, path = viewer.report(known), viewer.path_of(known)
     if report is None or path is None:
         return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
+    # The table holds all its rows in the page: a browser has to keep up.
     if report["records"]["total"] > ALL_UP_TO:
         return refusal(
             404, "Too many for one table", "evalq report RUN -o report.html makes one with a sample of them."

@@ -117,7 +117,6 @@ _SCHEMAS = (
     {"type": "object", "properties": {"a": {"type": "integer", "minimum": 2}}},
     {"type": "string", "maxLength": 5},
 )
-_NONE = ("levenshtein", "javascript", "llm-rubric", "rouge-n", "is-xml", "similar")
 
 
 def config() -> dict[str, Any]:
@@ -182,8 +181,8 @@ def _assertion(chance: random.Random, output: str) -> dict[str, Any]:
     elif kind == "word-count":
         count = len(output.split())
         made["value"] = chance.choice([count, {"min": count}, {"max": max(count - 1, 0)}, {"min": 1, "max": 10}])
-    elif kind in ("cost", "latency"):
-        made["threshold"] = chance.choice([0, 1, 100_000])
+    elif kind == "levenshtein":
+        made |= {"value": _part(chance, output), "threshold": chance.choice([0, 3, len(output)])}
     if chance.random() < 0.25:
         made["type"] = f"not-{kind}"
     return made
@@ -191,7 +190,19 @@ def _assertion(chance: random.Random, output: str) -> dict[str, Any]:
 
 _KINDS = (
     *("contains", "icontains", "starts-with", "contains-any", "contains-all", "icontains-any", "icontains-all"),
-    *("equals", "equals", "regex", "regex", "regex", "is-json", "is-json", "contains-json", "word-count", "is-refusal"),
+    *(
+        "equals",
+        "equals",
+        "regex",
+        "regex",
+        "regex",
+        "is-json",
+        "is-json",
+        "contains-json",
+        "word-count",
+        "is-refusal",
+        "levenshtein",
+    ),
 )
 
 

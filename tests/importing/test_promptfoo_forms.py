@@ -70,7 +70,7 @@ def test_everything_without_a_counterpart_is_listed_with_its_place() -> None:
     for kind, what, text in (
         ("none", "javascript", "javascript"),
         ("later", "llm-rubric", "llm-rubric"),
-        ("none", "levenshtein", "levenshtein"),
+        ("none", "rouge-n", "rouge-n"),
         ("none", "evaluateOptions", "evaluateOptions"),
         ("differs", "assert-set", "assert-set"),
     ):

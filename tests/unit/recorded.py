@@ -12,14 +12,19 @@ import hashlib
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from evalq.evalcore.conformance import param_variants
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Option
 from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.views.rows import Row
+from evalq.producer.page.build import drawn
 from tests.contract.folders import conformance_inputs
 
 __all__ = ["kept", "made"]
@@ -37,7 +42,7 @@ def kept(name: str) -> dict[str, str]:
 
 
 def made(name: str) -> dict[str, str]:
-    """What the files would be now: declaration, inputs, and each run's report, lines and Markdown.
+    """What the files would be now: declaration, inputs, and each run's report, lines, Markdown and page.
 
     A run is taken with the params that the sample needs, and with each switch of them flipped. Numbers are kept to 12
     digits, beyond which mathematical libraries differ.
@@ -56,7 +61,13 @@ def made(name: str) -> dict[str, str]:
                 f"report{lang}.md": evaluator.views.markdown(report, {"lang": lang})
                 for lang in LANGUAGES.get(name, ("",))
             }
-            digests = {"lines": _digest(lines), "report": _digest([_text(report)]), "markdown": _digest(pages.values())}
+            shown = _shown(evaluator, report, lines)
+            digests = {
+                "lines": _digest(lines),
+                "report": _digest([_text(report)]),
+                "markdown": _digest(pages.values()),
+                "page": _digest([_text(shown)]),
+            }
             runs.append({"params": variant, **digests})
             if len(runs) == 1:
                 files["report.json"] = _text(report)
@@ -64,9 +75,40 @@ def made(name: str) -> dict[str, str]:
                 if document != report:
                     files["document.json"] = _text(document)
                 files["records.jsonl"] = "".join(line + "\n" for line in lines[:SHOWN])
+                files["page.json"] = _text({**shown, "rows": _few(shown["rows"])})
                 files |= pages
     files["runs.json"] = _text({"inputs": before, "runs": runs})
     return dict(sorted(files.items()))
+
+
+def _shown(evaluator: Evaluator[Any, Any], report: dict[str, Any], lines: list[str]) -> dict[str, Any]:
+    """What report.html shows of a run: its summary, its notices, its charts, and a row for each record."""
+    views = evaluator.views
+    see = views.rows.reader(report)
+    rows = (see(msgspec.json.decode(line, type=views.rows.line)) for line in lines)
+    return {
+        "summary": msgspec.to_builtins(views.summary(report) if views.summary else None),
+        "notices": list(views.notices(report)),
+        "charts": [msgspec.to_builtins(each) for each in drawn(views.charts, report)],
+        "columns": msgspec.to_builtins(views.rows.columns),
+        "rows": [_row(row) for row in rows if row is not None],
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    plain = {name: getattr(row, name) for name in row.__struct_fields__ if name != "evidence"}
+    failed = row.state in ("bad", "doubtful")
+    return plain | {"evidence": msgspec.to_builtins(row.evidence()) if failed else []}
+
+
+def _few(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first rows of each status; the others are kept as a digest."""
+    seen, few = Counter[str](), []
+    for row in rows:
+        seen[row["status"]] += 1
+        if seen[row["status"]] <= SHOWN:
+            few.append(row)
+    return few
 
 
 def _declared(evaluator: Evaluator[Any, Any]) -> dict[str, Any]:
@@ -84,7 +126,14 @@ def _declared(evaluator: Evaluator[Any, Any]) -> dict[str, Any]:
         },
         "params": evaluator.Params().model_dump(mode="json"),
         "limits": _limits(evaluator.Params.model_json_schema()),
+        "metrics": [_plain(metric) for metric in evaluator.views.metrics],
+        "panels": msgspec.to_builtins(evaluator.views.panels),
     }
+
+
+def _plain(declared: msgspec.Struct) -> dict[str, Any]:
+    fields = {name: getattr(declared, name) for name in declared.__struct_fields__}
+    return {name: msgspec.to_builtins(value) for name, value in fields.items() if not callable(value)}
 
 
 def _limits(schema: Any) -> Any:

@@ -51,15 +51,16 @@ KEPT = ("state", "reason", *(name for name in _COUNTS if name not in ("chunks", 
 class Look(msgspec.Struct, frozen=True):
     """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones.
 
-    ``unreported``: it was left to the workers, is complete, and its report is not in the ledger yet. ``unserved``: at
-    the last snapshot no living worker could compute it. ``trouble`` says which hosts failed at it, and why. ``driver``
-    is who drives it, or did until it fell silent, ``driver_silent`` seconds ago; empty for nobody.
+    ``detached``: it was left to the workers; ``unreported``: and is complete, and its report is not in the ledger yet.
+    ``unserved``: at the last snapshot no living worker could compute it. ``trouble`` says which hosts failed at it, and
+    why. ``driver`` is who drives it, or did until it fell silent, ``driver_silent`` seconds ago; empty for nobody.
     """
 
     progress: Progress
     suspect: dict[int, str]
     refused: dict[int, str]
     leases: int
+    detached: bool = False
     unreported: bool = False
     unserved: bool = False
     trouble: tuple[str, ...] = ()

@@ -74,6 +74,7 @@ class RunLedger(Driving):
             refused={int(seq): reason.decode() for seq, reason in _pairs(refused).items()},
             leases=leases,
             unserved=b"unserved" in facts,
+            detached=facts[b"detached"] == b"1",
             unreported=unreported(progress, facts),
             driver=facts.get(b"driver", b"").decode(),
             driver_silent=max(0, int(now) - int(facts.get(b"driver_at", now))) / 1000,

@@ -18,7 +18,7 @@ from evalq.evalcore.evaluators.planagent.llm import read_llm_score
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
 from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_rest
 from evalq.evalcore.evaluators.planagent.record import READ, RecordLine
-from evalq.evalcore.evaluators.planagent.rules import EMPTY
+from evalq.evalcore.evaluators.planagent.rules import EMPTY, UNPARSABLE
 from evalq.evalcore.evaluators.planagent.score import NO_CHECK, NO_CHECKS, Chunk, encode_line, score_rows
 from evalq.evalcore.evaluators.planagent.search import MAX_PATH, PLAIN
 from evalq.evalcore.evaluators.planagent.state import PlanState
@@ -27,7 +27,8 @@ from evalq.evalcore.native import compiled
 __all__ = ["add_rows", "evaluate_batch"]
 
 # As the C has them.
-_JUDGED, _EMPTY = 0, 1
+_JUDGED = 0
+_FORCED = {1: EMPTY, 2: UNPARSABLE}
 _MAX_CHECKS = 60
 _MAX_BANDS = 64
 
@@ -70,9 +71,8 @@ def add_rows(native: ModuleType, chunk: Chunk, batch: Batch) -> bool:
     points = (*chunk.scale.by_band, None)
     for kind, by_band in zip(rows.kinds, counts, strict=True):
         by_points: dict[int | None, int] = {}
-        for earned, count in zip(points, by_band, strict=True):
-            if count:
-                by_points[earned] = by_points.get(earned, 0) + count
+        for band, count in by_band:
+            by_points[points[band]] = by_points.get(points[band], 0) + count
         if by_points:
             kind.add_to(chunk, by_points)
     return True
@@ -108,7 +108,7 @@ class _Kind:
         if self.checklist is not None:
             out.status, out.checks = "scored", self.checklist.encoded(self.passed)
             out.score = 0 if self.passed is None else self.checklist.points[self.passed.bit_count()]
-            out.reason = EMPTY if self.passed is None else msgspec.UNSET
+            out.reason = _FORCED.get(self.state, msgspec.UNSET)
         line = encode_line(out).partition(b'"id":""')[2]
         # "seconds" is the last key but a reason, which is one of ours: no text of a row stands behind it.
         before, key, after = line.rpartition(b'"seconds":null')
@@ -123,10 +123,14 @@ class _Kind:
             chunk.state.round(self.round).unscored += rows
             return
         if self.passed is None:
-            chunk.state.forced[EMPTY] = chunk.state.forced.get(EMPTY, 0) + rows
-        counts = chunk.groups.setdefault((self.round, self.category, self.checklist, self.passed, self.forms), {})
-        for points, count in by_points.items():
-            counts[points] = counts.get(points, 0) + count
+            reason = _FORCED[self.state]
+            chunk.state.forced[reason] = chunk.state.forced.get(reason, 0) + rows
+        counts = chunk.groups.setdefault(
+            (self.round, self.category, self.checklist, self.passed, self.forms), by_points
+        )
+        if counts is not by_points:
+            for points, count in by_points.items():
+                counts[points] = counts.get(points, 0) + count
         self.add_found(chunk, rows)
 
     def add_found(self, chunk: Chunk, rows: int) -> None:
@@ -191,8 +195,8 @@ class _Rows:
             value = msgspec.json.decode(error) if error is not None and is_json else error
             if chunk.has_error(column, Answer("", [], [], seconds, value), out):
                 passed = None
-            elif kind.state == _EMPTY:
-                chunk.force(out, EMPTY, EMPTY)
+            elif kind.state in _FORCED:
+                chunk.force(out, _FORCED[kind.state], _FORCED[kind.state])
             else:
                 kind.add_found(chunk, 1)
             chunk.set_score(out, kind.category, kind.checklist, passed, kind.forms)

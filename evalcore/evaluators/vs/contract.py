@@ -99,6 +99,7 @@ OUTPUT = _object(
 def contract_faults(output: dict[str, Any], most: int = 100) -> list[ContractFault]:
     """The first ``most`` breaches of the contract in ``output``, in the contract's order; usually none."""
     try:
+        # Nearly all outputs keep it: msgspec tells so in one call, and only the others are walked through.
         msgspec.convert(output, _TYPED)
     except msgspec.ValidationError:
         return list(islice(_explain(output, OUTPUT, ""), most))
@@ -122,6 +123,7 @@ def _field(member: Member, name: str) -> Any:
     kind = _typed(member.shape, name)
     if member.nullable:
         kind = kind | None
+    # UnsetType takes what is absent; null is a value, and a fault unless the key may be null.
     return (member.key, kind) if member.wanted else (member.key, kind | msgspec.UnsetType, msgspec.UNSET)
 
 

@@ -44,6 +44,7 @@ def checks_of(case: Case, params: VsParams) -> tuple[Check, ...]:
     table = {lookup.key: (lookup.paths, lookup.take) for lookup in params.lookups}
     checks = []
     for expectation in case.expected:
+        # A key that nobody listed is looked for where all unlisted ones are.
         paths, take = table.get(expectation.key, (params.unlisted, "value"))
         split = tuple(_split(path, expectation.key) for path in paths)
         checks.append(Check(expectation, split, take))
@@ -57,6 +58,7 @@ def _split(path: str, key: str) -> tuple[str, ...]:
 def unmet(check: Check, output: dict[str, Any]) -> Unmet | None:
     """Why ``output`` fails the check, or None when it meets it."""
     expected = check.expectation
+    # Without the output's own value: outputs that fail alike are counted together.
     kind = f"{expected.key} is not {_in_words(expected)}"
     value = _taken(check, output)
     if value is _ABSENT:
@@ -96,6 +98,7 @@ def _comparable(value: Any, want: bool | float | str, take: str) -> tuple[Any, s
         return bool(value), ""
     if isinstance(want, str):
         return value, "" if isinstance(value, str) else kind_of(value)
+    # A number that is expected of a list is its length.
     if isinstance(value, list):
         return len(value), ""
     number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -120,6 +123,7 @@ def t_score_range_check(case: Case, output: dict[str, Any]) -> Unmet | None:
     metadata = output.get("vs_metadata")
     entries = metadata.get("t_scores") if isinstance(metadata, dict) else None
     scores = [entry.get("score") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    # Scores of other kinds are told by the contract; here they would be told twice.
     numbers = [s for s in scores if isinstance(s, int | float) and not isinstance(s, bool)]
     kind = f"T-scores are not within {low:g} to {high:g}"
     if not numbers:

@@ -48,6 +48,7 @@ def load_inputs(path: str | Path, wanted: Collection[str]) -> dict[str, str]:
         for index, entry in enumerate(entries or []):
             if entry["id"] not in wanted:
                 continue
+            # Not checked by load_golden: recorded outputs need none, only a target does.
             value = entry.get("input")
             if value is None or value == "":
                 faults.append(f"{join(join(join('test_cases', group), index), 'input')}: missing; a target is asked it")
@@ -147,6 +148,7 @@ class _Reader:
         if not isinstance(value, list) or not value or not all(type(phase) is int for phase in value):
             self.fault(path, "must be a list of phase numbers, at least one")
             return []
+        # A phase that is demanded twice would count twice in the share of phases.
         return sorted(set(value))
 
     def _range(self, value: Any, path: str) -> list[float]:
@@ -164,6 +166,7 @@ class _Reader:
         if not isinstance(value, str):
             self.fault(path, f"must be a comparison, a boolean, a number or text, found {kind_of(value)}")
             return {}
+        # Text that begins like a comparison is one, or wrong; any other is the text to find.
         if not value.lstrip().startswith((">", "<", "=", "!")):
             return {"want": value}
         match = _COMPARISON.fullmatch(value)
@@ -172,6 +175,7 @@ class _Reader:
             self.fault(path, f"{shorten(value)!r} {reason}")
             return {}
         number = match[2]
+        # Whole numbers stay whole, so that messages show them as they were written.
         return {"op": match[1], "want": float(number) if "." in number else int(number)}
 
 

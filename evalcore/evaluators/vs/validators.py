@@ -88,6 +88,7 @@ def _member(holder: object, key: str, path: str, default: object) -> Any:
 
 
 def _length(holder: object, key: str, path: str) -> int:
+    # Anything that has a length will do, also a text.
     value = _member(holder, key, path, [])
     try:
         return len(value)
@@ -112,6 +113,7 @@ def check_phases(output: object, required: Sequence[int]) -> PhaseResult:
     wanted = set(required)
     try:
         phases = _member(_member(output, "vs_metadata", "", {}), "phase_executed", "vs_metadata", [])
+        # Anything that can be iterated, of what can be hashed, will do.
         executed = set(phases)
     except _Unreadable as error:
         return PhaseResult(passed=False, reason=str(error), missing_phases=sorted(wanted))
@@ -129,6 +131,7 @@ def check_phases(output: object, required: Sequence[int]) -> PhaseResult:
 def _any_order(value: object) -> tuple[int, float, str]:
     """Numbers first, by size, then all else by its text: an order for values of mixed kinds."""
     try:
+        # Extra phases may be of any kind, and a report lists them in one order.
         return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
     except OverflowError:
         return 0, math.inf, ""
@@ -152,6 +155,7 @@ def check_t_scores(output: object, rule: TScoreRule) -> TScoreResult:
             return TScoreResult(passed=False, reason="No T-scores provided")
         scores = _scores(t_scores)
         spread = max(scores) - min(scores)
+        # As specified, though it falls where scores differ; the spread stands beside it.
         diversity = 1 - spread
     except _Unreadable as error:
         return TScoreResult(passed=False, reason=str(error))

@@ -114,7 +114,8 @@ def _schema(value: Any) -> Any:
             raise NoCounterpart("its value is no JSON schema") from None
     if not isinstance(value, dict):
         raise NoCounterpart("its value is no JSON schema")
-    return value
+    # promptfoo's validator reads a schema that does not say otherwise by this draft.
+    return value if "$schema" in value else {"$schema": "http://json-schema.org/draft-07/schema#", **value}
 
 
 def _threshold(assertion: Mapping[str, Any], what: str) -> float:
@@ -130,6 +131,13 @@ def _cost(assertion: Mapping[str, Any], value: Any) -> Check:
 
 def _latency(assertion: Mapping[str, Any], value: Any) -> Check:
     return {"max-latency": _threshold(assertion, "milliseconds") / 1000}
+
+
+def _levenshtein(assertion: Mapping[str, Any], value: Any) -> Check:
+    most = _threshold(assertion, "a number of edits") if assertion.get("threshold") is not None else 5.0
+    if not isinstance(value, str):
+        raise NoCounterpart("it needs a text as its value; with this one promptfoo fails")
+    return {"edit-distance": value, "max": int(min(most, 10**9))}
 
 
 def _refusal(assertion: Mapping[str, Any], value: Any) -> Differs:
@@ -171,6 +179,7 @@ COUNTERPARTS: Mapping[str, Callable[[Mapping[str, Any], Any], Check | Differs]] 
     "contains-json": _contains_json,
     "cost": _cost,
     "latency": _latency,
+    "levenshtein": _levenshtein,
     "is-refusal": _refusal,
     "word-count": _word_count,
 }
@@ -202,7 +211,6 @@ REASONS: Mapping[str, tuple[Kind, str]] = {
         ("is-html", "contains-html", "is-xml", "contains-xml", "is-sql", "contains-sql"), ("none", _MARKUP)
     ),
     **dict.fromkeys(("bleu", "gleu", "meteor", "rouge-n"), ("none", _MEASURE)),
-    "levenshtein": ("none", "it counts edits; evalq's edit similarity is a share of the length"),
     **dict.fromkeys(("perplexity", "perplexity-score"), ("none", "evalq records no probabilities of tokens")),
     **dict.fromkeys(("classifier", "moderation", "guardrails"), ("none", "another service classifies")),
     **dict.fromkeys(

@@ -13,10 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 import evalq
+from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.looks import Errors, Look, baseline_digest
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.producer.comparing.baselines import Baselines
+from evalq.producer.comparing.docket import Docket
 from evalq.producer.comparing.looks import Looks, looks_of
 from evalq.producer.servers import Servers
 from evalq.workers.ledger.keys import SHARED, LookKeys
@@ -147,12 +149,27 @@ def test_what_cannot_be_decided_spends_no_look(made: Made, here: Path, command: 
         assert looks.count(baseline_digest(policy, Baselines(Servers(Settings())).known("main"))) == (code == 0)
 
 
+def test_a_number_that_another_took_meanwhile_is_decided_again(here: Path) -> None:
+    """The decision that counts is by the errors of the look that was counted."""
+    policy = Policy.model_validate({"gates": [{"metric": "verification.pass_rate", "max_drop": 0.1}]})
+    servers, seen = Servers(Settings()), list[int]()
+
+    def decide(look: Look) -> Decision:
+        seen.append(look.number)
+        if len(seen) == 1:
+            Docket(policy, [], {}, servers, "another commit").look()
+        return Decision("GO", (), (), (), "main")
+
+    _, look = Docket(policy, [], {}, servers, "this commit").decided(decide)
+    assert (seen, look.number) == ([1, 2], 2)
+
+
 def test_a_candidate_that_is_no_text_is_refused_by_name(made: Made, here: Path, command: Command) -> None:
     """As Python may have one; on a command line there is none."""
     base = made("base", [(f"t{n}", True) for n in range(80)])
     assert command("baseline", "set", "main", str(base)).code == 0
     policy = {"gates": [{"metric": "verification.pass_rate", "max_drop": 0.1}]}
-    with pytest.raises(UsageError, match=r"candidate: .*is no text"):
+    with pytest.raises(UsageError, match=r"candidate: .*is not text"):
         evalq.gate(base, policy, baseline="main", candidate="\ud800")
 
 

@@ -136,6 +136,24 @@ def test_without_a_size_chunks_are_about_a_block(fmt: Format) -> None:
     assert spans[-1].end == len(data)
 
 
+def test_long_records_make_longer_chunks_further_on_the_same_ones_when_resumed() -> None:
+    """Up to MAX_CHUNK_BYTES and no more than MANY_RECORDS, by what stands before: a resumed cut has the same chunks."""
+    data = b"".join(b"%06d\n" % n for n in range(20_000))
+    with mock.patch.multiple(cut, MANY_RECORDS=10_000, BLOCK_BYTES=700, MAX_CHUNK_BYTES=7_000):
+        cutter = Cutter(io.BufferedReader(io.BytesIO(data)), "jsonl", "t")
+        spans = list(cutter.spans())
+        for done in range(0, len(spans), 3):
+            again = Cutter(io.BufferedReader(io.BytesIO(data)), "jsonl", "t")
+            again.resume_after(spans[:done])
+            assert list(again.spans()) == spans[done:]
+    lengths = [span.end - span.start for span in spans[:-1]]
+    assert max(lengths[:5]) <= 1400, "an input of a few blocks keeps all processes busy"
+    assert 6_300 <= lengths[-1] == max(lengths) <= 7_000
+    with mock.patch.multiple(cut, MANY_RECORDS=300, BLOCK_BYTES=700, MAX_CHUNK_BYTES=7_000):
+        spans = list(Cutter(io.BufferedReader(io.BytesIO(data)), "jsonl", "t").spans())
+    assert 300 <= max(span.records for span in spans) <= 400
+
+
 def test_an_empty_file_and_a_bare_mark_have_no_chunk() -> None:
     """No header, no span, and the digest of what is there."""
     for data in (b"", BOM):

@@ -28,6 +28,7 @@ from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.retry import begin_retry
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.callers import main as calling
+from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
@@ -491,8 +492,27 @@ def test_who_waits_tells_a_busy_producer_from_one_that_is_gone(stage: Stage, mon
             evaluation.open(first.job().header, 1)
 
     assert 15 < waits(begins) < 16, "then it looks again who drives"
-    evaluation.delete(first.run)
-    seen: list[float] = []
-    with pytest.raises(Incomplete, match="which is gone, collected its outputs"):
-        waits(seen.append)
-    assert 30 < seen[-1] < 33
+    evaluation.hand_over(first.run)  # as one that ends with an error does
+    for left in ("open and nobody's", "unknown"):
+        seen: list[float] = []
+        with pytest.raises(Incomplete, match="which is gone, collected its outputs"):
+            waits(seen.append)
+        assert 30 < seen[-1] < 33, left
+        evaluation.delete(first.run)
+
+
+def test_a_sweep_that_is_left_to_the_workers_is_no_orphan(stage: Stage) -> None:
+    """Its evaluation is nobody's, and is waited for as long as it takes."""
+    sweep = stage.sweep("a", 1)
+    with stage.calling():
+        Drive(stage.driver(sweep, "host 1 a")).end()
+    sweep.write_outputs()
+    sweep.folder.note(state="called")
+    evaluation = RunLedger(stage.server.client, stage.settings, "host 1 a")
+    evaluation.open(sweep.job().header, 1)
+    evaluation.hand_over(sweep.run)
+    with Servers(stage.settings) as servers:
+        orphaned = joining._Orphaned(sweep.run, servers)
+        assert orphaned.seconds() is not None
+        Reports(evaluation, stage.settings).detach(sweep.run, Detached(0.0))
+        assert orphaned.seconds() is None

@@ -1,0 +1,216 @@
+"""Processes forked from this one, which answer orders over a socket each: they have all that it has imported.
+
+They take nothing else along: no open file, so that no lock of this process outlives it with them, and none of its
+signal handlers. Each ends when its socket does, and on Linux with this process, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+__all__ = ["Fork", "ForkLost", "Forks", "forked"]
+
+_LENGTH = struct.Struct(">Q")
+_DEPTH = 2
+"""Orders a process is given at once: it begins the next one while its answer is fetched."""
+_PIECE = 1 << 20
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class ForkLost(Exception):
+    """A forked process ended while it had orders."""
+
+
+class Fork:
+    """One forked process, and the numbers of the orders that it has, in the order in which it answers them."""
+
+    def __init__(self, answer: Callable[[bytes], bytes], begin: Callable[[], None]) -> None:
+        """``begin`` is called in it first, then ``answer`` with each order."""
+        mine, its = socket.socketpair()
+        _flush()
+        # An interrupt that came to a child before it has begun would be answered there as if it were this process.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _live(its, answer, begin)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        its.close()
+        self.orders: deque[int] = deque()
+        self._line = mine
+        self._read = bytearray()
+
+    def fileno(self) -> int:
+        """Readable when it has answered, or ended."""
+        return self._line.fileno()
+
+    def send(self, number: int, order: bytes) -> None:
+        """Give it an order. Raises ForkLost."""
+        self.orders.append(number)
+        left = memoryview(_LENGTH.pack(len(order)) + order)
+        while left:
+            # It may be writing an answer longer than the socket takes, and reads nothing before somebody reads that.
+            readable, writable, _ = select.select([self], [self], [])
+            if readable:
+                self._more()
+            if writable:
+                left = left[self._sent(left) :]
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer is here."""
+        return len(self._read) >= _LENGTH.size and len(self._read) >= self._end()
+
+    def receive(self) -> tuple[int, bytes]:
+        """Its next answer, with the number of its order. Raises ForkLost."""
+        while not self.answered:
+            self._more()
+        end = self._end()
+        answer = bytes(memoryview(self._read)[_LENGTH.size : end])
+        del self._read[:end]
+        return self.orders.popleft(), answer
+
+    def end(self) -> None:
+        """End it, whatever it does, and wait until it is gone."""
+        self._line.close()
+        with contextlib.suppress(ChildProcessError, ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+    def _end(self) -> int:
+        """Where the first answer ends, of which the length is here."""
+        return _LENGTH.size + int(_LENGTH.unpack_from(self._read)[0])
+
+    def _sent(self, data: memoryview) -> int:
+        try:
+            return self._line.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise ForkLost(self._ended()) from error
+
+    def _more(self) -> None:
+        try:
+            part = self._line.recv(_PIECE)
+        except OSError:
+            part = b""
+        if not part:
+            raise ForkLost(self._ended())
+        self._read += part
+
+    def _ended(self) -> str:
+        with contextlib.suppress(ChildProcessError):
+            _, status = os.waitpid(self.pid, 0)
+            if os.WIFSIGNALED(status):
+                return f"a process was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+            return f"a process ended with exit code {os.WEXITSTATUS(status)}"
+        return "a process ended"
+
+
+class Forks:
+    """Several of them; an order goes to the one with the fewest."""
+
+    def __init__(self) -> None:
+        self._forks: list[Fork] = []
+
+    def add(self, fork: Fork) -> None:
+        """One more."""
+        self._forks.append(fork)
+
+    @property
+    def room(self) -> bool:
+        """Whether one more order would soon be taken."""
+        return any(len(fork.orders) < _DEPTH for fork in self._forks)
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is to come."""
+        return any(fork.orders for fork in self._forks)
+
+    def order(self, number: int, order: bytes) -> None:
+        """Give an order to one of them. Raises ForkLost."""
+        min(self._forks, key=lambda fork: len(fork.orders)).send(number, order)
+
+    def end(self) -> None:
+        """End all of them."""
+        while self._forks:
+            self._forks.pop().end()
+
+    def answers(self, seconds: float) -> list[tuple[int, bytes]]:
+        """(number, answer) of what has been answered, after at most so many seconds. Raises ForkLost."""
+        waiting = [fork for fork in self._forks if fork.orders]
+        ready = [fork for fork in waiting if fork.answered]
+        if waiting and not ready:
+            ready = select.select(waiting, [], [], seconds)[0]
+        return [fork.receive() for fork in ready]
+
+
+@contextlib.contextmanager
+def forked(count: int, answer: Callable[[bytes], bytes], begin: Callable[[], None]) -> Iterator[Forks]:
+    """``count`` processes for the length of a block. Threads of this process are not in them: fork before any begins.
+
+    ``begin`` is called in each, then ``answer`` with every order that comes; what it raises ends the process.
+    """
+    with contextlib.ExitStack() as stack:
+        forks = Forks()
+        stack.callback(forks.end)
+        for _ in range(count):
+            forks.add(Fork(answer, begin))
+        yield forks
+
+
+def _live(line: socket.socket, answer: Callable[[bytes], bytes], begin: Callable[[], None]) -> NoReturn:
+    """In the child: follow orders until there are no more, and end without any of the parent's clean-up."""
+    code = 1
+    try:
+        os.setpgid(0, 0)  # what ends a whole group, from its terminal or in an evaluator, ends this process alone
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the command's to answer
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        own = line.fileno()
+        os.closerange(3, own)
+        os.closerange(own + 1, os.sysconf("SC_OPEN_MAX"))
+        begin()
+        while (order := _receive(line)) is not None:
+            _send(line, answer(order))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _flush() -> None:
+    """What this process has not written yet must not be in a child's buffers, too."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def _send(line: socket.socket, data: bytes) -> None:
+    line.sendall(_LENGTH.pack(len(data)))
+    line.sendall(data)
+
+
+def _receive(line: socket.socket) -> bytes | None:
+    """The next message; None where the other side has ended."""
+    head = _exactly(line, _LENGTH.size)
+    return None if head is None else _exactly(line, _LENGTH.unpack(head)[0])
+
+
+def _exactly(line: socket.socket, count: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < count:
+        part = line.recv(min(count - len(parts), _PIECE))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)

@@ -1,0 +1,213 @@
+"""A job without a server begins in forked processes: a small one ends there, and workers take over any other."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import InfrastructureError, InputError, Interrupted
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.producer.folder.job import Job, RunOptions
+from evalq.producer.folder.journal import Kept, counted
+from evalq.producer.folder.names import JOURNAL
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.local import embedded
+from evalq.producer.local.children import Children
+from evalq.producer.local.forks import Forks
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.runs import backend, beginning, execute, inline
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.execute import carry_out, resume
+from evalq.workers.settings import Settings
+from tests.integration.harness import same_answer
+from tests.unit.producer.quiet import QUIET
+
+ROWS = 60
+NOWHERE = Backend(Settings())
+
+
+@pytest.fixture(autouse=True)
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rows.csv in the current folder, and the report of an inline run over it in ./inline."""
+    monkeypatch.chdir(tmp_path)
+    with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as out:
+        write_rows(out, ROWS, seed=7)
+    carry_out(job("inline"), Backend(Settings(), inline=True), QUIET)
+
+
+def job(name: str, size: int | None = 1) -> Job:
+    """A run over rows.csv, in chunks of ``size`` rows."""
+    asked = RunOptions(out=Path(name), chunk_size=size)
+    return Job.start(registry.get("planagent"), Request(["rows.csv"], {}, {}), asked)
+
+
+@pytest.fixture
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting a server fails, as where none is installed."""
+
+    def missing() -> str:
+        raise InfrastructureError("no server to embed")
+
+    monkeypatch.setattr(embedded, "server_program", missing)
+
+
+@pytest.mark.usefixtures("no_server")
+@pytest.mark.parametrize("size", [None, 1, 7])
+def test_a_small_job_starts_nothing_and_has_the_inline_answer(size: int | None) -> None:
+    """Byte for byte, in one chunk or in many that come in any order; run.json says that it is done."""
+    carry_out(job("run", size), NOWHERE, QUIET)
+    same_answer(Path("run"), Path("inline"))
+    info = RunFolder(Path("run")).info()
+    assert (info.state, info.epoch, info.server, info.progress) == ("done", 0, "", {})
+    assert not Path("run", JOURNAL).exists()
+
+
+def _long(monkeypatch: pytest.MonkeyPatch, waits: Callable[[str], bool] = lambda url: True) -> None:
+    """Every job is long, and workers are taken for waiting when ``waits`` says so."""
+    monkeypatch.setattr(beginning, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(beginning, "workers_wait", waits)
+    monkeypatch.setattr(beginning, "_import_driver", lambda: None)
+
+
+def test_workers_take_over_a_long_job_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was computed here is not computed again, and the report is the inline one's."""
+    _long(monkeypatch)
+    told: list[str] = []
+    monkeypatch.setattr(Reporter, "detail", lambda self, text: told.append(text))
+    carry_out(job("run"), NOWHERE, QUIET)
+    same_answer(Path("run"), Path("inline"))
+    progress = RunFolder(Path("run")).info().progress
+    assert progress["chunks"] == ROWS
+    assert 0 < progress["computed"] < ROWS, "some by workers, and some before"
+    assert f"{ROWS} chunks, {progress['computed']} computed" in told[-1]
+
+
+def test_a_suite_s_later_runs_go_to_the_workers_that_an_earlier_one_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are started once; who comes after begins with them."""
+    _long(monkeypatch)
+    starts: list[Children] = []
+    real = embedded.embedded_server
+
+    def started(children: Children) -> AbstractContextManager[str]:
+        starts.append(children)
+        return real(children)
+
+    monkeypatch.setattr(embedded, "embedded_server", started)
+    with backend.shared_place(NOWHERE, [Path.cwd()], "planagent", reporter=QUIET) as place:
+        carry_out(job("one"), place, QUIET)
+        carry_out(job("two"), place, QUIET)
+    assert len(starts) == 1
+    assert RunFolder(Path("two")).info().progress["computed"] == ROWS
+    same_answer(Path("two"), Path("inline"))
+
+
+@pytest.mark.usefixtures("no_server")
+def test_where_nothing_can_be_started_a_long_job_ends_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said once, with the reason."""
+    _long(monkeypatch)
+    carry_out(job("run"), NOWHERE, Reporter("rows", quiet=False, bar=False, json_lines=False))
+    same_answer(Path("run"), Path("inline"))
+    assert capsys.readouterr().err.count("computed by this command's own processes: no server to embed") == 1
+
+
+def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that dies here, or fails, costs its chunk and those in flight, and nothing else."""
+    real, here = inline.evaluate, os.getpid()
+
+    def worse(asked: Job, chunk: Any, data: bytes) -> Any:
+        if chunk.seq == 20 and os.getpid() != here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if chunk.seq == 20:
+            raise ValueError("a bug")
+        return real(asked, chunk, data)
+
+    monkeypatch.setattr("evalq.producer.runs.beginning.evaluate", worse)
+    carry_out(job("run"), NOWHERE, QUIET)
+    same_answer(Path("run"), Path("inline"))
+    assert 40 <= RunFolder(Path("run")).info().progress["computed"] <= 44
+
+    def fails(asked: Job, chunk: Any, data: bytes) -> Any:
+        if chunk.seq == 20:
+            raise ValueError("a bug")
+        return real(asked, chunk, data)
+
+    monkeypatch.setattr("evalq.producer.runs.beginning.evaluate", fails)
+    carry_out(job("other"), NOWHERE, QUIET)
+    same_answer(Path("other"), Path("inline"))
+    assert 40 <= RunFolder(Path("other")).info().progress["computed"] <= 44
+
+
+def _ordered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The chunks that are computed here from now on."""
+    ordered: list[int] = []
+    real = Forks.order
+
+    def order(self: Forks, number: int, order: bytes) -> None:
+        ordered.append(number)
+        real(self, number, order)
+
+    monkeypatch.setattr(Forks, "order", order)
+    return ordered
+
+
+def _interrupted_at(monkeypatch: pytest.MonkeyPatch, look: int) -> None:
+    class Shown(execute._Shown):
+        looks = 0
+
+        def __call__(self, standing: Any) -> None:
+            self.looks += 1
+            if self.looks == look:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(execute, "_Shown", Shown)
+
+
+@pytest.mark.usefixtures("no_server")
+def test_an_interrupted_job_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C keeps what was collected, and a resume begins behind it, here again."""
+    with monkeypatch.context() as patch:
+        _interrupted_at(patch, 5)
+        with pytest.raises(Interrupted, match="evalq resume run"):
+            carry_out(job("run"), NOWHERE, QUIET)
+    assert RunFolder(Path("run")).info().state == "interrupted"
+    held, _ = counted(Path("run", JOURNAL))
+    assert 5 <= held < ROWS
+    ordered = _ordered(monkeypatch)
+    resume(RunFolder(Path("run")), NOWHERE, QUIET)
+    assert ordered == list(range(held, ROWS))
+    same_answer(Path("run"), Path("inline"))
+
+
+@pytest.mark.usefixtures("no_server")
+def test_faulty_input_leaves_no_folder() -> None:
+    """As inline: the fault is told with its line."""
+    with Path("rows.csv").open("a") as out:
+        out.write('1,"a"b\n')
+    with pytest.raises(InputError, match=r"rows\.csv"):
+        carry_out(job("run", 7), NOWHERE, QUIET)
+    assert not Path("run").exists()
+
+
+@pytest.mark.usefixtures("no_server")
+def test_a_retry_computes_what_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a finished run's retry keeps is taken from its folder, wherever it stands among the chunks."""
+    begun = job("run")
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "drop_working_files", lambda self: None)
+        carry_out(begun, NOWHERE, QUIET)
+    Kept.set_aside(begun.folder, {3, 40})
+    begun.folder.note(state="retrying")
+    ordered = _ordered(monkeypatch)
+    resume(RunFolder(Path("run")), NOWHERE, QUIET)
+    assert ordered == [3, 40]
+    same_answer(Path("run"), Path("inline"))

@@ -1,0 +1,138 @@
+"""Processes forked from a command: they answer, they hold nothing of it, and they are gone when it is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from evalq.producer.local.forks import ForkLost, Forks, forked
+from evalq.workers.processes.identity import is_running
+from tests.integration.harness import wait_until
+
+
+@contextmanager
+def forks(count: int, answer: Callable[[bytes], bytes]) -> Iterator[Forks]:
+    with forked(count, answer, lambda: None) as found:
+        yield found
+
+
+def all_answers(found: Forks) -> dict[int, bytes]:
+    """Every answer that is to come, by its order's number."""
+    answers: dict[int, bytes] = {}
+    while found.busy:
+        answers.update(found.answers(10.0))
+    return answers
+
+
+def test_orders_are_answered_under_their_numbers_by_all_processes() -> None:
+    """Whatever their size; and no more is taken than each has room for."""
+    with forks(2, lambda order: order * 2 + b"%d" % os.getpid()) as found:
+        orders = {number: bytes([number]) * size for number, size in enumerate((0, 1, 70_000, 3_000_000))}
+        for number, order in orders.items():
+            assert found.room
+            found.order(number, order)
+        assert not found.room
+        answers = all_answers(found)
+    pids = {answers[number].removeprefix(order * 2) for number, order in orders.items()}
+    assert len(pids) == 2
+    assert b"%d" % os.getpid() not in pids
+
+
+def test_long_orders_and_long_answers_do_not_wait_for_each_other() -> None:
+    """More than a socket takes, both ways at once."""
+    with forks(1, lambda order: order + order) as found:
+        orders = {number: bytes([number]) * 3_000_000 for number in range(2)}
+        for number, order in orders.items():
+            found.order(number, order)
+        assert all_answers(found) == {number: order * 2 for number, order in orders.items()}
+
+
+def test_nothing_to_wait_for_is_not_waited_for() -> None:
+    """Without an order there is no answer, at once."""
+    with forks(1, bytes) as found:
+        assert found.answers(3600.0) == []
+
+
+def _die(order: bytes) -> bytes:
+    if order == b"kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if order == b"group":
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+    if order == b"leave":
+        os._exit(7)
+    raise ValueError(order)
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        ("kill", "a process was killed by SIGKILL"),
+        ("group", "a process was killed by SIGKILL"),
+        ("leave", "a process ended with exit code 7"),
+        ("raise", "a process ended with exit code 1"),
+    ],
+)
+def test_the_end_of_a_process_is_told(order: str, said: str) -> None:
+    """By whoever waits for its answer, or gives it another order; and this process lives on."""
+    with forks(1, _die) as found:
+        found.order(0, order.encode())
+        with pytest.raises(ForkLost, match=said):
+            found.answers(10.0)
+
+
+def test_a_lock_of_this_process_is_not_held_by_others(tmp_path: Path) -> None:
+    """Once it is let go here it is free, while they live."""
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with forks(2, lambda order: order) as found:
+            for number in range(2):
+                found.order(number, b"x")
+            assert len(all_answers(found)) == 2, "both have begun"
+            lock.close()
+            with (tmp_path / "lock").open() as other:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_interrupts_are_not_theirs_to_answer() -> None:
+    """Ctrl-C reaches them, too, where somebody sends it to each process: they go on."""
+    with forks(1, lambda order: b"%d" % os.getpid()) as found:
+        found.order(0, b"")
+        pid = int(all_answers(found)[0])
+        os.kill(pid, signal.SIGINT)
+        found.order(1, b"")
+        assert int(all_answers(found)[1]) == pid
+
+
+_PARENT = """
+import os, signal, sys, time
+from evalq.producer.local.forks import forked
+from evalq.workers.processes.rlimits import die_with_parent
+with forked(2, lambda order: time.sleep(3600) or b"", die_with_parent) as forks:
+    forks.order(0, b"")
+    print(*(fork.pid for fork in forks._forks), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["its block ends", "it is killed"])
+def test_they_are_gone_with_their_parent(killed: bool) -> None:
+    """The one that waits for orders and the one at work, as their block ends, or as the parent is killed."""
+    with subprocess.Popen([sys.executable, "-c", _PARENT], stdin=-1, stdout=-1, text=True) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        if killed:
+            parent.kill()
+        else:
+            parent.stdin.close()
+        parent.wait()
+        wait_until(lambda: not any(map(is_running, pids)), "both are gone")
+    assert len(pids) == 2
