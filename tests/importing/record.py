@@ -1,6 +1,6 @@
 """Makes the recordings anew with the tools themselves, each in an environment of its own, and says what is different.
 
-    python -m tests.importing.record [promptfoo] [inspect] [lm-eval]
+    python -m tests.importing.record [promptfoo] [inspect] [lm-eval] [deepeval]
 
 They go to ``recorded/`` beside this module. `make importers` runs this, then the tests that read them.
 """
@@ -170,7 +170,20 @@ def _plain_log(text: str) -> str:
     return json.dumps(data, indent=1) + "\n"
 
 
-TOOLS = {"promptfoo": promptfoo, "inspect": inspect, "lm-eval": lm_eval}
+def deepeval() -> None:
+    """Datasets and a test run of DeepEval, which is among the packages that the tests have."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "HOME": folder}
+        _run([sys.executable, str(MADE / "deepeval_cases.py"), folder], Path(folder), environment)
+        target = HERE / "deepeval"
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        for path in Path(folder).glob("goldens.*"):
+            shutil.copy(path, target)
+        shutil.copy(Path(folder) / ".deepeval" / ".latest_test_run.json", target / "test-run.json")
+
+
+TOOLS = {"promptfoo": promptfoo, "inspect": inspect, "lm-eval": lm_eval, "deepeval": deepeval}
 
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)

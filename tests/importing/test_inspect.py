@@ -95,7 +95,7 @@ def test_a_broken_log_is_an_error_that_names_it(change: str, tmp_path: Path) -> 
     if change in ("empty", "bomb"):
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
             made.writestr("header.json", "{}" if change == "empty" else b" " * (257 << 20))
-    with pytest.raises(ConfigError, match="log.eval"):
+    with pytest.raises(ConfigError, match=r"log\.eval"):
         sources.read("inspect", path, Asked())
 
 
@@ -104,5 +104,5 @@ def test_a_file_that_is_no_log_is_an_error(content: str, tmp_path: Path) -> None
     """And says what is missing."""
     path = tmp_path / "log.json"
     path.write_text(content)
-    with pytest.raises(ConfigError, match="log.json"):
+    with pytest.raises(ConfigError, match=r"log\.json"):
         sources.read("inspect", path, Asked())

@@ -70,7 +70,15 @@ def _model(answers: tuple[str, ...]) -> Any:
 
 def _record(name: str, task: Task, answers: tuple[str, ...], form: str) -> None:
     logs = FOLDER / "logs"
-    eval(task, model=_model(answers), log_dir=str(logs), log_format=form, display="none", max_samples=1, max_connections=1)
+    eval(
+        task,
+        model=_model(answers),
+        log_dir=str(logs),
+        log_format=form,
+        display="none",
+        max_samples=1,
+        max_connections=1,
+    )
     (log,) = logs.iterdir()
     if form == "json":
         data = json.loads(log.read_text())
@@ -109,7 +117,11 @@ _record(
         dataset=MemoryDataset(
             [
                 Sample(input="One?", target=["Paris", "b"], id="x", metadata={"long": "y" * 200}),
-                Sample(input=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two?"}], target="42", id="y"),  # type: ignore[list-item]
+                Sample(
+                    input=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two?"}],
+                    target="42",
+                    id="y",
+                ),
             ]
         ),
         solver=generate(),

@@ -28,7 +28,7 @@ ANSWERS = (
 )
 
 
-class Listed(LM):
+class Listed(LM):  # type: ignore[misc]  # of a package that is not in this environment
     """Answers from the list, in its order."""
 
     def __init__(self) -> None:
