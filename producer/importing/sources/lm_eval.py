@@ -22,7 +22,7 @@ _STRICTER = ("regexes_to_ignore", "ignore_punctuation", "ignore_numbers")
 
 
 def read(path: Path, asked: Asked, imported: Imported) -> None:
-    """Fill ``imported`` from results with the samples beside them, or from samples with the results. Raises ConfigError."""
+    """Fill ``imported`` from results and the samples beside them, or from samples. Raises ConfigError."""
     results, samples = _files(path)
     data = read_json(results)
     configs = data.get("configs") if isinstance(data, dict) else None
