@@ -1,7 +1,8 @@
 """OpenAI's hosted evals: an eval as its API gives it, with the output items of a run.
 
-The eval is ``GET /evals/ID``, an object with testing_criteria; its output items ``GET /evals/ID/runs/RUN/output_items``,
-under output_items in the same file, or in output_items.json or output_items.jsonl beside it.
+The eval is what ``GET /evals/ID`` gives, an object with testing_criteria; output items what
+``GET /evals/ID/runs/RUN/output_items`` gives: under output_items in the same file, or in output_items.json or
+output_items.jsonl beside it.
 """
 
 from __future__ import annotations
