@@ -1,7 +1,7 @@
 """How often the intervals of a checks report hold the truth, in simulation; ``python -m tests.bench.checks_coverage``.
 
-Of one case: the pass rate, pass@k and pass^k over a number of answers that was fixed. Over cases: the mean rate of cases
-like these, which differ by a beta distribution of a given correlation within a case. Prints Markdown.
+Of one case: the pass rate, pass@k and pass^k over a number of answers that was fixed. Over cases: the mean rate of
+cases like these, which differ by a beta distribution of a given correlation within a case. Prints Markdown.
 """
 
 from __future__ import annotations

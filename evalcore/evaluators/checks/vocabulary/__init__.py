@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from evalq.evalcore.evaluators.checks.vocabulary import (
+    captures,
     data,
     numbers,
     refusal,
@@ -21,7 +22,9 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import Kind
 __all__ = ["VOCABULARY", "known_kinds"]
 
 VOCABULARY: Mapping[str, Kind] = {
-    kind.name: kind for module in (text, similar, numbers, data, schema, tools, usage, refusal) for kind in module.KINDS
+    kind.name: kind
+    for module in (text, captures, similar, numbers, data, schema, tools, usage, refusal)
+    for kind in module.KINDS
 }
 """Those that come with evalq."""
 
