@@ -59,31 +59,29 @@ class Journal:
 
 
 class Kept:
-    """Answers of a finished run that its retry goes by: of any chunks, asked for in their order.
+    """Answers of a finished run that its retry goes by: of any chunks, asked for about in their order.
 
-    ``count`` is how many there are. Whoever asks goes through the file once, so that none has to be remembered.
+    ``count`` is how many there are. Whoever asks goes through the file, so that none has to be remembered.
     """
 
     def __init__(self, folder: RunFolder) -> None:
         self._path = folder.path / KEPT
         self.count = sum(1 for _ in _heads(self._path))
-        self._rest = _heads(self._path)
-        self._head = next(self._rest, None)
-
-    def has(self, seq: int) -> bool:
-        """Whether the answer of chunk ``seq`` was kept; ``seq`` is none that lies before one asked for earlier."""
-        while self._head is not None and self._head.seq < seq:
-            self._head = next(self._rest, None)
-        return self._head is not None and self._head.seq == seq
+        # Each goes forward: a chunk may be given out long before its answer is collected.
+        self._given, self._collected = _Finder(self._path), _Finder(self._path)
 
     def get(self, seq: int) -> Partial | None:
-        """That answer, where it was kept."""
-        if not self.has(seq):
+        """The answer of chunk ``seq``, where it was kept."""
+        head = self._given.find(seq)
+        if head is None:
             return None
-        assert self._head is not None
         with self._path.open("rb") as stream:
-            stream.seek(self._head.start)
-            return Partial(self._head.digest, stream.read(self._head.length))
+            stream.seek(head.start)
+            return Partial(head.digest, stream.read(head.length))
+
+    def collected(self, seq: int) -> bool:
+        """Whether chunk ``seq``, of which the answer is collected now, is one of them."""
+        return self._collected.find(seq) is not None
 
     def digests(self, first: int) -> Iterator[tuple[int, str]]:
         """(chunk, digest) of those from chunk ``first`` on."""
@@ -131,6 +129,28 @@ class _Head(NamedTuple):
     digest: str
     start: int
     length: int
+
+
+class _Finder:
+    """Finds heads in a file where they stand by number; going back, it begins again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rest = _heads(self._path)
+        self._head = next(self._rest, None)
+        self._asked = 0
+
+    def find(self, seq: int) -> _Head | None:
+        """The head of chunk ``seq``."""
+        if seq < self._asked:
+            self._begin()
+        self._asked = seq
+        while self._head is not None and self._head.seq < seq:
+            self._head = next(self._rest, None)
+        return self._head if self._head is not None and self._head.seq == seq else None
 
 
 def _heads(path: Path) -> Iterator[_Head]:

@@ -49,8 +49,9 @@ class Manifest:
     """The plan of a run in its folder, appended to before the ledger hears of it."""
 
     def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
         self._file = AppendedFile(folder.path / MANIFEST)
-        self._chunks = PlannedChunks(self.path, _chunk)
+        self._chunks = PlannedChunks(lambda: self.path, _chunk)
         self.chunks: Sequence[Chunk] = self._chunks
         self.seal: Seal | None = None
         self._input = 0
@@ -58,7 +59,7 @@ class Manifest:
     @property
     def path(self) -> Path:
         """manifest.jsonl."""
-        return self._file.path
+        return self._folder.path / MANIFEST
 
     def start(self, header: Header) -> None:
         """Begin with ``header``."""

@@ -19,12 +19,13 @@ _PAGES = 4
 
 
 class PlannedChunks(Sequence[Chunk]):
-    """Chunks by number, read from the lines of the file at ``path`` by ``read`` whenever they are asked for.
+    """Chunks by number, read from the lines of the file by ``read`` whenever they are asked for.
 
-    A slice is a view: it holds no chunk either.
+    ``path`` says where the file is: a run's folder gets its name after its plan was begun. A slice is a view: it holds
+    no chunk either.
     """
 
-    def __init__(self, path: Path, read: Callable[[bytes], Chunk]) -> None:
+    def __init__(self, path: Callable[[], Path], read: Callable[[bytes], Chunk]) -> None:
         self._path = path
         self._read = read
         self._starts = array("Q")  # where the first line of each page begins
@@ -67,12 +68,12 @@ class PlannedChunks(Sequence[Chunk]):
 
     def _loaded(self, number: int) -> list[Chunk]:
         start, end = self._starts[number], self._starts[number + 1]
-        with open_input(self._path) as stream:
+        with open_input(self._path()) as stream:
             stream.seek(start)
             lines = stream.read(end - start).splitlines()
         page = [self._read(line) for line in lines]
         if [chunk.seq for chunk in page] != list(range(number * PAGE, (number + 1) * PAGE)):
-            raise WireError(f"{self._path} is damaged: it changed while the run went on; start the run anew")
+            raise WireError(f"{self._path()} is damaged: it changed while the run went on; start the run anew")
         return page
 
 

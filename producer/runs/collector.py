@@ -53,7 +53,7 @@ class Collector:
         yield from self._kept.digests(self.next)
 
     def kept(self, seq: int) -> Partial | None:
-        """The answer of chunk ``seq`` that a retry keeps; asked for in order."""
+        """The answer of chunk ``seq`` that a retry keeps."""
         return self._kept.get(seq)
 
     def add(self, chunk: Chunk, partial: Partial) -> None:
@@ -108,7 +108,7 @@ class Collector:
         if answer.text:
             self._records.write(answer.text)
             self._records.write(b"\n")
-        self._ahead -= self._kept.has(chunk.seq)
+        self._ahead -= self._kept.collected(chunk.seq)
         self.next += 1
 
     def _write(self, lines: list[bytes]) -> None:

@@ -12,10 +12,12 @@ import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
 from evalq.producer.folder import planned
 from evalq.producer.folder.job import Job, RunOptions
+from evalq.producer.folder.journal import Journal, Kept
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.planned import PAGE
 from evalq.producer.folder.run_folder import RunFolder
@@ -100,6 +102,7 @@ def test_a_run_takes_no_more_memory_for_a_thousand_chunks(tmp_path: Path, monkey
         collector = Collector(job)
         drive_inline(job, collector, lambda standing: None)
         collector.close()
+        assert [chunk.seq for chunk in job.manifest.chunks] == list(range(records // size))
         again = Job.load(RunFolder(job.folder.path))
         resumed = Collector(again)
         assert resumed.held == resumed.next == records // size
@@ -110,3 +113,23 @@ def test_a_run_takes_no_more_memory_for_a_thousand_chunks(tmp_path: Path, monkey
     work(records)  # what is made once
     few, many = _peak(lambda: work(records)), _peak(lambda: work(1))
     assert many - few < 100 * records, (few, many)
+
+
+def test_kept_answers_are_found_while_others_are_collected(tmp_path: Path) -> None:
+    """Asked for far ahead of what is collected, and once more from the start, as when workers take a run over."""
+    folder = RunFolder(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    journal = Journal(folder)
+    parts = [Partial(f"{seq:064x}", b"answer %d" % seq) for seq in range(50)]
+    for seq, part in enumerate(parts):
+        journal.add(seq, part)
+    journal.close()
+    Kept.set_aside(folder, {3, 4, 20})
+    kept = Kept(folder)
+    wanted = {seq: None if seq in (3, 4, 20) else part for seq, part in enumerate(parts)}
+    assert kept.count == 47
+    for seq in range(10, 50):
+        assert kept.get(seq) == wanted[seq]
+        assert kept.collected(seq - 10) == (wanted[seq - 10] is not None)
+    assert [kept.get(seq) for seq in range(52)] == [*wanted.values(), None, None]
+    assert list(kept.digests(18)) == [(seq, part.digest) for seq, part in enumerate(parts) if seq >= 18 and seq != 20]
