@@ -1,4 +1,4 @@
-"""The page for who comes from promptfoo, walked against an agent that answers: its configuration, commands and suite."""
+"""The page for who comes from promptfoo, walked against an agent that answers: its configuration, commands, suite."""
 
 from __future__ import annotations
 
