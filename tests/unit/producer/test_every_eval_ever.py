@@ -66,8 +66,8 @@ def test_a_run_is_written_in_the_shared_schema(tmp_path: Path) -> None:
 def test_a_run_without_a_rate_says_so(tmp_path: Path) -> None:
     """Instead of a record without evaluations."""
     assert names() == ["every-eval-ever.json"]
-    evaluator = registry.get("selfcheck")
-    job = Job.start(evaluator, sampled("selfcheck", tmp_path, 20), RunOptions(out=tmp_path / "run"))
+    evaluator = registry.get("planagent")
+    job = Job.start(evaluator, sampled("planagent", tmp_path, 20), RunOptions(out=tmp_path / "run"))
     carry_out(job, Backend(Settings(), inline=True), QUIET)
     with pytest.raises(UsageError, match="has no rate"):
         write_output(tmp_path / "every-eval-ever.json", job.folder, evaluator, {})
