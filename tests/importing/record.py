@@ -1,6 +1,6 @@
 """Makes the recordings anew with the tools themselves, each in an environment of its own, and says what is different.
 
-    python -m tests.importing.record [promptfoo] [inspect] [lm-eval]
+    python -m tests.importing.record [promptfoo] [inspect] [lm-eval] [deepeval]
 
 They go to ``recorded/`` beside this module. `make importers` runs this, then the tests that read them.
 """
@@ -140,7 +140,7 @@ def inspect() -> None:
     """Logs of Inspect with its mock model."""
     python = _venv(f"inspect-{INSPECT}", f"inspect-ai=={INSPECT}")
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "INSPECT_TELEMETRY": "0", "HOME": folder}
+        environment = {**os.environ, "HOME": folder}
         _run([str(python), str(MADE / "inspect_tasks.py"), folder], Path(folder), environment)
         for path in Path(folder).glob("inspect-*"):
             shutil.copy(path, HERE)
@@ -155,10 +155,35 @@ def lm_eval() -> None:
         _run([str(python), "tasks/run.py", "out"], Path(folder), environment)
         target = HERE / "lm-eval"
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(Path(folder) / "out", target)
+        target.mkdir()
+        for path in Path(folder).glob("out/**/*.json*"):
+            (target / path.name).write_text(_plain_log(path.read_text()))
 
 
-TOOLS = {"promptfoo": promptfoo, "inspect": inspect, "lm-eval": lm_eval}
+def _plain_log(text: str) -> str:
+    """Without what is only of the machine."""
+    if "\n" in text.strip() and not text.startswith("{\n"):
+        return text
+    data = json.loads(text)
+    for key in ("pretty_env_info", "git_hash", "upper_git_hash", "transformers_version", "model_source"):
+        data.pop(key, None)
+    return json.dumps(data, indent=1) + "\n"
+
+
+def deepeval() -> None:
+    """Datasets and a test run of DeepEval, which is among the packages that the tests have."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "HOME": folder}
+        _run([sys.executable, str(MADE / "deepeval_cases.py"), folder], Path(folder), environment)
+        target = HERE / "deepeval"
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        for path in Path(folder).glob("goldens.*"):
+            shutil.copy(path, target)
+        shutil.copy(Path(folder) / ".deepeval" / ".latest_test_run.json", target / "test-run.json")
+
+
+TOOLS = {"promptfoo": promptfoo, "inspect": inspect, "lm-eval": lm_eval, "deepeval": deepeval}
 
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)

@@ -34,6 +34,10 @@ _FORCED = {1: EMPTY, 2: UNPARSABLE}
 _MAX_CHECKS = 60
 _MAX_BANDS = 64
 
+_SHORT = 400
+_FEW = 4
+"""Characters, and found paths, of a kind that is kept between chunks."""
+
 _Wanted = tuple[tuple[int, bytes, bool], ...] | None
 _Told = tuple[str, str, int, int, str, tuple[tuple[int, str], ...]]
 """What is told of a group: (round, category, state, passed checks, form types, ((kind, path), ...))."""
@@ -161,7 +165,9 @@ class _Rows:
 
     def kind(self, expected: int, told: _Told) -> tuple[bytes, bytes, bytes, list[float]]:
         """A group's `_Kind.parts`, and the list of its rows' times; those of rows without a score count nowhere."""
-        kind = _kind(self._checklists[expected], told)
+        # What is kept beyond this chunk is little, whatever stands in a row.
+        known = _kind if sum(map(len, (told[0], told[1], told[4]))) <= _SHORT and len(told[5]) <= _FEW else _Kind
+        kind = known(self._checklists[expected], told)
         self.kinds.append(kind)
         if kind.group is None:
             return *kind.parts, []
