@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import msgspec
 import yaml
 
 from evalq.evalcore.bounded_yaml import lines_of
-from evalq.evalcore.contract.params import load_mapping
+from evalq.evalcore.contract.params import as_json, load_mapping
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given
 from evalq.evalcore.model.span import BOM
@@ -124,7 +125,7 @@ def read_cases(path: str | Path, faults: Faults) -> Iterator[Written]:
 
 
 def _document(path: str | Path, faults: Faults) -> Iterator[Written]:
-    data, top = load_mapping(path), Place(str(path))
+    data, top = _plain(load_mapping(path), path), Place(str(path))
     faults.unknown(data, _DOCUMENT, top)
     defaults = _layer(data.get("defaults") or {}, top.at("defaults"), faults)
     named = data.get("templates") or {}
@@ -148,6 +149,18 @@ def _document(path: str | Path, faults: Faults) -> Iterator[Written]:
             layers = [defaults, *_template(entry, place, templates, faults)]
             faults.unknown(entry, CASE_KEYS, place)
             yield Written(entry, place, tuple(layers))
+
+
+def _plain(data: dict[str, Any], path: str | Path) -> dict[str, Any]:
+    """``data`` as JSON has it: days as texts, keys as texts. Raises ConfigError for what has no form in it."""
+    try:
+        plain: dict[str, Any] = json.loads(as_json(data))
+        json.dumps(plain, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{path}: half of a surrogate pair stands in it") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not plain JSON data: {error}") from None
+    return plain
 
 
 def _layer(layer: Any, place: Place, faults: Faults) -> tuple[Mapping[str, Any], Place]:

@@ -176,6 +176,9 @@ cases:
         ("c.csv", "id,checks\na,[\n", "c.csv:2: checks: not JSON"),
         ("c.csv", "id,expected\na,b,c\n", "c.csv:2: 3 fields where the header has 2"),
         ("c.txt", "", "a cases file ends in"),
+        ("c.yaml", "cases: [{id: a, expected: .nan}]", "not plain JSON data"),
+        ("c.yaml", "cases: [{id: a, expected: !!binary aGk=}]", "not plain JSON data"),
+        ("c.json", '{"cases": [{"id": "a", "expected": "\\ud800"}]}', "half of a surrogate pair"),
         ("c.csv", "id,expected\n", "no case in"),
     ],
 )
@@ -198,3 +201,13 @@ def test_thousands_of_faults_are_told_briefly(tmp_path: Path) -> None:
     said = refused(tmp_path, json.dumps({"cases": [{"id": str(i), "x": 1, "expected": 1} for i in range(500)]}))
     assert said.count("\n") == 21
     assert "and 480 more" in said
+
+
+def test_days_and_numbers_as_keys_are_texts(tmp_path: Path) -> None:
+    """What YAML takes for more than text is what was written, in inputs, variables and checks alike."""
+    [case] = loaded(
+        tmp_path,
+        "cases: [{id: a, vars: {day: 2026-03-02}, input: {1: 'on {{day}}', day: '{{day}}'}, expected: 2026-03-02}]",
+    )
+    assert case.input == {"1": "on 2026-03-02", "day": "2026-03-02"}
+    assert case.params["checks"] == [{"equals": "2026-03-02"}]
