@@ -18,6 +18,7 @@ __all__ = [
     "log_e_above",
     "log_e_below",
     "mode_share_sequence",
+    "rate_sequence",
     "sequence_p_value",
     "surely_above",
     "surely_below",
@@ -106,4 +107,16 @@ def mode_share_sequence(m: int, n: int, alpha: float = ALPHA) -> tuple[float, fl
     """
     low = 0.0 if m == 1 else smallest(lambda p: not surely_above(m, n, p, alpha), 0.0, m / n)
     high = 1.0 if m == n else smallest(lambda p: surely_below(m, n, p, alpha), m / n, 1.0)
+    return low, high
+
+
+@lru_cache(maxsize=65536)
+def rate_sequence(m: int, n: int, alpha: float = ALPHA) -> tuple[float, float]:
+    """Bounds for the chance of what came ``m`` of ``n`` times, 0 <= m <= n, and was chosen beforehand.
+
+    The chance that the lower one is ever above the truth is at most ``alpha``, and the same for the upper one below it.
+    """
+    enough = -math.log(alpha)
+    low = 0.0 if m == 0 else smallest(lambda p: log_e_above(m, n, p) < enough, 0.0, m / n)
+    high = 1.0 if m == n else smallest(lambda p: log_e_below(m, n, p) >= enough, m / n, 1.0)
     return low, high

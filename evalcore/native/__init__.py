@@ -9,7 +9,20 @@ from types import ModuleType
 
 __all__ = ["SOURCES", "compiled", "compiled_log", "source_digest", "way"]
 
-SOURCES = ("answer.h", "csv.h", "json.h", "log.c", "rows.c", "tables.h", "text.h", "utf8.h")
+SOURCES = (
+    "answer.h",
+    "csv.h",
+    "json.h",
+    "lines.h",
+    "log.c",
+    "plan.h",
+    "rows.c",
+    "sha256.h",
+    "tables.h",
+    "text.h",
+    "utf8.h",
+    "walk.h",
+)
 """Everything that is compiled."""
 
 

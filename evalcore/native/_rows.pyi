@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 SOURCE: str
+DIGESTS: int
 
 def plan_rows(
     data: bytes,
@@ -13,12 +14,14 @@ def plan_rows(
     lines: list[bytes],
     queries: dict[str, bytes],
     checks: Callable[[str], tuple[tuple[int, bytes, bool], ...] | None],
-    kind: Callable[[Any], tuple[bytes, bytes, bytes, list[float]]],
+    kind: Callable[[int, Any], tuple[bytes, bytes, bytes, list[float]]],
     other: Callable[[int, int, Any, float | None, Any], None],
     llm: Callable[[int, str, str, str], bytes],
     again: Callable[[str, bytes], None],
     encode: Callable[[float], bytes],
     /,
-) -> list[tuple[int, ...]] | None: ...
+) -> list[tuple[tuple[int, int], ...]] | None: ...
 def record_ends(data: bytes | bytearray | memoryview, /) -> tuple[bytes, bytes, int, bool]: ...
 def check_utf8(data: bytes, /) -> tuple[int, int]: ...
+def digest_both(state: bytes, data: bytes | bytearray | memoryview, /) -> tuple[bytes, bytes]: ...
+def digest_of(state: bytes, /) -> bytes: ...

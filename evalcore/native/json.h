@@ -14,6 +14,14 @@ typedef struct {
     int escaped; /* whether a backslash is in it */
 } String;
 
+/* Set where JSON that is right so far ends too early: what no reader of JSON takes, however lenient. */
+static int cut_off;
+
+static const u8 *ended(void) {
+    cut_off = 1;
+    return NULL;
+}
+
 static const u8 *past_space(const u8 *p, const u8 *end) {
     while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) p++;
     return p;
@@ -41,12 +49,13 @@ static const u8 *past_plain(const u8 *p, const u8 *end) {
 }
 
 static const u8 *read_string(const u8 *p, const u8 *end, String *out) {
+    if (p >= end) return ended();
     if (!is_quote(p, end)) return NULL;
     out->raw.p = p += 2;
     out->escaped = 0;
     for (;;) {
         p = past_plain(p, end);
-        if (p >= end) return NULL;
+        if (p >= end) return ended();
         if (*p == '"') {
             if (!is_quote(p, end)) return NULL;
             out->raw.n = (size_t)(p - out->raw.p);
@@ -110,13 +119,15 @@ static const u8 *past_scalar(const u8 *p, const u8 *end) {
 static const u8 *read_key(const u8 *p, const u8 *end, String *key) {
     if (!(p = read_string(p, end, key))) return NULL;
     p = past_space(p, end);
-    return p < end && *p == ':' ? past_space(p + 1, end) : NULL;
+    if (p >= end) return ended();
+    return *p == ':' ? past_space(p + 1, end) : NULL;
 }
 
 /* Behind what follows a value: the next one, with *more set, or the container's end. */
 static const u8 *past_comma(const u8 *p, const u8 *end, u8 close, int *more) {
     p = past_space(p, end);
-    if (p >= end || (*p != ',' && *p != close)) return NULL;
+    if (p >= end) return ended();
+    if (*p != ',' && *p != close) return NULL;
     *more = *p == ',';
     return *more ? past_space(p + 1, end) : p + 1;
 }
@@ -125,7 +136,7 @@ static const u8 *past_comma(const u8 *p, const u8 *end, u8 close, int *more) {
 static const u8 *past_value(const u8 *p, const u8 *end, int depth) {
     String any;
     int more = 1;
-    if (p >= end) return NULL;
+    if (p >= end) return ended();
     if (*p == '"') return read_string(p, end, &any);
     if (*p != '{' && *p != '[') return past_scalar(p, end);
     if (depth >= MAX_NESTED) return NULL;

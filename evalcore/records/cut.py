@@ -8,13 +8,13 @@ with a line, never a silently misplaced boundary.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedIOBase
 
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
+from evalq.evalcore.records.digests import InputDigest
 from evalq.evalcore.records.inputs import read_columns
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
 from evalq.evalcore.records.scanning import Positions, QuoteFault, raise_open, scan
@@ -53,7 +53,7 @@ class Cutter:
         self._name = name
         self._size = size
         self._limit = limit
-        self._whole = hashlib.sha256()
+        self._digest = InputDigest()
         # What is read and not yet cut lies in buffer[at:end]; the room is used again and again.
         self._buffer = bytearray(2 * BLOCK_BYTES)
         self._at = self._end = 0
@@ -68,7 +68,7 @@ class Cutter:
     @property
     def sha256(self) -> str:
         """SHA-256 of the input's bytes, BOM and header included, as far as they were cut."""
-        return self._whole.hexdigest()
+        return self._digest.hexdigest()
 
     def _columns(self, required: Sequence[str]) -> tuple[str, ...]:
         """Take the header of a CSV off the file, its first record that is not blank; () where there is none.
@@ -105,14 +105,19 @@ class Cutter:
         self._take(len(first), 0)
         return first
 
-    def resume_after(self, spans: Sequence[Span]) -> None:
-        """Skip ``spans``, all earlier chunks of this file in order. Raises InputChanged where the bytes differ."""
-        for span in spans:
+    def resume_after(self, spans: Iterable[Span]) -> int:
+        """Skip ``spans``, all earlier chunks of this file in order; returns how many there were.
+
+        Raises InputChanged where the bytes differ.
+        """
+        count = 0
+        for count, span in enumerate(spans, 1):  # noqa: B007  # how many there were
             while self._left() < span.end - self.position and not self._ended:
                 self._fill()
             if self._take(min(span.end - self.position, self._left()), span.records) != span:
                 where = f"{self._name}:{span.first_line}"
                 raise InputChanged("an input changed since its run began", [(where, "not the bytes that were planned")])
+        return count
 
     def spans(self) -> Iterator[Span]:
         """The chunks from here to the end (or the limit). Raises InputError with file:line on broken quoting."""
@@ -200,10 +205,9 @@ class Cutter:
             lines = bisect_left(self._newlines, stop) - bisect_left(self._newlines, start)
         with memoryview(self._buffer) as view:
             data = view[start:stop]
-            self._whole.update(data)
             # Two digests in one pass: the chunk's own, which workers check, and that of the whole input, for the
             # report.
-            found = hashlib.sha256(data).hexdigest()
+            found = self._digest.add(data)
             data.release()
         span = Span(self.position, self.position + length, self.line, records, found)
         self._at = stop
@@ -231,5 +235,5 @@ class Cutter:
         while self._left() < len(BOM) and not self._ended:
             self._fill()
         if self._buffer.startswith(BOM):
-            self._whole.update(BOM)
+            self._digest.add(BOM)
             self._at = self.position = len(BOM)

@@ -74,6 +74,7 @@ def confirm_runs(
     )
     suspects = surprising(screened)
     if suspects and docket.stopped():
+        # It was stopped for good: fresh answers would be paid for, and change nothing.
         screened = _judged(screened, suspects, {})
     elif suspects:
         number = docket.look(" confirm").number

@@ -23,6 +23,7 @@ from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.outputs import write_output
 from evalq.producer.runs.record_history import remember
+from evalq.producer.servers import Servers
 from evalq.workers.settings import Settings
 
 __all__ = ["follow_log"]
@@ -148,7 +149,8 @@ class _Memory:
         """Enter what a pass of ``seconds`` found, and what an earlier one could not enter; says once why it cannot."""
         if found.report is None or (self._kept and not found.lines):
             return
-        missing = remember(run.folder, run.evaluator, found.report, round(seconds, 3), self._settings)
+        with Servers(self._settings) as servers:
+            missing = remember(run.folder, run.evaluator, found.report, round(seconds, 3), servers)
         self._kept = not missing
         if missing and not self._told:
             self._reporter.say(f"{missing}; every look tries again")

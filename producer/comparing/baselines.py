@@ -40,7 +40,7 @@ class Baselines:
         """
         _check(name)
         if fault := fault_of(run):
-            raise WireError(f"{run.run} is no run's cases: {fault}")
+            raise WireError(f"{run.run} does not hold a run's cases: {fault}")
         place, data = place_of(run), msgspec.json.encode(run)
         path = self._path(name, place)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,7 @@ def _digest(candidate: str) -> str:
     try:
         return digest(candidate.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
-        raise UsageError(f"candidate: {candidate!r} is no text: name what is judged, such as a commit") from None
+        raise UsageError(f"candidate: {candidate!r} is not text: name what is judged, such as a commit") from None
 
 
 def _why(checks: Iterable[Check], runs: Iterable[str]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Container, Iterator
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.files import open_input, replacing
@@ -38,6 +40,11 @@ class Journal:
             self._file.end, expected = end, seq + 1
             yield partial
 
+    def digests(self, count: int) -> Iterator[tuple[int, str]]:
+        """(chunk, digest) of the first ``count`` answers, none of which is read."""
+        for head in islice(_heads(self.path), count):
+            yield head.seq, head.digest
+
     def add(self, seq: int, partial: Partial) -> None:
         """Append the answer of chunk ``seq`` behind those replayed; `sync` makes it safe. For the run's driver."""
         self._file.append(_frame(seq, partial), sync=False)
@@ -52,24 +59,33 @@ class Journal:
 
 
 class Kept:
-    """Answers of a finished run that its retry goes by: of any chunks, each found by its number."""
+    """Answers of a finished run that its retry goes by: of any chunks, asked for about in their order.
+
+    ``count`` is how many there are. Whoever asks goes through the file, so that none has to be remembered.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self._path = folder.path / KEPT
-        self.digests: dict[int, str] = {}
-        self._places: dict[int, tuple[int, int]] = {}
-        for seq, partial, end in _frames(self._path) if self._path.exists() else ():
-            self.digests[seq] = partial.digest
-            self._places[seq] = (end - len(partial.data), len(partial.data))
+        self.count = sum(1 for _ in _heads(self._path))
+        # Each goes forward: a chunk may be given out long before its answer is collected.
+        self._given, self._collected = _Finder(self._path), _Finder(self._path)
 
     def get(self, seq: int) -> Partial | None:
         """The answer of chunk ``seq``, where it was kept."""
-        if seq not in self._places:
+        head = self._given.find(seq)
+        if head is None:
             return None
-        start, length = self._places[seq]
         with self._path.open("rb") as stream:
-            stream.seek(start)
-            return Partial(self.digests[seq], stream.read(length))
+            stream.seek(head.start)
+            return Partial(head.digest, stream.read(head.length))
+
+    def collected(self, seq: int) -> bool:
+        """Whether chunk ``seq``, of which the answer is collected now, is one of them."""
+        return self._collected.find(seq) is not None
+
+    def digests(self, first: int) -> Iterator[tuple[int, str]]:
+        """(chunk, digest) of those from chunk ``first`` on."""
+        return ((head.seq, head.digest) for head in _heads(self._path) if head.seq >= first)
 
     @staticmethod
     def set_aside(folder: RunFolder, unwanted: Container[int]) -> None:
@@ -104,6 +120,52 @@ def counted(path: Path, start: int = 0) -> tuple[int, int]:
                 break
             count, end = count + 1, stream.seek(length, os.SEEK_CUR)
     return count, end
+
+
+class _Head(NamedTuple):
+    """What stands before an answer, and where that lies."""
+
+    seq: int
+    digest: str
+    start: int
+    length: int
+
+
+class _Finder:
+    """Finds heads in a file where they stand by number; going back, it begins again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rest = _heads(self._path)
+        self._head = next(self._rest, None)
+        self._asked = 0
+
+    def find(self, seq: int) -> _Head | None:
+        """The head of chunk ``seq``."""
+        if seq < self._asked:
+            self._begin()
+        self._asked = seq
+        while self._head is not None and self._head.seq < seq:
+            self._head = next(self._rest, None)
+        return self._head if self._head is not None and self._head.seq == seq else None
+
+
+def _heads(path: Path) -> Iterator[_Head]:
+    """The head of each whole frame; none where there is no file."""
+    if not path.exists():
+        return
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        while len(head := stream.read(_FRAME.size)) == _FRAME.size:
+            seq, length, digest = _FRAME.unpack(head)
+            start = stream.tell()
+            if length > size - start:
+                return
+            yield _Head(seq, digest.decode("ascii", "replace"), start, length)
+            stream.seek(start + length)
 
 
 def _frame(seq: int, partial: Partial) -> bytes:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.canonical import canonical_line
+from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
 from evalq.producer.folder.append import AppendedFile, whole_lines
 from evalq.producer.folder.names import MANIFEST
+from evalq.producer.folder.planned import PlannedChunks
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["Manifest"]
@@ -26,7 +27,8 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     seal: Seal | None = None
 
 
-P = TypeVar("P", Header, Seal)
+_lines = msgspec.json.Decoder(_Line)
+P = TypeVar("P", Header, Chunk, Seal)
 
 
 def _only(part: P | None) -> P:
@@ -35,65 +37,80 @@ def _only(part: P | None) -> P:
     return part
 
 
+def _chunk(line: bytes) -> Chunk:
+    return _only(_lines.decode(line).chunk)
+
+
+def _canonical(part: Header | Chunk | Seal | None) -> bytes:
+    return canonical_json(msgspec.to_builtins(part))
+
+
 class Manifest:
     """The plan of a run in its folder, appended to before the ledger hears of it."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self.chunks: list[Chunk] = []
-        self.seal: Seal | None = None
+        self._folder = folder
         self._file = AppendedFile(folder.path / MANIFEST)
+        self._chunks = PlannedChunks(lambda: self.path, _chunk)
+        self.chunks: Sequence[Chunk] = self._chunks
+        self.seal: Seal | None = None
+        self._input = 0
 
     @property
     def path(self) -> Path:
         """manifest.jsonl."""
-        return self._file.path
+        return self._folder.path / MANIFEST
 
     def start(self, header: Header) -> None:
         """Begin with ``header``."""
-        self._append([b'{"header":' + to_wire(header) + b"}"])
+        self._file.append(b'{"header":' + to_wire(header) + b"}\n")
 
     def load(self) -> Header:
         """Read back what was written, but a torn last line; this changes nothing. Raises WireError."""
         try:
-            whole = list(whole_lines(self.path))
-            if not whole:
+            lines, end = whole_lines(self.path), 0
+            first = next(lines, None)
+            if first is None:
                 raise WireError("it has no whole line")
-            first, *lines = [msgspec.json.decode(line, type=_Line) for line in whole]
-            header = _only(first.header)
+            header, end = _only(_lines.decode(first).header), len(first)
             for line in lines:
-                self._take(line, len(header.inputs))
+                self._take(_lines.decode(line), len(header.inputs), end, len(line))
+                end += len(line)
         except (OSError, ValueError, RecursionError, WireError) as error:
             raise WireError(f"{self.path} is damaged: {error}; start the run anew") from error
-        self._file.end = sum(map(len, whole))
+        self._file.end = end
         return header
 
-    def _take(self, line: _Line, inputs: int) -> None:
+    def _take(self, line: _Line, inputs: int, start: int, length: int) -> None:
         """One line behind the header's. Raises WireError for one that does not follow those before it."""
         if self.seal is not None or line.header is not None:
             raise WireError("a line behind its end, or a second header")
         if line.chunk is None:
             self.seal = _only(line.seal)
         else:
-            self.chunks.append(line.chunk)
-        if line.chunk is not None and (line.chunk.seq != len(self.chunks) - 1 or line.chunk.input >= inputs):
-            raise WireError(f"chunk {line.chunk.seq} is out of order, or of no input")
+            if line.chunk.seq != len(self.chunks) or not self._input <= line.chunk.input < inputs:
+                raise WireError(f"chunk {line.chunk.seq} is out of order, or of no input")
+            self._input = line.chunk.input
+            self._chunks.add(line.chunk, start, length)
         if self.seal is not None and (self.seal.chunks, len(self.seal.sha256)) != (len(self.chunks), inputs):
             raise WireError(f"it ends after {len(self.chunks)} chunks, where {self.seal.chunks} were planned")
 
     def extend(self, chunks: Sequence[Chunk]) -> None:
         """Add chunks, safely on disk when this returns."""
-        self._append([b'{"chunk":' + to_wire(chunk) + b"}" for chunk in chunks])
-        self.chunks.extend(chunks)
+        lines, end = [b'{"chunk":' + to_wire(chunk) + b"}\n" for chunk in chunks], self._file.end
+        self._file.append(b"".join(lines))
+        for chunk, line in zip(chunks, lines, strict=True):
+            self._chunks.add(chunk, end, len(line))
+            end += len(line)
 
     def close(self, seal: Seal) -> None:
         """The end of the plan."""
-        self._append([b'{"seal":' + to_wire(seal) + b"}"])
+        self._file.append(b'{"seal":' + to_wire(seal) + b"}\n")
         self.seal = seal
 
-    def document(self, header: Header) -> bytes:
-        """manifest.json: the whole plan as one canonical JSON document."""
-        parts = {"header": header, "chunks": self.chunks, "seal": self.seal}
-        return canonical_line(msgspec.to_builtins(parts))
-
-    def _append(self, lines: list[bytes]) -> None:
-        self._file.append(b"".join(line + b"\n" for line in lines))
+    def document(self, header: Header) -> Iterator[bytes]:
+        """manifest.json, a piece at a time: the whole plan as one canonical JSON document."""
+        yield b'{"chunks":['
+        for chunk in self.chunks:
+            yield (b"," if chunk.seq else b"") + _canonical(chunk)
+        yield b'],"header":' + _canonical(header) + b',"seal":' + _canonical(self.seal) + b"}\n"

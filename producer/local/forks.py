@@ -48,6 +48,7 @@ class Fork:
         its.close()
         self.orders: deque[int] = deque()
         self._line = mine
+        self._read = bytearray()
 
     def fileno(self) -> int:
         """Readable when it has answered, or ended."""
@@ -56,19 +57,27 @@ class Fork:
     def send(self, number: int, order: bytes) -> None:
         """Give it an order. Raises ForkLost."""
         self.orders.append(number)
-        try:
-            _send(self._line, order)
-        except OSError as error:
-            raise ForkLost(self._ended()) from error
+        left = memoryview(_LENGTH.pack(len(order)) + order)
+        while left:
+            # It may be writing an answer longer than the socket takes, and reads nothing before somebody reads that.
+            readable, writable, _ = select.select([self], [self], [])
+            if readable:
+                self._more()
+            if writable:
+                left = left[self._sent(left) :]
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer is here."""
+        return len(self._read) >= _LENGTH.size and len(self._read) >= self._end()
 
     def receive(self) -> tuple[int, bytes]:
         """Its next answer, with the number of its order. Raises ForkLost."""
-        try:
-            answer = _receive(self._line)
-        except OSError:
-            answer = None
-        if answer is None:
-            raise ForkLost(self._ended())
+        while not self.answered:
+            self._more()
+        end = self._end()
+        answer = bytes(memoryview(self._read)[_LENGTH.size : end])
+        del self._read[:end]
         return self.orders.popleft(), answer
 
     def end(self) -> None:
@@ -77,6 +86,27 @@ class Fork:
         with contextlib.suppress(ChildProcessError, ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
+
+    def _end(self) -> int:
+        """Where the first answer ends, of which the length is here."""
+        return _LENGTH.size + int(_LENGTH.unpack_from(self._read)[0])
+
+    def _sent(self, data: memoryview) -> int:
+        try:
+            return self._line.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise ForkLost(self._ended()) from error
+
+    def _more(self) -> None:
+        try:
+            part = self._line.recv(_PIECE)
+        except OSError:
+            part = b""
+        if not part:
+            raise ForkLost(self._ended())
+        self._read += part
 
     def _ended(self) -> str:
         with contextlib.suppress(ChildProcessError):
@@ -119,7 +149,9 @@ class Forks:
     def answers(self, seconds: float) -> list[tuple[int, bytes]]:
         """(number, answer) of what has been answered, after at most so many seconds. Raises ForkLost."""
         waiting = [fork for fork in self._forks if fork.orders]
-        ready = select.select(waiting, [], [], seconds)[0] if waiting else []
+        ready = [fork for fork in waiting if fork.answered]
+        if waiting and not ready:
+            ready = select.select(waiting, [], [], seconds)[0]
         return [fork.receive() for fork in ready]
 
 

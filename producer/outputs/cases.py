@@ -47,11 +47,11 @@ def decoded(data: bytes, origin: str) -> RunCases:
     try:
         found = msgspec.json.decode(data, type=RunCases)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise WireError(f"{origin} is no run's cases: {error}") from error
+        raise WireError(f"{origin} does not hold a run's cases: {error}") from error
     if found.schema != SCHEMA:
         raise WireError(f"{origin} has the form {found.schema!r}, and this evalq reads {SCHEMA}")
     if fault := fault_of(found):
-        raise WireError(f"{origin} is no run's cases: {fault}")
+        raise WireError(f"{origin} does not hold a run's cases: {fault}")
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request
-from evalq.evalcore.files import write_atomic
+from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
@@ -19,7 +19,8 @@ __all__ = ["write_final", "write_report"]
 def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) -> None:
     """All final files of the run folder; report.json is the last but run.json."""
     folder = job.folder
-    folder.write("manifest.json", job.manifest.document(job.header))
+    with replacing(folder.path / "manifest.json") as out:
+        out.writelines(job.manifest.document(job.header))
     write_report(folder, job.evaluator, job.request, report)
     folder.note(state="done", retry=None, **facts)
     if not report["records"]["dead"]:

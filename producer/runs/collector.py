@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -31,8 +32,7 @@ class Collector:
         self._records = open_new(job.folder.path / (RECORDS + ".partial"))
         self._kept = Kept(job.folder)
         self.next = 0
-        self.held = dict(self._kept.digests)
-        """{seq: digest} of every answer that the folder has."""
+        self._ahead = self._kept.count
         try:
             for partial in self._journal.replay():
                 if self.next == len(job.manifest.chunks):
@@ -41,6 +41,16 @@ class Collector:
         except BaseException:
             self._records.close()
             raise
+
+    @property
+    def held(self) -> int:
+        """How many answers the folder has."""
+        return self.next + self._ahead
+
+    def digests(self) -> Iterator[tuple[int, str]]:
+        """(chunk, digest) of each of them, in order."""
+        yield from self._journal.digests(self.next)
+        yield from self._kept.digests(self.next)
 
     def kept(self, seq: int) -> Partial | None:
         """The answer of chunk ``seq`` that a retry keeps."""
@@ -98,7 +108,7 @@ class Collector:
         if answer.text:
             self._records.write(answer.text)
             self._records.write(b"\n")
-        self.held[chunk.seq] = partial.digest
+        self._ahead -= self._kept.collected(chunk.seq)
         self.next += 1
 
     def _write(self, lines: list[bytes]) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,16 +32,17 @@ from evalq.producer.monitor.unserved import Unserved
 from evalq.producer.outputs import write_final
 from evalq.producer.runs.backend import Backend, resumable, shared_place
 from evalq.producer.runs.collector import Collector
+from evalq.producer.runs.driver_at import driver_at
 from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.runs.record_drift import count_drift
 from evalq.producer.runs.record_history import remember
 from evalq.producer.runs.share import share, share_cases
+from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
     from evalq.producer.local.forks import Forks
-    from evalq.producer.runs.driver import RunDriver
     from evalq.producer.runs.planner import Planner
-    from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.settings import Settings
 
 __all__ = ["carry_out", "carry_out_here", "launch", "resume"]
 
@@ -83,14 +83,7 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
         seconds = round(time.monotonic() - began, 3)
         reporter.detail(_told(standing, seconds))
         # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
-        if missing := remember(job.folder, job.evaluator, report, seconds, place.settings):
-            reporter.say(missing)
-        if missing := count_drift(job.folder, job.evaluator, report, place.settings):
-            reporter.say(missing)
-        # The report last: who takes that from the ledger looks for the cases beside it.
-        if not place.inline and (missing := share_cases(job.folder, job.evaluator, report, place.settings)):
-            reporter.say(missing)
-        if not place.inline and (missing := share(job.run, report, place.settings)):
+        for missing in _recorded(job, report, seconds, place.settings):
             reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
     except (InputError, NothingEvaluated):
@@ -119,6 +112,19 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
     return report
 
 
+def _recorded(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> Iterator[str]:
+    """Leave a finished run with the server of its user's choice; why a part of it could not be."""
+    with Servers(settings) as servers:
+        told = (
+            remember(job.folder, job.evaluator, report, seconds, servers),
+            count_drift(job.folder, job.evaluator, report, servers),
+            # The report last: who takes that from the ledger looks for the cases beside it.
+            share_cases(job.folder, job.evaluator, report, servers),
+            share(job.run, report, servers),
+        )
+    yield from filter(None, told)
+
+
 def _leave(job: Job, collector: Collector, state: RunState) -> None:
     """Close an unfinished run's files and say in run.json how it stands, as far as the disk lets us."""
     with contextlib.suppress(OSError):
@@ -139,7 +145,7 @@ def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
         job = given if isinstance(given, Job) else Job.load(given)
         collector = Collector(job)
         try:
-            with resumable(job.folder, place), _driver(job, collector, place, reporter) as driver:
+            with resumable(job.folder, place), driver_at(job, collector, place, reporter) as driver:
                 driver.hand_over.launch()
                 driver.hand_over.detach()
                 job.folder.note(state="detached")
@@ -217,75 +223,9 @@ def _drive(
     job: Job, collector: Collector, place: Backend, reporter: Reporter, shown: _Shown, begun: Planner | None = None
 ) -> None:
     """Drive the job over a queue."""
-    with _driver(job, collector, place, reporter, shown, begun) as driver:
+    with driver_at(job, collector, place, reporter, shown, begun) as driver:
         driver.drive(shown)
         shown.note(driver.standing)
-
-
-@contextlib.contextmanager
-def _driver(
-    job: Job,
-    collector: Collector,
-    place: Backend,
-    reporter: Reporter,
-    seen: Watcher | None = None,
-    begun: Planner | None = None,
-) -> Iterator[RunDriver]:
-    """A driver over the servers and local workers of ``place``; what was started here ends with it.
-
-    ``seen`` is shown who works there before anything else, however long that takes. ``begun`` has planned the job's
-    first chunks.
-    """
-    with (
-        shared_place(place, job.roots, job.header.evaluator, reporter=reporter) as shared,
-        contextlib.ExitStack() as stack,
-    ):
-        from evalq.producer.driving.waiting import Patience
-        from evalq.workers.ledger.runs import RunLedger
-        from evalq.workers.processes.identity import driver_token
-
-        settings = shared.settings
-        patience = Patience(settings, reporter, shared.check)
-        ledger = RunLedger(patience.client(), settings, driver_token())
-        if seen is not None and not shared.served:
-            patience.once(partial(_look_round, ledger, job, seen))
-        # Imported while the local workers start: Celery takes its time in both.
-        from evalq.producer.runs.driver import RunDriver
-        from evalq.workers.broker.publisher import Broker
-
-        broker = Broker(settings)
-        stack.callback(broker.close)
-        stack.enter_context(patience.telling())
-        try:
-            driver = RunDriver(job, collector, ledger, broker, settings, patience, begun)
-            driver.registration.server = place.server
-            yield driver
-        except BaseException as error:
-            if not patience.once(partial(_let_go, ledger, job.run, error)) and _stops(error):
-                reporter.warn("the server does not answer, so workers may compute what was published")
-            raise
-
-
-def _look_round(ledger: RunLedger, job: Job, seen: Watcher) -> None:
-    """Show who works at a server."""
-    from evalq.workers.ledger.heartbeats import Heartbeats
-
-    workers, others, lacking = Heartbeats(ledger.client).serving(job.header.code_version, job.header.evaluator)
-    seen(RunStatus(0, 0, job.total_bytes, workers=workers, others=others, lacking=lacking))
-
-
-def _stops(error: BaseException) -> bool:
-    """Whether nobody shall publish or compute on: a resume reopens the run."""
-    return isinstance(error, InputError | KeyboardInterrupt)
-
-
-def _let_go(ledger: RunLedger, run: str, error: BaseException) -> None:
-    """Leave a run that this process drove to whoever comes next; what another drives since is left as it is."""
-    with contextlib.suppress(Driven):
-        if _stops(error):
-            state: RunState = "failed" if isinstance(error, InputError) else "paused"
-            ledger.close(run, state, str(error).partition("\n")[0])
-        ledger.hand_over(run)
 
 
 def _told(standing: RunStatus, seconds: float) -> str:

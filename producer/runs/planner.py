@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from io import BufferedIOBase
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 from evalq.evalcore.errors import InputChanged, InputError
@@ -41,15 +41,14 @@ class Planner:
 
     def _planned(self) -> Iterator[Chunk]:
         job, seq, left = self._job, 0, self._job.header.limit
-        earlier: dict[int, list[Chunk]] = {}
-        for chunk in job.manifest.chunks:
-            earlier.setdefault(chunk.input, []).append(chunk)
+        earlier = groupby(job.manifest.chunks, key=lambda chunk: chunk.input)
+        group = next(earlier, None)
         for index in range(len(job.sources)):
-            old = earlier.pop(index, [])
             with open_source(job.sources[index]) as stream, _telling_change(stream):
                 cutter = self._cutter(index, stream, left)
-                cutter.resume_after([chunk.span for chunk in old])
-                seq += len(old)
+                if group is not None and group[0] == index:
+                    seq += cutter.resume_after(chunk.span for chunk in group[1])
+                    group = next(earlier, None)
                 for span in cutter.spans():
                     yield Chunk.of(seq, index, span, job.sources[index].members)
                     seq += 1

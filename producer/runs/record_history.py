@@ -8,7 +8,7 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.workers.settings import Settings
+from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
     from evalq.workers.ledger.history import Entry
@@ -17,27 +17,20 @@ __all__ = ["remember", "tags_of", "target_of"]
 
 
 def remember(
-    folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float, settings: Settings
+    folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float, servers: Servers
 ) -> str:
     """Add the run to its history; again, to put its new answer in the old one's place. Returns why it could not be.
 
     A run without a server of its own choice (inline, embedded) has no history. One that cannot be written is no
     reason to fail a run whose report is there.
     """
-    if not settings.broker:
+    if not servers.named:
         return ""
-    import redis  # not before it is needed: a command imports it while its server and workers start
-
-    from evalq.workers.ledger.history import History
-    from evalq.workers.servers.connections import connect
+    import redis  # not before it is needed: a run without a server never does
 
     recent = [metric.name for metric in evaluator.views.metrics if metric.recent]
     try:
-        client = connect(settings.ledger_url, settings)
-        try:
-            History(client, settings).record(_entry(folder, evaluator, report, seconds), recent)
-        finally:
-            client.close()
+        servers.history.record(_entry(folder, evaluator, report, seconds), recent)
     except (redis.RedisError, EvalqError, OSError) as error:
         return f"this run is not in the history of its suite: {error}"
     return ""

@@ -57,7 +57,7 @@ class Registration:
         self.header = self._ledger.header(job.run) or job.header
         job.folder.note(epoch=self.epoch, state="open", driver=self._ledger.token, server=self.server or None)
         self.plan.tell(anew=True)
-        held, chunks = self._collector.held.items(), job.manifest.chunks
+        held, chunks = self._collector.digests(), job.manifest.chunks
         self._ledger.restore(job.run, ((seq, found, chunks[seq].records) for seq, found in held))
         return True
 
@@ -73,7 +73,7 @@ class Registration:
 
     def lost(self, progress: Progress) -> bool:
         """Whether the server came back with an older state than it had, or has lost some of it."""
-        return progress.epoch < self.epoch or progress.committed < len(self._collector.held) or self.plan.lost(progress)
+        return progress.epoch < self.epoch or progress.committed < self._collector.held or self.plan.lost(progress)
 
     def conclude(self) -> Progress:
         """Close the run; where the server has meanwhile lost some of it, tell it again first."""

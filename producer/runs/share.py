@@ -10,33 +10,28 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import Divergent, EvalqError
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.workers.settings import Settings
+from evalq.producer.servers import Servers
 
 __all__ = ["share", "share_cases"]
 
 
-def share(run: str, report: dict[str, Json], settings: Settings) -> str:
+def share(run: str, report: dict[str, Json], servers: Servers) -> str:
     """Leave the report of a run that this process drove, and hand the run over. Returns why it could not be.
 
     A run on an embedded server is nobody else's. Raises Divergent where another report of this run is there.
     """
-    if not settings.broker:
+    if not servers.named:
         return ""
-    import redis  # not before it is needed: a command imports it while its server and workers start
+    import redis  # not before it is needed: a run without a server never does
 
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.processes.identity import driver_token
-    from evalq.workers.servers.connections import connect
 
     try:
-        client = connect(settings.ledger_url, settings)
-        try:
-            ledger = RunLedger(client, settings, driver_token())
-            Reports(ledger, settings).store(run, canonical_line(report))
-            ledger.hand_over(run)
-        finally:
-            client.close()
+        ledger = RunLedger(servers.client, servers.settings, driver_token())
+        Reports(ledger, servers.settings).store(run, canonical_line(report))
+        ledger.hand_over(run)
     except Divergent:
         raise
     except (redis.RedisError, EvalqError, OSError) as error:
@@ -44,27 +39,21 @@ def share(run: str, report: dict[str, Json], settings: Settings) -> str:
     return ""
 
 
-def share_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], settings: Settings) -> str:
+def share_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], servers: Servers) -> str:
     """Leave how each case went for a run's report to come, so that it is compared where its records are not.
 
     Not of more than ``cases_records``, since that reads all of them again. Returns why it could not be.
     """
-    if not settings.broker or evaluator.measures is None or report["records"]["total"] > settings.cases_records:
+    if not servers.named or evaluator.measures is None or report["records"]["total"] > servers.settings.cases_records:
         return ""
     import redis
 
     from evalq.producer.outputs.cases import fresh_cases
     from evalq.workers.ledger.detached import Reports
-    from evalq.workers.ledger.runs import RunLedger
-    from evalq.workers.servers.connections import connect
 
     try:
         cases = msgspec.json.encode(fresh_cases(folder, evaluator, report))
-        client = connect(settings.ledger_url, settings)
-        try:
-            Reports(RunLedger(client, settings), settings).keep_cases(folder.info().run, cases)
-        finally:
-            client.close()
+        Reports(servers.runs, servers.settings).keep_cases(folder.info().run, cases)
     except (redis.RedisError, EvalqError, OSError) as error:
         return f"how its cases went is not in the ledger: {error}"
     return ""

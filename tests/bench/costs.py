@@ -34,7 +34,7 @@ from tests.integration.harness import (
     wait_until,
 )
 
-__all__ = ["TIMED", "Costs", "Stage", "fleet_stage", "measure"]
+__all__ = ["TIMED", "Costs", "Stage", "cpu_seconds", "fleet_stage", "measure"]
 
 TIMED = os.pathsep.join([str(Path(__file__).parent / "timed"), str(Path(__file__).parents[2])])
 """PYTHONPATH of commands and workers that know the evaluator `timed`."""
@@ -75,8 +75,10 @@ class Stage(msgspec.Struct):
     def cpu(self) -> tuple[float, float, float]:
         """CPU seconds so far of the worker's pool, of its main process, and of the server."""
         assert self.server.process is not None
-        pool = sum(map(_cpu, children_of(self.worker.pid))) + _cpu(self.worker.pid, of_ended_children=True)
-        return pool, _cpu(self.worker.pid), _cpu(self.server.process.pid)
+        pool = sum(map(cpu_seconds, children_of(self.worker.pid))) + cpu_seconds(
+            self.worker.pid, of_ended_children=True
+        )
+        return pool, cpu_seconds(self.worker.pid), cpu_seconds(self.server.process.pid)
 
     def kernel(self) -> tuple[float, float]:
         """CPU and wall seconds of all kernels so far."""
@@ -84,7 +86,8 @@ class Stage(msgspec.Struct):
         return sum(float(line[0]) for line in lines), sum(float(line[1]) for line in lines)
 
 
-def _cpu(pid: int, *, of_ended_children: bool = False) -> float:
+def cpu_seconds(pid: int, *, of_ended_children: bool = False) -> float:
+    """CPU seconds of a process so far, or of its children that have ended (Linux)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     user, system = fields[13:15] if of_ended_children else fields[11:13]
     return (int(user) + int(system)) / _TICKS

@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from zipfile import ZipFile
 
+import pytest
+
 from evalq.evalcore.version import code_version
 from tests.deploy.programs import TOP
 
@@ -54,6 +56,18 @@ def test_a_wheel_holds_nothing_of_an_earlier_build(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
     told = subprocess.check_output([sys.executable, "-P", "-c", script], env=environment, text=True).split()
     assert told == [str(tmp_path / "installed" / "evalq" / "evalcore" / "version.py"), code_version()]
+
+
+def test_without_a_compiler_it_is_built_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python reads the rows then, and `evalq doctor`'s word for it says so."""
+    monkeypatch.setenv("CC", "false")
+    with ZipFile(_wheel(_tree(tmp_path / "tree"), tmp_path)) as packed:
+        assert not [name for name in packed.namelist() if name.endswith(".so")]
+        packed.extractall(tmp_path / "installed")
+    script = "from evalq.evalcore import native; print(native.compiled(), native.way())"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
+    told = subprocess.check_output([sys.executable, "-P", "-c", script], env=environment, text=True)
+    assert told.startswith("None Python alone")
 
 
 class Environment:

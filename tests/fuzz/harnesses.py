@@ -21,14 +21,17 @@ from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import EvalqError, InputError, WireError
 from evalq.evalcore.evaluators.cooperation.config import load_experiment
+from evalq.evalcore.evaluators.planagent import PlanParams
 from evalq.evalcore.evaluators.planagent.answer import read_answer
+from evalq.evalcore.evaluators.planagent.fast import evaluate_batch
+from evalq.evalcore.evaluators.planagent.score import score_rows
 from evalq.evalcore.evaluators.vs.agents import default_agents
 from evalq.evalcore.evaluators.vs.golden import load_golden
 from evalq.evalcore.evaluators.vs.params import LEVELS
 from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import canonical_json, digest
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, from_wire, to_wire
-from evalq.evalcore.model.span import Format
+from evalq.evalcore.model.span import BOM, Format
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import Source, read_columns
 from evalq.evalcore.records.spool import spool
@@ -162,6 +165,16 @@ def _hint(data: bytes) -> None:
         assert hint.seq >= 0
 
 
+def _compiled(data: bytes) -> None:
+    """Compiled code gives what Python gives; nothing to do where there is none."""
+    evaluator, params, sample = _subject("planagent")
+    assert isinstance(params, PlanParams)
+    header, _, _ = sample.removeprefix(BOM).partition(b"\n")
+    body = data.removeprefix(BOM).removeprefix(header + b"\n")
+    batch = Batch("x", 2, body, read_columns(header, "x", evaluator.records.columns))
+    assert encode(evaluate_batch(batch, params)) == encode(score_rows(batch, params))
+
+
 def _answer(data: bytes) -> None:
     read_answer(data.decode("utf-8", "replace"))
 
@@ -172,6 +185,7 @@ HARNESSES: dict[str, Harness] = {
     "cut-csv": partial(_cut, fmt="csv"),
     **{name: partial(_evaluate, name) for name in registry.names()},
     "planagent-answer": _answer,
+    "planagent-compiled": _compiled,
     "cooperation-config": partial(_file_with, "config.json", load_experiment),
     "partial": _partial,
     "plan": _plan,
@@ -208,4 +222,6 @@ def seeds(name: str) -> list[bytes]:
     }
     if name in registry.names():
         return [_subject(name)[2]]
+    if name == "planagent-compiled":
+        return [_subject("planagent")[2]]
     return made.get(name, [line])

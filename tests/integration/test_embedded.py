@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import info, new_interpreters, remove, short_folder, start_evalq, wait_until
+from evalq.producer.folder.names import JOURNAL
+from tests.integration.harness import evalq, info, new_interpreters, remove, short_folder, start_evalq, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +53,24 @@ def test_nothing_outlives_a_killed_command(data: Path, tmp_path: Path, scratch: 
     command.communicate()
     wait_until(lambda: not _processes(str(scratch)), "all processes of the command have ended")
     wait_until(lambda: not list(scratch.iterdir()), "its temporary folders are gone")
+
+
+@pytest.mark.parametrize("signal", [9, 15, 2], ids=["SIGKILL", "SIGTERM", "SIGINT"])
+def test_nothing_outlives_a_killed_command_that_computes_by_itself(data: Path, tmp_path: Path, signal: int) -> None:
+    """Its forked processes are gone, and no lock of theirs is left: what is in its journal is resumed at once."""
+    args = ("planagent", "mid.csv", "--chunk-size", "20", "--out", tmp_path / "run")
+    command = start_evalq(*args, cwd=data)
+    journal = tmp_path / "run" / JOURNAL
+    wait_until(lambda: journal.exists() and journal.stat().st_size, "the run is under way")
+    assert len(_processes(str(tmp_path / "run"))) > 1
+    os.kill(command.pid, signal)
+    command.communicate()
+    wait_until(lambda: not _processes(str(tmp_path / "run")), "all processes of the command have ended")
+    done = evalq("resume", tmp_path / "run", "--format", "none", cwd=data)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    with (data / "mid.csv").open("rb") as rows:
+        assert report["inputs"][0]["sha256"] == hashlib.file_digest(rows, "sha256").hexdigest()
 
 
 def test_the_socket_is_the_user_s_alone(data: Path, tmp_path: Path, scratch: Path) -> None:

@@ -30,7 +30,7 @@ def _ends(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, said
 
 
-@pytest.mark.parametrize("how", [("--inline",), ("--workers", "1")], ids=["inline", "embedded"])
+@pytest.mark.parametrize("how", [("--inline",), (), ("--workers", "1")], ids=["inline", "here", "embedded"])
 def test_of_many_at_one_instant_one_computes(data: Path, tmp_path: Path, how: tuple[str, ...]) -> None:
     """Ten commands: ten exits 0 with the same report, one folder; one says nothing of a run before it."""
     args: tuple[str | Path, ...] = ("planagent", data / "small.csv", "--once", "k", "--chunk-size", "200", *how)
@@ -129,7 +129,7 @@ def test_a_run_on_a_server_is_cancelled_for_good(
         assert evalq(*here, cwd=tmp_path, PYTHONPATH=HAZARDS).returncode == 0, "the key is free again"
 
 
-@pytest.mark.parametrize("how", [("--inline",), ("--workers", "1")], ids=["inline", "embedded"])
+@pytest.mark.parametrize("how", [("--inline",), (), ("--workers", "1")], ids=["inline", "here", "embedded"])
 def test_a_run_that_another_terminal_drives_is_cancelled(
     tmp_path: Path, slow: tuple[str | Path, ...], how: tuple[str, ...]
 ) -> None:

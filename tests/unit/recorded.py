@@ -126,7 +126,14 @@ def _declared(evaluator: Evaluator[Any, Any]) -> dict[str, Any]:
         },
         "params": evaluator.Params().model_dump(mode="json"),
         "limits": _limits(evaluator.Params.model_json_schema()),
+        "metrics": [_plain(metric) for metric in evaluator.views.metrics],
+        "panels": msgspec.to_builtins(evaluator.views.panels),
     }
+
+
+def _plain(declared: msgspec.Struct) -> dict[str, Any]:
+    fields = {name: getattr(declared, name) for name in declared.__struct_fields__}
+    return {name: msgspec.to_builtins(value) for name, value in fields.items() if not callable(value)}
 
 
 def _limits(schema: Any) -> Any:

@@ -168,7 +168,7 @@ class InFlightCalls:
         repeat = call // self._header.cases
         if station.caller is None or station.pacer is None:
             return None
-        asked = Call(prompt.text, prompt.agent, prompt.case, repeat)
+        asked = Call(prompt.text, prompt.agent, prompt.case, repeat, prompt.messages)
         tries = Tries(station.named.target)
         while True:
             try:
@@ -206,6 +206,7 @@ class InFlightCalls:
             async with self._lanes:
                 return await attempt(caller, pacer, asked, called)
         except asyncio.CancelledError:
+            # withdraw() cancels what waits in the queue alone: any other cancellation is meant for the call itself.
             if task is None or task not in self._queued:
                 raise
             task.uncancel()
@@ -216,6 +217,7 @@ class InFlightCalls:
     async def _again(self, call: int) -> int:
         while True:
             try:
+                # Counted at the server, which has to be reached before a call may be paid again.
                 return await asyncio.to_thread(self._calls.again, self._header.run, call)
             except (redis.RedisError, OSError):
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -257,6 +259,7 @@ class InFlightCalls:
         run, holder = self._header.run, self._holder
         if results:
             await asyncio.to_thread(self._calls.commit, run, holder, self._header.target, results)
+            # What ended meanwhile stays for the next time.
             del self._results[: len(results)]
             self._told.keep(results)
         if returned:

@@ -43,6 +43,7 @@ def result_of(
     # An answer may be JSON in a fence, in prose: what was found is evaluated, and the whole is kept beside it.
     found = json_text(last.text)
     whole = None if found == last.text.strip() else last.text
+    # On one line, as a line of JSONL has to be; its numbers stay as they were written.
     raw = msgspec.Raw(msgspec.json.format(found.encode(), indent=-1))
     return Result(msgspec.structs.replace(output, output=raw, text=whole))
 

@@ -220,6 +220,7 @@ class SweepLedger(Scripts):
         state, generation, untold, *calls = self.step(
             "claim", run, run, holder, made, int(lease_seconds * 1000), most, *names
         )
+        # It has named its calls, so the server knows all that this generation of it may have forgotten.
         if mine is not None:
             _keep(self._generations, run, generation)
         self.fell = generation != self._generations.get(run, generation)

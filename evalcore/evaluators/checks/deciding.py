@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -12,15 +14,19 @@ from evalq.evalcore.distributions import at_least, at_most
 from evalq.evalcore.evaluators.checks.params import Threshold
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.rates import ALPHA
+from evalq.evalcore.share_sequence import log_e_above, log_e_below
+from evalq.evalcore.share_spending import MOST_LOOKS, rate_limits
 
 __all__ = ["Demand", "Verdict", "decide"]
 
 Verdict = Literal["holds", "fails", "inconclusive", "no_data"]
 _NAMED = 100
+_SMALLEST = ALPHA * 2.0**-14
+"""P-values of cases that could stop are resolved down to this."""
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """One threshold of one case, and the answers that there are: ``planned`` of them at most, where it could stop."""
+    """One threshold of one case, and the answers that there are: ``planned`` at most, where it could stop; else 0."""
 
     case: str
     threshold: Threshold
@@ -41,13 +47,21 @@ class Demand(msgspec.Struct, frozen=True):
     def p_holds(self) -> float:
         """How surprising so many passes are if their chance is no more than wanted."""
         share = self.threshold.share
-        return at_least(self.passed, self.answers, share) if share < 1.0 else 1.0
+        if share >= 1.0:
+            return 1.0
+        if self.planned:
+            return _level(self.passed, self.answers, share, self.planned, above=True)
+        return at_least(self.passed, self.answers, share)
 
     @property
     def p_fails(self) -> float:
         """How surprising so few are if it is no less."""
         share = self.threshold.share
-        return at_most(self.passed, self.answers, share) if share < 1.0 else float(self.passed == self.answers)
+        if share >= 1.0:
+            return float(self.passed == self.answers)  # a single failure is one too many
+        if self.planned:
+            return _level(self.passed, self.answers, share, self.planned, above=False)
+        return at_most(self.passed, self.answers, share)
 
     def told(self) -> dict[str, Json]:
         """As it stands in the report."""
@@ -83,3 +97,27 @@ def _failed(demands: Sequence[Demand]) -> list[str]:
             break
         found[case] = None
     return list(found)
+
+
+@lru_cache(maxsize=65536)
+def _level(m: int, n: int, share: float, of: int, *, above: bool) -> float:
+    """A p-value that holds however often one has looked: the least of ALPHA, ALPHA/2, ... at which ``m`` of ``n`` is
+    beyond the limits for ``of`` runs at most; 1 where it is not beyond those of ALPHA.
+
+    Where more runs came than were planned, or the cap is none, that of the confidence sequence.
+    """
+    if not n <= of <= MOST_LOOKS:
+        log_e = (log_e_above if above else log_e_below)(m, n, share)
+        ahead = m > share * n if above else m < share * n
+        return min(1.0, math.exp(-max(0.0, log_e))) if ahead else 1.0
+
+    def beyond(alpha: float) -> bool:
+        limits = rate_limits(share, of, alpha)
+        return m >= limits.above[n] if above else m <= limits.below[n]
+
+    level = ALPHA
+    if not beyond(level):
+        return 1.0
+    while level > _SMALLEST and beyond(level / 2):
+        level /= 2
+    return level

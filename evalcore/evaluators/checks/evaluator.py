@@ -21,7 +21,7 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
 )
 from evalq.evalcore.evaluators.checks.charts import CHARTS, opening
-from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts
+from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts, stopping
 from evalq.evalcore.evaluators.checks.markdown import markdown
 from evalq.evalcore.evaluators.checks.measures import MEASURES
 from evalq.evalcore.evaluators.checks.metrics import METRICS
@@ -113,10 +113,10 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         ),
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS)
+    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS, at_times=("stopping",))
     sample = Sample(write_sample, records=2_000)
     gathering = Gathering((".json", ".txt", ".md"), output_line)
-    calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True)
+    calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True, stopping=stopping)
     whole = WholeInput(settle, finish_input)
 
     def evaluate(self, batch: Batch, params: ChecksParams) -> Outcome[ChecksState]:

@@ -13,11 +13,12 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
-from evalq.evalcore.evaluators.checks.params import ChecksParams
+from evalq.evalcore.evaluators.checks.params import ChecksParams, thresholds_of
+from evalq.evalcore.evaluators.checks.stopping import Stopping
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.records.decoding import Malformed, decode
 
-__all__ = ["answered", "complete", "output_line", "prompts"]
+__all__ = ["answered", "complete", "output_line", "prompts", "stopping"]
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 _NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.(?:json|txt|md)")
@@ -34,7 +35,7 @@ def complete(asked: Request) -> Request:
 
 
 def prompts(asked: Request) -> Iterator[Prompt]:
-    """A prompt for each selected case: its input, as text. Raises UsageError, ConfigError."""
+    """A prompt for each selected case: its input as text, a chat as messages, too. Raises UsageError, ConfigError."""
     if asked.options.get("outputs"):
         raise UsageError("--outputs are evaluated, a --target is called: give one of them")
     _, params, loaded = _selected(asked)
@@ -45,12 +46,19 @@ def prompts(asked: Request) -> Iterator[Prompt]:
         raise ConfigError(f"cases without an input cannot be called: {', '.join(lacking[:10])}{more}")
     for case in chosen:
         asks = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
-        yield Prompt(case.params["id"], "", asks)
+        messages = tuple(case.input) if isinstance(case.input, list) else ()
+        yield Prompt(case.params["id"], "", asks, messages)
 
 
 def answered(asked: Request, outputs: Path, folder: Path) -> Request:
     """The request that ``--outputs`` would make of the recorded answers; nothing is written into ``folder``."""
     return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
+
+
+def stopping(asked: Request) -> Stopping | None:
+    """What says which cases are decided; None where none has a threshold. Raises UsageError, ConfigError."""
+    params = _selected(asked)[1]
+    return Stopping(params) if any(thresholds_of(case, params) for case in params.selected()) else None
 
 
 def _selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded]]:

@@ -30,6 +30,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         "# Checks",
         _head(results),
         _thresholds(results["thresholds"]),
+        _stopping(results),
         _rates("By tag", "Tag", "tag", results["by_tag"]),
         _rates("By check", "Check", "check", results["by_check"]),
         _cases(results["by_case"]),
@@ -79,6 +80,20 @@ def _thresholds(decided: Mapping[str, Json]) -> str:
     return (
         f"Thresholds: {_VERDICTS[decided['verdict']]}{named}. Of {decided['total']}, each by itself: {counts}; "
         f"error at most {decided['alpha']:.1%} on either side ({decided['correction']} over all of them)"
+    )
+
+
+def _stopping(results: Mapping[str, Json]) -> str:
+    """What stopping early saved; nothing where no case could."""
+    stopping = results.get("stopping")
+    if stopping is None:
+        return ""
+    calls = f"{stopping['calls_made']:,} of {stopping['calls_planned']:,} calls made, {stopping['calls_saved']:,} saved"
+    return (
+        f"Stopping {stopping['rule']}: {stopping['decided']} of {stopping['cases']} cases with thresholds decided, "
+        f"{stopping['undecided']} undecided; {calls}. Their verdicts spend an error of at most {stopping['alpha']:.1%} "
+        "on either side over the calls planned; their rates have confidence sequences. Both hold however often they "
+        "were looked at; rates over several cases do not"
     )
 
 

@@ -23,9 +23,14 @@ def _see(line: Mapping[str, Any]) -> Sighting | None:
     return Sighting(case, (float(line["passed"]), float(line["score"])), repeat)
 
 
+def _stopped(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"]["by_case"]
+    return [each["case"] for each in entries if "stop" in each and sum(each["outputs"].values()) < each["stop"]["of"]]
+
+
 def _named(batch: Batch, params: ChecksParams) -> Iterator[str]:
     judge = judge_for(params)
     return filter(None, (judge.case(data) for _, data in batch.lines()))
 
 
-MEASURES = Measures((Measure("pass_rate"), Measure("score", "score")), _see, named=_named)
+MEASURES = Measures((Measure("pass_rate"), Measure("score", "score")), _see, stopped=_stopped, named=_named)

@@ -10,9 +10,11 @@ from evalq.evalcore.evaluators.checks.deciding import Demand, decide
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, thresholds_of
 from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.state import BILLION, CaseState, ChecksState
+from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.quantiles import RELATIVE_ERROR, Quantiles
-from evalq.evalcore.rates import Rate, clustered, exact_interval, pass_at_k, pass_hat_k
+from evalq.evalcore.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
+from evalq.evalcore.share_sequence import rate_sequence
 
 __all__ = ["checks_section"]
 
@@ -54,6 +56,7 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         "tokens": _spread(state.tokens),
         "by_case": entries,
         "failures": list(_failures(results)),
+        **_stopping(cases, entries),
     }
 
 
@@ -118,7 +121,9 @@ def _entries(cases: Sequence[Counted], params: ChecksParams) -> tuple[list[Json]
 
 def _entry(case: Case, counted: CaseState, demands: Sequence[Demand], params: ChecksParams) -> dict[str, Json]:
     n, m = counted.answers, counted.passed
-    low, high = exact_interval(m, n) if n else (None, None)
+    bounds = _bounds_of(counted)
+    low, high = bounds if n else (None, None)
+    stop = {"stop": {"rule": WHEN_DECIDED, "of": counted.planned}}
     return {
         "case": case.id,
         "tags": list(case.tags),
@@ -126,19 +131,53 @@ def _entry(case: Case, counted: CaseState, demands: Sequence[Demand], params: Ch
         "outputs": {"passed": m, "failed": counted.failed, "errors": counted.errors},
         "pass_rate": {"value": m / n if n else None, "low": low, "high": high},
         "score": counted.score / BILLION / n if n else None,
-        "pass_at": [_reached(m, n, k, hat=False) for k in params.ks],
-        "pass_hat": [_reached(m, n, k, hat=True) for k in params.ks],
+        "pass_at": [_reached(counted, bounds, k, hat=False) for k in params.ks],
+        "pass_hat": [_reached(counted, bounds, k, hat=True) for k in params.ks],
         "thresholds": [demand.told() for demand in demands],
+        **(stop if counted.planned else {}),
     }
 
 
-def _reached(passed: int, answers: int, k: int, *, hat: bool) -> dict[str, Json]:
-    """The unbiased estimate, and the exact bounds that those of the pass rate come to."""
-    low, high = exact_interval(passed, answers) if answers else (0.0, 1.0)
+def _bounds_of(counted: CaseState) -> tuple[float, float]:
+    """Of a case's chance of a pass: exact, or a confidence sequence's where the answers decided how many they are."""
+    if not counted.answers:
+        return 0.0, 1.0
+    bounds = rate_sequence if counted.planned else exact_interval
+    low, high = bounds(counted.passed, counted.answers)
+    return low, high
+
+
+def _reached(counted: CaseState, bounds: tuple[float, float], k: int, *, hat: bool) -> dict[str, Json]:
+    """The unbiased estimate, and what the bounds of the pass rate come to: both numbers rise with it."""
+    low, high = bounds
     if hat:
-        return {"k": k, "value": pass_hat_k(passed, answers, k), "low": low**k, "high": high**k}
-    ends = (1.0 - (1.0 - low) ** k, 1.0 - (1.0 - high) ** k)
-    return {"k": k, "value": pass_at_k(passed, answers, k), "low": ends[0], "high": ends[1]}
+        return {"k": k, "value": pass_hat_k(counted.passed, counted.answers, k), "low": low**k, "high": high**k}
+    value = pass_at_k(counted.passed, counted.answers, k)
+    return {"k": k, "value": value, "low": 1.0 - (1.0 - low) ** k, "high": 1.0 - (1.0 - high) ** k}
+
+
+def _stopping(cases: Sequence[Counted], entries: Sequence[Json]) -> dict[str, Json]:
+    """What stopping early saved; nothing where no case could."""
+    calls = [
+        (counted.planned, counted.runs, all(each["verdict"] in ("holds", "fails") for each in entry["thresholds"]))
+        for (_, counted), entry in zip(cases, entries, strict=True)
+        if counted.planned and entry["thresholds"]
+    ]
+    if not any(counted.planned for _, counted in cases):
+        return {}
+    decided = sum(settled for _, _, settled in calls)
+    return {
+        "stopping": {
+            "rule": WHEN_DECIDED,
+            "alpha": ALPHA,
+            "cases": len(calls),
+            "decided": decided,
+            "undecided": len(calls) - decided,
+            "calls_planned": sum(planned for planned, _, _ in calls),
+            "calls_made": sum(made for _, made, _ in calls),
+            "calls_saved": sum(max(0, planned - made) for planned, made, settled in calls if settled),
+        }
+    }
 
 
 def _by_tag(cases: Sequence[Counted]) -> Iterator[Json]:

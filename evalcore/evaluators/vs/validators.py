@@ -88,7 +88,7 @@ def _member(holder: object, key: str, path: str, default: object) -> Any:
 
 
 def _length(holder: object, key: str, path: str) -> int:
-    # Of anything that has a length, as in the specification's code, also of a text.
+    # Anything that has a length will do, also a text.
     value = _member(holder, key, path, [])
     try:
         return len(value)
@@ -113,7 +113,7 @@ def check_phases(output: object, required: Sequence[int]) -> PhaseResult:
     wanted = set(required)
     try:
         phases = _member(_member(output, "vs_metadata", "", {}), "phase_executed", "vs_metadata", [])
-        # Whatever can be iterated and hashed, as in the specification's code.
+        # Anything that can be iterated, of what can be hashed, will do.
         executed = set(phases)
     except _Unreadable as error:
         return PhaseResult(passed=False, reason=str(error), missing_phases=sorted(wanted))

@@ -15,6 +15,7 @@ from evalq.evalcore.contract.measures import Measure, Measures
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import CASES, cases_of, fresh_cases
 from evalq.producer.runs.record_drift import count_drift
+from evalq.producer.servers import Servers
 from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.history import Entry, History, HistoryKey
@@ -52,7 +53,9 @@ def end(made: Made, drift: Drift, server: Server) -> End:
         folder = RunFolder.existing(made(name, transcripts))
         report = folder.report()
         (folder.path / "report.json").unlink()
-        return count_drift(folder, registry.get("verification"), report, Settings(broker=server.url, **settings))
+        return count_drift(
+            folder, registry.get("verification"), report, Servers(Settings(broker=server.url, **settings))
+        )
 
     return ended
 
@@ -71,7 +74,7 @@ def test_a_run_of_too_many_records_and_one_without_a_server_are_left_out(end: En
     """In silence: the one would have to be read twice, the other has no ledger that outlives it."""
     assert end("big", GOOD, cases_records=39) == ""
     folder = RunFolder.existing(made("alone", GOOD))
-    assert count_drift(folder, registry.get("verification"), folder.report(), Settings()) == ""
+    assert count_drift(folder, registry.get("verification"), folder.report(), Servers(Settings())) == ""
     assert drift.states(PLACE) == []
 
 
@@ -98,7 +101,7 @@ def test_an_evaluator_that_cannot_tell_its_cases_keeps_no_report_back(
 
     folder, evaluator = RunFolder.existing(made("run", GOOD)), copy.copy(registry.get("verification"))
     vars(evaluator)["measures"] = Measures((Measure("pass_rate"),), broken)
-    said = count_drift(folder, evaluator, folder.report(), Settings(broker=server.url))
+    said = count_drift(folder, evaluator, folder.report(), Servers(Settings(broker=server.url)))
     assert said.endswith("verification cannot say how the cases of this run went (KeyError: 'case')")
     run = FinishedCases(evaluator, "r")
     for lines in ([b"{}"], [b"{}"]):

@@ -56,7 +56,7 @@ def test_what_cannot_be_a_run_is_refused_with_its_place(
     approved.write_text(json.dumps(run))
     done = command("gate", "worse", *GATE)
     assert (done.code, done.stdout) == (3, "")
-    assert f"evalq: {approved} is no run's cases: " in done.stderr
+    assert f"evalq: {approved} does not hold a run's cases: " in done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -46,6 +46,15 @@ def test_orders_are_answered_under_their_numbers_by_all_processes() -> None:
     assert b"%d" % os.getpid() not in pids
 
 
+def test_long_orders_and_long_answers_do_not_wait_for_each_other() -> None:
+    """More than a socket takes, both ways at once."""
+    with forks(1, lambda order: order + order) as found:
+        orders = {number: bytes([number]) * 3_000_000 for number in range(2)}
+        for number, order in orders.items():
+            found.order(number, order)
+        assert all_answers(found) == {number: order * 2 for number, order in orders.items()}
+
+
 def test_nothing_to_wait_for_is_not_waited_for() -> None:
     """Without an order there is no answer, at once."""
     with forks(1, bytes) as found:
@@ -84,8 +93,9 @@ def test_a_lock_of_this_process_is_not_held_by_others(tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with forks(2, lambda order: order) as found:
-            found.order(0, b"x")
-            assert all_answers(found) == {0: b"x"}
+            for number in range(2):
+                found.order(number, b"x")
+            assert len(all_answers(found)) == 2, "both have begun"
             lock.close()
             with (tmp_path / "lock").open() as other:
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,6 +14,7 @@ from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.share import share
+from evalq.producer.servers import Servers
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.runs import RunLedger
@@ -224,10 +225,10 @@ def test_a_finished_run_s_report_is_there_for_who_joined_it(stage: Stage) -> Non
     report = stage.driver(job, "host-a 11 aa").drive()
     assert stage.ledger.look(job.run).driver == "host-a 11 aa", "until its report is there"
     for _ in range(2):
-        assert share(job.run, report, stage.settings) == ""
+        assert share(job.run, report, Servers(stage.settings)) == ""
     assert reports.report(job.run) == canonical_json(report) + b"\n"
     with pytest.raises(Divergent, match="another report"):
-        share(job.run, {**report, "evaluator": "another"}, stage.settings)
+        share(job.run, {**report, "evaluator": "another"}, Servers(stage.settings))
     assert reports.report(job.run) == canonical_json(report) + b"\n"
     assert abs(stage.ledger.created(job.run) - stage.server.client.time()[0]) < 60
 

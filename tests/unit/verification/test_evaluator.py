@@ -231,3 +231,14 @@ def test_the_page_names_failed_records_and_keeps_the_specified_order(tmp_path: P
     assert page.index("| tool verification |") < page.index("| assertion evidence |") < page.index("| test execution |")
     assert page.index("| perfect |") < page.index("| good |") < page.index("| moderate |") < page.index("| poor |")
     assert "Failed records" not in evaluator.views.markdown(_run(tmp_path, {"actual_output": good}, threshold=0.1), {})
+
+
+def test_labels_hold_every_pattern_set_to_the_same_strictness(tmp_path: Path) -> None:
+    """Where evidence has no weight, a claim that nothing bears out is what alone makes a strict run fail."""
+    text = "Verified, checked, confirmed and validated: I think it should work."
+    weights = {"tool": 0.7, "evidence": 0.0, "tests": 0.2, "gates": 0.1}
+    record = {"actual_output": text, "compliant": False}
+    for strict, right in ((True, 1), (False, 0)):
+        report = _run(tmp_path, record, strict=strict, scoring={"weights": weights}, threshold=1.0)
+        sets = report["results"]["labels"]["patterns"]
+        assert {name: found["right"] for name, found in sets.items()} == {"default": right, "hardened": right}

@@ -16,16 +16,10 @@ from functools import lru_cache
 from evalq.evalcore.evaluators.vs.stats.decide import Verdict
 from evalq.evalcore.evaluators.vs.stats.intervals import ALPHA
 from evalq.evalcore.evaluators.vs.stats.sequence import sequence_p_value, sequence_verdict
+from evalq.evalcore.share_spending import MOST_LOOKS, Walk, spent
 
 __all__ = ["MOST_LOOKS", "Limits", "limits", "spending_p_value", "spending_verdict"]
 
-MOST_LOOKS = 5000
-"""A cap beyond this is no cap: the limits take time in its square, and the sequence loses little by then."""
-_EARLY = 0.3
-"""The part of the error that is spent evenly in the log of the runs, so that plain cases stop soon; the rest goes with
-the cube of the runs, so that most is there at the end, where close cases are decided."""
-_DROPPED = 1e-18
-"""A walk's end of less probability is let go, and counted as error."""
 _SMALLEST = 2.0**-14
 """P-values are resolved down to this part of the error."""
 
@@ -44,58 +38,6 @@ class Limits:
     below: float
 
 
-class _Walk:
-    """The count of an answer of probability ``p``, run by run, as long as it has crossed no limit."""
-
-    def __init__(self, p: float) -> None:
-        self._p = p
-        self.low = 0  # the count that the first of the chances is about
-        self.chances = [1.0]
-        self.gone = 0.0
-        """The chance that it crossed a limit so far, or was let go."""
-
-    def step(self) -> None:
-        p, q, before = self._p, 1.0 - self._p, self.chances
-        self.chances = [a * q + b * p for a, b in zip([*before, 0.0], [0.0, *before], strict=True)]
-        while self.chances and self.chances[-1] < _DROPPED:
-            self.gone += self.chances.pop()
-        skip = 0
-        while skip < len(self.chances) and self.chances[skip] < _DROPPED:
-            self.gone += self.chances[skip]
-            skip += 1
-        del self.chances[:skip]
-        self.low += skip
-
-    @property
-    def end(self) -> int:
-        """The first count above all that it may stand at."""
-        return self.low + len(self.chances)
-
-    def at(self, count: int) -> float:
-        """The chance that it stands at ``count`` now."""
-        index = count - self.low
-        return self.chances[index] if 0 <= index < len(self.chances) else 0.0
-
-    def stop_from(self, count: int) -> None:
-        """End it where it stands at ``count`` or above."""
-        keep = max(0, count - self.low)
-        self.gone += sum(self.chances[keep:])
-        del self.chances[keep:]
-
-    def stop_to(self, count: int) -> None:
-        """End it where it stands at ``count`` or below."""
-        drop = max(0, min(len(self.chances), count + 1 - self.low))
-        self.gone += sum(self.chances[:drop])
-        del self.chances[:drop]
-        self.low += drop
-
-
-def _spent(n: int, of: int) -> float:
-    """The part of the error that may be spent in ``n`` of ``of`` runs; 1 at the end."""
-    early = math.log(1 + n) / math.log(1 + of)
-    return _EARLY * early + (1.0 - _EARLY) * (n / of) ** 3
-
-
 @lru_cache(maxsize=256)
 def limits(share: float, of: int, alpha: float = ALPHA) -> Limits:
     """The limits of a case of ``of`` runs at most, by which either verdict is ever wrong in ``alpha`` at most."""
@@ -107,13 +49,13 @@ def limits(share: float, of: int, alpha: float = ALPHA) -> Limits:
 def _collapsed(share: float, of: int, alpha: float) -> tuple[tuple[int, ...], float]:
     # The data choose the answer that is looked at. Up to one half, 1/share answers can be as probable as `share`;
     # above, one can, and the worst that the others do is done by a single one that has all of the rest.
-    walks = [_Walk(share)] if share <= 0.5 else [_Walk(share), _Walk(1.0 - share)]
+    walks = [Walk(share)] if share <= 0.5 else [Walk(share), Walk(1.0 - share)]
     answers = 1.0 / share if share <= 0.5 else 1.0
     found = [1]
     for n in range(1, of + 1):
         for walk in walks:
             walk.step()
-        room = alpha * _spent(n, of) / answers - sum(walk.gone for walk in walks)
+        room = alpha * spent(n, of) / answers - sum(walk.gone for walk in walks)
         least = math.floor(share * (n - 1)) + 2  # so that count - 1 > share * (n - 1), as the proof wants
         count = max(walk.end for walk in walks)  # beyond it nothing is left to cross
         while count > least and (more := sum(walk.at(count - 1) for walk in walks)) <= room:
@@ -127,10 +69,10 @@ def _collapsed(share: float, of: int, alpha: float) -> tuple[tuple[int, ...], fl
 
 def _diverse(share: float, of: int, alpha: float) -> tuple[tuple[int, ...], float]:
     # Needs no correction: the true mode came at most as often as the one seen most.
-    walk, found = _Walk(share), [-1]
+    walk, found = Walk(share), [-1]
     for n in range(1, of + 1):
         walk.step()
-        room, count = alpha * _spent(n, of) - walk.gone, walk.low - 1  # below it nothing is left
+        room, count = alpha * spent(n, of) - walk.gone, walk.low - 1  # below it nothing is left
         while count + 1 < share * n and (more := walk.at(count + 1)) <= room:
             room -= more
             count += 1

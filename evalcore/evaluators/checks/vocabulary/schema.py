@@ -1,0 +1,199 @@
+"""A check of the JSON in an answer by a JSON Schema, in linear time and without any network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import re2
+
+from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.records.extract import NoJson
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+__all__ = ["KINDS"]
+
+_DEEPEST = 40
+"""How deep an answer may nest: the library goes by the interpreter's stack, which differs between processes."""
+_DATA = frozenset(("enum", "const", "default", "examples"))
+"""Keywords whose values are no schemas."""
+
+
+def _schema(value: dict[str, Any] | bool, options: NoOptions) -> Made:
+    validator = _validator(value)
+
+    def run(answer: Answer) -> Finding:
+        try:
+            given = answer.json
+        except NoJson as error:
+            return holds(False, str(error))
+        if _deeper(given, _DEEPEST):
+            return holds(False, f"nested deeper than {_DEEPEST} levels")
+        return _judged(validator, given)
+
+    return Made(canonical_json(value).decode(), run)
+
+
+def _judged(validator: Validator, given: Any) -> Finding:
+    try:
+        error = next(iter(validator.iter_errors(given)), None)
+    except RecursionError:
+        raise Uncomputable("the schema refers to itself without end") from None
+    if error is None:
+        return holds(True, "valid")
+    return holds(False, f"{error.json_path}: {error.message}")
+
+
+def _validator(schema: dict[str, Any] | bool) -> Validator:
+    """Raises BadCheck for what is no schema, refers to another document, or has a pattern that is none to RE2."""
+    # A tenth of a second to import, and most cases files need none of it.
+    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import extend, validator_for
+    from referencing import Registry, Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema, format_checker=FormatChecker(()))  # patterns are held to RE2 below
+    except SchemaError as error:
+        raise BadCheck(f"no JSON Schema: {error.json_path}: {error.message[:200]}") from None
+    except RecursionError:
+        raise BadCheck("no JSON Schema: nested too deeply") from None
+    references = list(_require_local(schema))
+    checked = extend(
+        kind,
+        {
+            "pattern": _pattern,
+            "patternProperties": _pattern_properties,
+            "additionalProperties": _additional,
+            "uniqueItems": _unique,
+        },
+    )
+    # A registry of nothing: what is not in the schema itself is not to be found, and nobody is asked for it.
+    made: Validator = checked(schema, registry=Registry())
+    resolver = Registry().resolver_with_root(Resource.from_contents(schema, default_specification=DRAFT202012))
+    reference = ""
+    try:
+        for reference in references:
+            resolver.lookup(reference)
+        next(iter(made.iter_errors(None)), None)
+    except Unresolvable:
+        raise BadCheck(f"the reference {reference!r} leads nowhere") from None
+    except RecursionError:
+        raise BadCheck("it refers to itself without end") from None
+    return made
+
+
+def _require_local(schema: Any) -> Iterator[str]:
+    """All references, which have to be to the schema itself; and all patterns have to be RE2's."""
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        if not isinstance(part, dict):
+            continue
+        if "unevaluatedProperties" in part and "patternProperties" in part:
+            raise BadCheck("unevaluatedProperties beside patternProperties is not supported: name the properties")
+        for key, value in part.items():
+            if key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
+                if not value.startswith("#"):
+                    raise BadCheck(f"the reference {value!r}: only those within the schema (#...) are followed")
+                if key == "$ref":
+                    yield value
+            elif key == "pattern" and isinstance(value, str):
+                _compiled(value)
+            elif key == "patternProperties" and isinstance(value, dict):
+                for pattern in value:
+                    _compiled(pattern)
+            if key not in _DATA:
+                waiting.append(value)
+
+
+def _compiled(pattern: str) -> Any:
+    how = re2.Options()
+    how.log_errors = False
+    try:
+        return re2.compile(pattern.encode(), how)
+    except (re2.error, UnicodeEncodeError):
+        raise BadCheck(f"the pattern {pattern!r} is none to RE2") from None
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return _compiled(pattern).search(text.encode("utf-8", "surrogatepass")) is not None
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if isinstance(instance, str) and not _matches(pattern, instance):
+        yield ValidationError(f"{instance[:200]!r} does not match {pattern!r}")
+
+
+def _pattern_properties(validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Any) -> Iterator[Any]:
+    if not isinstance(instance, dict):
+        return
+    for pattern, inner in patterns.items():
+        for name, value in instance.items():
+            if _matches(pattern, name):
+                yield from validator.descend(value, inner, path=name, schema_path=pattern)
+
+
+def _additional(validator: Any, wanted: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if not isinstance(instance, dict):
+        return
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    extra = [name for name in instance if name not in known and not any(_matches(each, name) for each in patterns)]
+    if isinstance(wanted, dict):
+        for name in extra:
+            yield from validator.descend(instance[name], wanted, path=name)
+    elif wanted is False and extra:
+        yield ValidationError(f"additional properties: {', '.join(map(repr, extra[:5]))}")
+
+
+def _unique(validator: Any, wanted: bool, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if not wanted or not isinstance(instance, list):
+        return
+    # By their canonical form: comparing each with each takes the square of their number. 1 and 1.0 are one number.
+    seen = {canonical_json(_numbers(item)) for item in instance}
+    if len(seen) < len(instance):
+        yield ValidationError("the items are not unique")
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _numbers(inner) for key, inner in value.items()}
+    return value
+
+
+def _deeper(value: Any, limit: int) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
+        holders = (held.values() if isinstance(held, dict) else held for held in level)
+        level = [inner for holder in holders for inner in holder if isinstance(inner, dict | list)]
+    return bool(level)
+
+
+KINDS = (
+    Kind(
+        name="json-schema",
+        summary="The JSON in the answer is valid by this JSON Schema. Patterns are RE2's, `format` is not asserted.",
+        value=dict[str, Any] | bool,
+        make=_schema,
+        example={"json-schema": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}},
+    ),
+)

@@ -1,0 +1,153 @@
+"""Checks that measure how like an answer is to a text: by edits, by words, by characters."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from rapidfuzz.distance import LCSseq, Levenshtein
+
+from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
+from evalq.evalcore.evaluators.checks.vocabulary.text import CaseOptions, Text, quoted
+
+__all__ = ["KINDS", "rouge_l", "token_f1"]
+
+_LONGEST = 200_000
+"""Characters of an answer that is measured: edits between longer texts take hours."""
+_THRESHOLD = 0.75
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_WORD = re.compile(r"[^\W_]+")
+
+
+class DistanceOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """How many edits are too many."""
+
+    max: Annotated[int, msgspec.Meta(ge=0, description="so many edits, at most")] = 5
+    ignore_case: Annotated[bool, msgspec.Meta(description="upper and lower case are one")] = False
+
+
+def _measured(answer: Answer, measure: Callable[[str], float]) -> Finding:
+    text = answer.text
+    if len(text) > _LONGEST:
+        return Finding(0.0, f"{len(text)} characters, too long to compare")
+    score = min(1.0, max(0.0, measure(text)))
+    return Finding(score, f"{score:.3f}: {text}")
+
+
+def _edit_similarity(value: str, options: CaseOptions) -> Made:
+    wanted = value.casefold() if options.ignore_case else value
+
+    def run(answer: Answer) -> Finding:
+        fold = options.ignore_case
+        return _measured(
+            answer, lambda text: Levenshtein.normalized_similarity(text.casefold() if fold else text, wanted)
+        )
+
+    return Made(quoted(value), run)
+
+
+def _edit_distance(value: str, options: DistanceOptions) -> Made:
+    wanted = value.casefold() if options.ignore_case else value
+
+    def run(answer: Answer) -> Finding:
+        text = answer.folded if options.ignore_case else answer.text
+        edits = Levenshtein.distance(text, wanted, score_cutoff=options.max)
+        return holds(edits <= options.max, f"{edits if edits <= options.max else f'over {options.max}'} edits: {text}")
+
+    return Made(f"{quoted(value)}, at most {options.max} edits", run)
+
+
+def token_f1(text: str, wanted: str) -> float:
+    """The F1 of their words, as SQuAD has it (Rajpurkar et al. 2016): without case, punctuation and articles."""
+    one, other = _squad(text), _squad(wanted)
+    if not one or not other:
+        return float(one == other)
+    shared = sum((Counter(one) & Counter(other)).values())
+    return 2 * shared / (len(one) + len(other))
+
+
+def _squad(text: str) -> list[str]:
+    return _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
+
+
+def rouge_l(text: str, wanted: str) -> float:
+    """ROUGE-L's F1 (Lin 2004): the longest common subsequence of their words, without case.
+
+    Of ASCII text that of the package rouge-score without stemming; letters of other scripts count as such, too.
+    """
+    one, other = _WORD.findall(text.lower()), _WORD.findall(wanted.lower())
+    if not one or not other:
+        return 0.0
+    return 2 * LCSseq.similarity(one, other) / (len(one) + len(other))
+
+
+def _by(measure: Callable[[str, str], float]) -> Callable[[str, NoOptions], Made]:
+    def make(value: str, options: NoOptions) -> Made:
+        return Made(quoted(value), lambda answer: _measured(answer, lambda text: measure(text, value)))
+
+    return make
+
+
+def _chrf(value: str, options: NoOptions) -> Made:
+    try:
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError:
+        raise BadCheck("chrf needs the package sacrebleu: pip install 'evalq[chrf]'") from None
+    measure: Any = CHRF()
+
+    def run(answer: Answer) -> Finding:
+        return _measured(answer, lambda text: measure.sentence_score(text, [value]).score / 100)
+
+    return Made(quoted(value), run)
+
+
+KINDS = (
+    Kind(
+        name="edit-similarity",
+        summary="How like the answer is to a text: 1 minus the edits between them over the length of the longer.",
+        value=Text,
+        options=CaseOptions,
+        make=_edit_similarity,
+        threshold=_THRESHOLD,
+        example={"edit-similarity": "The capital is Paris.", "threshold": 0.8},
+    ),
+    Kind(
+        name="edit-distance",
+        summary="The answer becomes the text by at most so many edits (insertions, deletions, changes of a character).",
+        value=str,
+        options=DistanceOptions,
+        make=_edit_distance,
+        example={"edit-distance": "Paris", "max": 2},
+    ),
+    Kind(
+        name="token-f1",
+        summary="The F1 of the words of answer and text, as SQuAD has it: without case, punctuation and articles.",
+        value=Text,
+        make=_by(token_f1),
+        threshold=_THRESHOLD,
+        example={"token-f1": "The capital is Paris.", "threshold": 0.6},
+    ),
+    Kind(
+        name="rouge-l",
+        summary="ROUGE-L's F1: the longest common subsequence of their words, without case or stemming.",
+        value=Text,
+        make=_by(rouge_l),
+        threshold=_THRESHOLD,
+        example={"rouge-l": "The capital is Paris.", "threshold": 0.6},
+    ),
+    Kind(
+        name="chrf",
+        summary="chrF of sacrebleu, as a share: the F2 of their character n-grams.",
+        value=Text,
+        make=_chrf,
+        threshold=_THRESHOLD,
+        needs="chrf",
+        example={"chrf": "The capital is Paris.", "threshold": 0.5},
+    ),
+)

@@ -1,0 +1,42 @@
+"""Params, lines and reports of checks in one line each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from evalq.evalcore.contract.params import validate
+from evalq.evalcore.evaluators.checks import ChecksParams
+from evalq.evalcore.fold.inline import Evaluation, evaluate_files
+
+__all__ = ["CASES", "evaluated", "line", "params_of", "stop_mark"]
+
+CASES: list[dict[str, Any]] = [
+    {"id": "a", "checks": [{"contains": "yes"}, {"max-length": 9, "weight": 0}], "tags": ["x"]},
+    {"id": "b", "checks": [{"contains": "yes"}, {"not-contains": "no"}], "tags": ["x", "y"], "weight": 3},
+    {"id": "c", "checks": [{"max-cost": 1}], "thresholds": {"rates": [{"number": "pass-rate", "least": 0.5}]}},
+]
+
+
+def params_of(cases: list[dict[str, Any]] | None = None, **more: Any) -> ChecksParams:
+    """Params of these cases."""
+    return validate(ChecksParams, {"cases": CASES if cases is None else cases, **more}, "params")
+
+
+def line(case: str, repeat: int, output: Any = "yes", **more: Any) -> bytes:
+    """A recorded output."""
+    return json.dumps({"case": case, "repeat": repeat, "output": output, **more}).encode()
+
+
+def stop_mark(of: int) -> dict[str, Any]:
+    """What a line says of a sweep that could stop."""
+    return {"stop": {"rule": "when-decided", "of": of}}
+
+
+def evaluated(folder: Path, lines: list[bytes], params: ChecksParams | None = None, **more: Any) -> Evaluation:
+    """A whole run over ``lines``."""
+    path = folder / "outputs.jsonl"
+    path.write_bytes(b"".join(data + b"\n" for data in lines))
+    plain = (params or params_of()).model_dump(mode="json")
+    return evaluate_files("checks", [path], plain, **more)

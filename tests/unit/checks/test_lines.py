@@ -1,0 +1,136 @@
+"""Lines of recorded outputs: what of them passes, fails, and is no verdict at all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from evalq.evalcore.evaluators.checks.record import record_line
+from evalq.evalcore.evaluators.checks.score import Judge, Judgement
+from tests.unit.checks.helpers import CASES, line, params_of
+
+
+def judged(data: bytes | dict[str, Any], **more: Any) -> Judgement:
+    """The judgement of one line."""
+    return Judge(params_of(**more)).test(data if isinstance(data, bytes) else json.dumps(data).encode())
+
+
+def test_an_output_passes_when_all_its_checks_do() -> None:
+    """A check of weight 0 is shown, and decides nothing."""
+    test = judged(line("a", 3, "yes" * 10))
+    assert (test.status, test.repeat, test.score) == ("passed", 3, 1.0)
+    assert [verdict.passed for verdict in test.checks] == [True, False]
+    failed = judged(line("b", 0, "no"))
+    assert (failed.status, failed.score) == ("failed", 0.0)
+    assert failed.reason == 'contains: wanted "yes", found no (and 1 more)'
+
+
+def test_a_score_threshold_decides_in_place_of_all_checks() -> None:
+    """The weighted mean at the threshold passes, as decimals."""
+    checks = [{"contains": "a", "weight": 0.1}, {"contains": "b", "weight": 0.2}, {"contains": "c", "weight": 0.7}]
+    for least, status in ((0.3, "passed"), (0.31, "failed")):
+        cases = [{"id": "s", "checks": checks, "thresholds": {"score": least}}]
+        assert judged(line("s", 0, "ab"), cases=cases).status == status
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff", "not UTF-8"),
+        (b"[" * 5000, "nested deeper"),
+        (b"7", "a number, not an object"),
+        ({"repeat": 0, "output": "x"}, "case: missing"),
+        ({"case": 5, "output": "x"}, "case: 5 where the id"),
+        ({"case": "?", "output": "x"}, "case: '?' is none of the cases"),
+        ({"case": "a", "repeat": -1, "output": "x"}, "repeat: -1"),
+        ({"case": "a", "repeat": True, "output": "x"}, "repeat: true"),
+        ({"case": "a", "repeat": 0}, "output: missing"),
+        ({"case": "a", "repeat": 0, "error": "timeout"}, "no output: timeout"),
+        ({"case": "a", "repeat": 0, "error": 5, "output": "yes"}, "error: a number where"),
+        ({"case": "a", "output": "x", "text": 5}, "text: a number"),
+        ({"case": "a", "output": "x", "cost": "1"}, "cost: a string where a number from 0"),
+        ({"case": "a", "output": "x", "cost": -1}, "cost: -1"),
+        ({"case": "a", "output": "x", "latency_seconds": True}, "latency_seconds: true"),
+        ({"case": "a", "output": "x", "prompt_tokens": 1.5}, "prompt_tokens: 1.5"),
+        ({"case": "a", "output": "x", "attempts": 5}, "attempts: a number"),
+        ({"case": "a", "output": "x", "attempts": [{"cost": "x"}]}, "attempts[0].cost: a string"),
+        ({"case": "a", "output": "x", "stop": {"rule": "soon"}}, "stop.rule"),
+        (b'{"case": "a", "output": "yes", "output": "no"}', "output: the key is given more than once"),
+        (b'{"case": "a", "cost": 1, "cost": 2, "output": "yes"}', "cost: the key is given more than once"),
+        (b'{"case": "a", "output": "\\ud800"}', "not JSON"),
+    ],
+    ids=lambda value: repr(value)[:50],
+)
+def test_what_cannot_be_read_is_no_verdict(data: Any, says: str) -> None:
+    """An error with its reason, and never a score."""
+    test = judged(data)
+    assert (test.status, test.score) == ("error", None)
+    assert says in test.reason
+    record = msgspec.json.decode(record_line("f:1", test))
+    assert (record["passed"], record["score"], record["status"]) == (None, None, "error")
+
+
+def test_what_an_output_took_is_read_from_its_attempts() -> None:
+    """Cost and tokens of all attempts, the seconds of the last; the line's own keys come first."""
+    attempts = [
+        {"kind": "timeout", "latency_seconds": 9, "prompt_tokens": 5, "cost": 0.25},
+        {"latency_seconds": 2, "prompt_tokens": 5, "completion_tokens": 7, "cost": 0.5},
+    ]
+    usage = judged(line("a", 0, attempts=attempts)).usage
+    assert (usage.latency, usage.cost, usage.prompt_tokens, usage.completion_tokens) == (2.0, 0.75, 10, 7)
+    assert usage.tokens == 17
+    assert judged(line("a", 0, attempts=attempts, cost=3, latency_seconds=1)).usage[:2] == (1.0, 3.0)
+
+
+def test_what_a_record_lacks_is_an_error_whatever_else_passes() -> None:
+    """An output without its cost is in no rate; of a check with weight 0 it only says so."""
+    assert judged(line("c", 0)).reason == "max-cost: the record has no cost"
+    assert judged(line("c", 0, cost=2)).status == "failed"
+    cases = [{"id": "z", "checks": [{"max-cost": 1, "weight": 0}, {"contains": "yes"}]}]
+    assert judged(line("z", 0), cases=cases).status == "passed"
+
+
+def test_the_whole_answer_is_looked_at_where_the_output_is_the_json_in_it() -> None:
+    """Text checks see `text`, JSON checks `output`."""
+    cases = [{"id": "t", "checks": [{"starts-with": "Here"}, {"json-path": "$.a", "is": 1}]}]
+    assert judged(line("t", 0, {"a": 1}, text='Here: ```json\n{"a": 1}\n```'), cases=cases).status == "passed"
+
+
+def test_outputs_of_other_tags_are_skipped() -> None:
+    """Even where they are broken."""
+    assert judged(line("a", 0, cost="x"), tag="y").status == "skipped"
+    assert judged(line("b", 0), tag="y").status == "passed"
+
+
+def test_a_record_line_has_every_check_within_bounds() -> None:
+    """Case, repeat, verdict, and what was wanted and found; of a failed one the answer's beginning."""
+    record = msgspec.json.decode(record_line("f:7", judged(line("b", 2, "no " * 10_000))))
+    assert (record["record"], record["id"], record["repeat"], record["passed"]) == ("f:7", "b", 2, False)
+    assert [(each["name"], each["passed"], each["wanted"]) for each in record["checks"]] == [
+        ("contains", False, '"yes"'),
+        ("not-contains", False, 'not: "no"'),
+    ]
+    assert len(json.dumps(record)) < 2000
+
+
+def test_the_same_line_gives_the_same_record_whatever_order_params_have() -> None:
+    """A header sorts the keys of params, a command line does not: no message may show which it was."""
+    one = {"calls-tool": "f", "arguments": {"b": 1, "a": 2}}
+    other = {"arguments": {"a": 2, "b": 1}, "calls-tool": "f"}
+    lines = [
+        record_line("f:1", judged(line("k", 0, tool_calls=[]), cases=[{"id": "k", "checks": [check]}]))
+        for check in (one, other)
+    ]
+    assert lines[0] == lines[1]
+
+
+def test_params_hash_by_their_digest() -> None:
+    """Equal params are one key, others another, so that what is compiled is kept."""
+    assert hash(params_of()) == hash(params_of())
+    assert params_of() == params_of()
+    assert params_of() != params_of(CASES[:2])
+    assert params_of() != params_of(tag="x")

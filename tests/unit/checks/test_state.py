@@ -1,0 +1,92 @@
+"""What outputs add up to: in any cut, and merged in any order, the same bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.evaluators.checks import ChecksState, evaluator
+from tests.unit.checks.helpers import line, params_of
+
+PARAMS = params_of()
+extras = st.fixed_dictionaries(
+    {},
+    optional={
+        "cost": st.floats(0, 10),
+        "latency_seconds": st.sampled_from([0, 0.1, 0.2, 0.3, 1e-70, 1e12]),
+        "completion_tokens": st.integers(0, 5000),
+        "stop": st.just({"rule": "when-decided", "of": 20}),
+    },
+)
+lines = st.lists(
+    st.builds(
+        lambda case, repeat, output, more: line(case, repeat, output, **more),
+        st.sampled_from(["a", "b", "c", "?"]),
+        st.integers(0, 200),
+        st.sampled_from(["yes", "no", "", "yes, but no", 5, {"yes": 1}]),
+        extras,
+    )
+    | st.sampled_from([b"{", b'{"case": "a", "error": "timeout"}']),
+    max_size=40,
+)
+
+
+def state_of(chunk: list[bytes]) -> ChecksState:
+    """What a chunk adds up to, by way of the wire."""
+    batch = Batch("f", 1, b"".join(data + b"\n" for data in chunk))
+    return ChecksState.from_wire(evaluator.evaluate(batch, PARAMS).state.to_wire())
+
+
+def counts(state: ChecksState) -> bytes:
+    """The bytes of a state, but for what tells where its lines stand."""
+    state.last, state.failures.first, state.overlap = 0, [], False
+    return state.to_wire()
+
+
+@settings(max_examples=60, deadline=None)
+@given(lines, st.data())
+def test_merging_in_any_order_gives_the_same_bytes(chunk: list[bytes], data: st.DataObject) -> None:
+    """Cut anywhere, paired off anyhow, in any order: cases, checks, quantiles."""
+    whole = counts(state_of(chunk))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(chunk)), max_size=6)))
+    pieces = [chunk[a:b] for a, b in zip([0, *cuts], [*cuts, len(chunk)], strict=True)]
+    states = [state_of(piece) for piece in data.draw(st.permutations(pieces))]
+    while len(states) > 1:
+        at = data.draw(st.integers(0, len(states) - 2))
+        states[at].merge(states.pop(at + 1))
+    assert counts(states[0]) == whole
+
+
+def test_quantities_are_added_up_once_for_each_output() -> None:
+    """Counts by case and check, scores in billionths, what outputs took."""
+    state = state_of(
+        [
+            line("a", 0, "yes", cost=0.5, latency_seconds=2, prompt_tokens=3),
+            line("a", 1, "a long no, no"),
+            line("b", 0, "no"),
+            line("c", 0),
+            b"{",
+        ]
+    )
+    first, second, third = (state.cases[index] for index in range(3))
+    assert (first.passed, first.failed, first.errors, first.score) == (1, 1, 0, 1_000_000_000)
+    assert first.checks == [[1, 1, 0], [1, 1, 0]]
+    assert (second.passed, second.failed, second.checks) == (0, 1, [[0, 1, 0], [0, 1, 0]])
+    assert (third.errors, third.checks) == (1, [[0, 0, 1]])
+    assert (state.cost.count, state.latency.most, state.tokens.mean()) == (1, 2.0, 3.0)
+    assert state.failures.total == 2
+    assert "b repeat 0: contains" in state.failures.first[1][1]
+
+
+def test_a_state_grows_with_cases_and_not_with_outputs() -> None:
+    """A hundred times the outputs make the state hardly longer."""
+
+    def size(repeats: int) -> int:
+        made: list[Any] = [line("a", r, "yes", cost=1.0 + r % 7, latency_seconds=r % 5) for r in range(repeats)]
+        return len(state_of(made).to_wire())
+
+    # Repeats are bits: so many outputs are a hundred numbers of 64 bits, and nothing else of them is kept one by one.
+    assert size(6400) < size(64) + 100 * 30

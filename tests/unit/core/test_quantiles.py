@@ -1,0 +1,52 @@
+"""Quantiles of many numbers: within the error that is said, and the same in any pieces."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalq.evalcore.quantiles import RELATIVE_ERROR, Quantiles
+
+numbers = st.one_of(
+    st.floats(0, 1e15), st.floats(0, 1), st.integers(0, 10**6).map(float), st.just(0.0), st.just(5e-324)
+)
+
+
+@given(st.lists(numbers, min_size=1, max_size=200), st.floats(0, 1))
+def test_a_quantile_is_within_the_error_of_the_number_in_its_place(values: list[float], share: float) -> None:
+    """By nearest rank; what is below any cost or time counts as zero."""
+    found = Quantiles.of(values).quantile(share)
+    right = sorted(values)[max(1, math.ceil(share * len(values))) - 1]
+    assert found is not None
+    assert abs(found - right) <= RELATIVE_ERROR * right + 2.0**-60
+
+
+@given(st.lists(st.lists(numbers, max_size=20), max_size=6), st.randoms())
+def test_pieces_in_any_order_give_the_same_bytes(pieces: list[list[float]], random: object) -> None:
+    """Merging is addition: no order, no cut and no way over the wire shows."""
+    whole = Quantiles.of([value for piece in pieces for value in piece])
+    parts = [Quantiles.from_wire(Quantiles.of(piece).to_wire()) for piece in pieces]
+    random.shuffle(parts)  # type: ignore[attr-defined]  # hypothesis gives a Random
+    merged = Quantiles()
+    for part in parts:
+        merged.merge(part)
+    assert merged.to_wire() == whole.to_wire()
+
+
+def test_nothing_has_no_quantile_and_one_number_is_all_of_them() -> None:
+    """None without numbers; the least and the largest are exact."""
+    assert (Quantiles().quantile(0.5), Quantiles().mean()) == (None, None)
+    one = Quantiles.of([0.1])
+    assert [one.quantile(share) for share in (0, 0.5, 1)] == [0.1, 0.1, 0.1]
+    many = Quantiles.of([0.1] * 10)
+    assert (many.mean(), many.total.value()) == (0.1, 1.0)
+
+
+@pytest.mark.parametrize("exponent", [-59, -1, 0, 1, 59])
+def test_buckets_stay_few(exponent: int) -> None:
+    """An octave has 64 of them, whatever is in it."""
+    values = [math.ldexp(1 + i / 1000, exponent) for i in range(1000)]
+    assert len(Quantiles.of(values).buckets) == 64

@@ -1,0 +1,92 @@
+"""Rates: exact intervals, unbiased estimates, clusters; and limits that may be looked at after every answer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalq.evalcore.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
+from evalq.evalcore.share_sequence import rate_sequence
+from evalq.evalcore.share_spending import rate_limits
+
+
+@pytest.mark.parametrize(
+    ("passed", "answers", "low", "high"),
+    [(0, 10, 0.0, 0.3084971), (10, 10, 0.6915029, 1.0), (8, 10, 0.4439045, 0.9747893), (1, 1, 0.025, 1.0)],
+)
+def test_exact_intervals_are_those_of_the_tables(passed: int, answers: int, low: float, high: float) -> None:
+    """Clopper and Pearson's, as published tables have them."""
+    assert exact_interval(passed, answers) == pytest.approx((low, high), abs=1e-6)
+
+
+@given(st.integers(1, 9), st.data())
+def test_estimates_are_the_shares_of_all_choices(answers: int, data: st.DataObject) -> None:
+    """pass@k and pass^k are what all ways to draw k of the answers say, and None for fewer."""
+    passed, k = data.draw(st.integers(0, answers)), data.draw(st.integers(1, answers))
+    drawn = list(combinations([True] * passed + [False] * (answers - passed), k))
+    assert pass_at_k(passed, answers, k) == pytest.approx(sum(map(any, drawn)) / len(drawn))
+    assert pass_hat_k(passed, answers, k) == pytest.approx(sum(map(all, drawn)) / len(drawn))
+    assert pass_at_k(passed, answers, answers + 1) is None
+    assert pass_hat_k(passed, answers, answers + 1) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20), st.sampled_from([0.0, 0.5, 1.0, 4.0])), max_size=12))
+def test_a_clustered_interval_holds_its_mean(cases: list[tuple[int, int, float]]) -> None:
+    """Whatever the cases: within 0 and 1, around the weighted mean; None where nothing has a weight."""
+    rates = [Rate(min(m, n) / n, n, weight) for m, n, weight in cases]
+    whole = sum(rate.weight for rate in rates)
+    found = clustered(rates)
+    if not whole:
+        assert found is None
+        return
+    mean = sum(rate.weight * rate.value for rate in rates) / whole
+    assert found is not None
+    assert 0.0 <= found.low <= mean + 1e-12
+    assert mean - 1e-12 <= found.high <= 1.0
+
+
+def test_one_case_stands_for_itself_and_alike_ones_for_one_answer_each() -> None:
+    """Cases that do not differ say nothing of how cases differ."""
+    assert clustered([Rate(0.5, 20)]) == exact_interval(10, 20)
+    assert clustered([Rate(1.0, 20)] * 5) == exact_interval(5, 5)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.8, 0.95])
+@pytest.mark.parametrize("of", [1, 5, 20, 60])
+def test_limits_are_crossed_wrongly_as_rarely_as_said(share: float, of: int) -> None:
+    """Counted over all walks: at the threshold and on its wrong side, ever, at most ALPHA; either side by itself."""
+    limits = rate_limits(share, of)
+    for p, above in ((share, True), (share * 0.9, True), (share, False), (share + 0.1 * (1 - share), False)):
+        alive, crossed = {0: 1.0}, 0.0
+        for n in range(1, of + 1):
+            grown: dict[int, float] = defaultdict(float)
+            for m, chance in alive.items():
+                grown[m + 1] += p * chance
+                grown[m] += (1 - p) * chance
+            out = [m for m in grown if (m >= limits.above[n] if above else m <= limits.below[n])]
+            crossed += sum(grown.pop(m) for m in out)
+            alive = grown
+        assert crossed <= ALPHA + 1e-12
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.9])
+def test_limits_never_overlap_and_decide_plain_cases_soon(share: float) -> None:
+    """No count is both; all passes are above long before the end."""
+    limits = rate_limits(share, 100)
+    assert all(low < high for low, high in zip(limits.below, limits.above, strict=True))
+    assert next(n for n in range(1, 101) if n >= limits.above[n]) < 60
+    assert next(n for n in range(1, 101) if limits.below[n] >= 0) < 60
+
+
+@given(st.integers(1, 60), st.data())
+def test_a_rate_sequence_is_wider_than_the_interval_of_a_fixed_number(answers: int, data: st.DataObject) -> None:
+    """It pays for looking; both hold what was seen."""
+    passed = data.draw(st.integers(0, answers))
+    low, high = rate_sequence(passed, answers)
+    fixed = exact_interval(passed, answers)
+    assert low <= fixed.low + 1e-9
+    assert fixed.high <= high + 1e-9
