@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.producer.importing import sources
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
@@ -28,9 +28,16 @@ _WORDS = {"none": "no counterpart", "later": "no counterpart yet", "differs": "d
 def _import(
     invocation: Invocation, source: str, file: Path, folder: Path, checks: tuple[str, ...], anywhere: bool, force: bool
 ) -> int:
+    from evalq.producer.importing.accepting import accepted
     from evalq.producer.importing.imported import Asked
+    from evalq.producer.importing.patterns import NoCounterpart
     from evalq.producer.importing.writing import write
 
+    for check in checks:
+        try:
+            accepted({check: "x"})
+        except NoCounterpart as error:
+            raise UsageError(f"--check {check}: {error}") from None
     imported = sources.read(source, file, Asked(checks, anywhere))
     if not imported.cases and not imported.targets:
         _tell(imported)

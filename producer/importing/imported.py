@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
+from evalq.producer.importing.accepting import accepted
+from evalq.producer.importing.patterns import NoCounterpart
+
 __all__ = ["Asked", "Imported", "Kind", "Note", "cut", "unique_id", "whole"]
 
 _LONGEST = 80
+_LONGEST_ID = 480
+_MOST_TAGS = 100
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 Kind = Literal["none", "later", "differs"]
 """``none``: it has no counterpart; ``later``: not yet, as judges; ``differs``: its counterpart means something else."""
@@ -63,14 +70,31 @@ class Imported:
 
     def add_case(self, case: dict[str, Any], where: str, asked: Asked) -> str:
         """Add a case under an id that no other has; returns that. One without a check is noted and left out: ""."""
-        checks = case.get("checks") or ([*asked.checks] if "expected" in case else [])
+        checks = [check for check in case.get("checks") or () if self._fine(check, where)]
+        checks = checks or ([*asked.checks] if "expected" in case else [])
         if not checks:
             self.note("none", where, str(case["id"]), _no_check(case))
             return ""
-        case["id"] = unique_id(str(case["id"]), self._ids)
+        if "input" in case:
+            case["input"] = _asked(case["input"])
+        case["id"] = unique_id(whole(str(case["id"]))[:_LONGEST_ID], self._ids)
+        tags = case.pop("tags", None)
+        if tags:
+            case["tags"] = tags[:_MOST_TAGS]
+            for tag in tags[_MOST_TAGS:]:
+                self.note("none", where, f"tag {tag}", f"a case has {_MOST_TAGS} tags at most")
         case["checks"] = checks
         self.cases.append(case)
         return str(case["id"])
+
+    def _fine(self, check: Any, where: str) -> bool:
+        """Whether the evaluator takes a check; noted where it does not."""
+        try:
+            accepted(check)
+        except NoCounterpart as error:
+            self.note("none", where, "a check", str(error))
+            return False
+        return True
 
     def add_output(self, source: str, case: str, output: dict[str, Any]) -> None:
         """Add a recorded output of a case: the next repeat of what ``source`` gave for it."""
@@ -109,6 +133,14 @@ def unique_id(wanted: str, taken: set[str]) -> str:
         name = f"{wanted}-{number}"
     taken.add(name)
     return name
+
+
+def _asked(value: Any) -> Any:
+    """An input as cases have it: a list that is no chat messages becomes its JSON."""
+    if not isinstance(value, list):
+        return value if isinstance(value, str | dict) else json.dumps(value)
+    chat = all(isinstance(each, dict) and each.get("role") in _ROLES and "content" in each for each in value)
+    return value if chat and value else json.dumps(value, ensure_ascii=False)
 
 
 def _no_check(case: dict[str, Any]) -> str:

@@ -50,7 +50,10 @@ def key_path(keys: Sequence[str | int]) -> str:
 
 def below(folder: Path, name: str, *, anywhere: bool) -> Path:
     """The file that ``name`` means from ``folder``. Raises Outside for one that is not below it."""
-    path = (folder / name).resolve()
+    try:
+        path = (folder / name).resolve()
+    except (ValueError, OSError, RuntimeError):  # a zero byte, half a surrogate pair, links that lead round
+        raise Outside(f"{cut(name)!r} is no name of a file") from None
     if not anywhere and not path.is_relative_to(folder.resolve()):
         raise Outside(f"{cut(name)} is outside {folder}: give --anywhere to read it")
     return path

@@ -106,3 +106,12 @@ def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path, caps
     for source in names():
         assert main(["import", source, str(tmp_path / "absent.json"), "-d", str(tmp_path / "e")]) == 2
         assert f"{tmp_path}/absent.json: cannot be read" in capsys.readouterr().err
+
+
+def test_a_check_by_name_has_to_be_one_that_takes_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is read."""
+    for name in ("resembles", "tool-calls", "json-path-of"):
+        command = ["import", "deepeval", str(HERE / "deepeval" / "goldens.json"), "-d", str(tmp_path), "--check", name]
+        assert main(command) == 2
+        assert f"--check {name}: " in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -25,6 +25,10 @@ class Call(msgspec.Struct, frozen=True):
     repeat: int = 0
     messages: tuple[dict[str, Any], ...] = ()
 
+    def __hash__(self) -> int:
+        """Without the messages, which no hash takes: the prompt is their JSON."""
+        return hash((self.prompt, self.agent, self.case, self.repeat))
+
     def values(self) -> dict[str, Any]:
         """What a program or a function is given; of a chat ``messages``, too, whose JSON the prompt then is."""
         told = {"prompt": self.prompt, "agent": self.agent, "case": self.case, "repeat": self.repeat}

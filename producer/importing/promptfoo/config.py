@@ -9,7 +9,8 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.imported import Asked, Imported
-from evalq.producer.importing.promptfoo.assertions import Setting, checks_of
+from evalq.producer.importing.promptfoo.assertions import checks_of
+from evalq.producer.importing.promptfoo.counterparts import Setting
 from evalq.producer.importing.promptfoo.prompts import Prompt, filled, matches, prompts_of
 from evalq.producer.importing.promptfoo.providers import add_target
 from evalq.producer.importing.promptfoo.references import resolved

@@ -9,8 +9,9 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.imported import Asked, Imported
-from evalq.producer.importing.promptfoo.assertions import Setting, checks_of
+from evalq.producer.importing.promptfoo.assertions import checks_of
 from evalq.producer.importing.promptfoo.config import tags_of, threshold_of
+from evalq.producer.importing.promptfoo.counterparts import Setting
 from evalq.producer.importing.promptfoo.prompts import filled
 from evalq.producer.importing.promptfoo.providers import add_target
 from evalq.producer.importing.promptfoo.tests import load_file

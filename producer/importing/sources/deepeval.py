@@ -47,7 +47,8 @@ def _entries(path: Path, imported: Imported) -> Iterator[tuple[str, Any]]:
         at = "" if cases is data else "testCases"
         for index, case in enumerate(cases):
             yield f"{path}: {at}[{index}]", case
-        for index, _ in enumerate(run.get("conversationalTestCases") or [] if isinstance(run, dict) else []):
+        turns = run.get("conversationalTestCases") if isinstance(run, dict) else None
+        for index, _ in enumerate(turns if isinstance(turns, list) else []):
             why = "evalq's cases have an input of their own, and one answer to it"
             imported.note("none", f"{path}: conversationalTestCases[{index}]", "a conversation", why)
 
@@ -103,7 +104,7 @@ class _Reader:
     def _tools(self, given: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
         tools = given.get("expected_tools")
         names = (
-            [tool["name"] for tool in tools if isinstance(tool, dict) and tool.get("name")]
+            [tool["name"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
             if isinstance(tools, list)
             else []
         )

@@ -103,7 +103,8 @@ class _Task:
         name = str(sample.get("filter") or "none")
         steps = self._filters.get(name, _NO_FILTER)
         declared = {str(each.get("metric")): each for each in _mappings(self._config.get("metric_list"))}
-        for metric in sample.get("metrics") or declared:
+        given = sample.get("metrics")
+        for metric in map(str, given if isinstance(given, list) else declared):
             place = f"{self._where}.metric_list"
             if metric != "exact_match":
                 self._imported.note("none", place, f"{self._name}: {metric}", "evalq has no such measure of one answer")
@@ -158,10 +159,14 @@ def _captured(wanted: str, step: Mapping[str, Any], options: Mapping[str, Any]) 
 
 def _asked_text(sample: Mapping[str, Any]) -> str:
     """The prompt: arguments are lists, or mappings where they were written to a file."""
-    given = sample.get("arguments")
-    first: Any = next(iter(given.values()), None) if isinstance(given, dict) else given[0] if given else None
-    text = next(iter(first.values()), None) if isinstance(first, dict) else first[0] if first else None
+    text = _first(_first(sample.get("arguments")))
     return text if isinstance(text, str) else str(sample.get("doc", ""))
+
+
+def _first(held: Any) -> Any:
+    """What stands first in a list or a mapping; None in anything else."""
+    values = held.values() if isinstance(held, dict) else held if isinstance(held, list) else ()
+    return next(iter(values), None)
 
 
 def _flat(responses: Sequence[Any]) -> Iterator[Any]:

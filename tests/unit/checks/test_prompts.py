@@ -39,6 +39,7 @@ def test_a_chat_reaches_every_kind_of_target() -> None:
     """As messages where they are asked for; a text is one message of its user."""
     call = Call("[...]", "", "c", 3, tuple(CHAT))
     assert call.chat == CHAT
+    assert {call: 1}[Call("[...]", "", "c", 3, tuple(CHAT))] == 1  # hosts of functions remember calls
     assert call.values()["messages"] == CHAT
     assert fill({"messages": "{messages}", "n": "{repeat}"}, call.fillings()) == {"messages": CHAT, "n": 3}
     plain = Call("Hi")
