@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -161,8 +162,7 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> Check:
         return _composed(name, plain, negated, written, depth)
     kind = known_kinds()[plain]
     shared = _shared(written)
-    fields = msgspec.structs.fields(kind.options)
-    known = {field.encode_name for field in fields}
+    known = _options_of(plain)
     beside = {key: value for key, value in written.items() if key != name and key not in COMMON}
     for key in beside:
         if key not in known:
@@ -177,6 +177,12 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> Check:
         raise BadCheck(f"goes with checks that measure; {plain} holds or does not", "threshold")
     least = 1.0 if kind.threshold is None else kind.threshold
     return Check(name, shared, negated, made.wanted, made.run, least)
+
+
+@cache
+def _options_of(name: str) -> frozenset[str]:
+    """The names of a check's own options."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(known_kinds()[name].options))
 
 
 def _name(written: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from evalq.checks import Answer, Finding, Kind, Made
 from evalq.evalcore import version
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.checks import compiling
 from evalq.evalcore.evaluators.checks.compiling import Verdict, compile_check
 from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
 
@@ -55,8 +56,10 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
         registry, "entry_points", lambda group: points if group == registry.CHECKS else found(group=group)
     )
     known_kinds.cache_clear()
+    compiling._options_of.cache_clear()
     yield points
     known_kinds.cache_clear()
+    compiling._options_of.cache_clear()
 
 
 def point(name: str, value: str) -> EntryPoint:
