@@ -9,7 +9,7 @@ test quick: export PYTHONDONTWRITEBYTECODE =
 # Python compiles what is imported, and keeps it; all else of the packages would take as long as to install them.
 LATER = $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 
-.PHONY: setup demo test quick check bench chaos mutation lock programs clean
+.PHONY: setup demo test quick check bench chaos mutation importers lock programs clean
 
 setup: .venv/ready
 
@@ -60,6 +60,10 @@ chaos: setup programs  ## The fault suite: SEEDS seeds that were not run before,
 mutation: setup  ## Do tests notice changes of the evaluators? Makes docs/reference/mutation.md; takes an hour.
 	$(PY) -m tests.mutation --sample 150 --seed 3 --tests unit --out mutation.json
 	$(PY) -m tests.mutation --page mutation.json > docs/reference/mutation.md
+
+importers: setup  ## Record anew what other evaluation tools write, with the tools themselves, and hold imports against it.
+	$(PY) -m tests.importing.record
+	$(PY) -m pytest -q -n 0 tests/importing
 
 lock:  ## Resolve the dependencies again, in an environment of its own.
 	$(PYTHON) -m venv .venv-lock

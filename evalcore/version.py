@@ -9,14 +9,14 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from evalq.evalcore.contract.registry import entries
+from evalq.evalcore.contract.registry import CHECKS, entries, plug_ins
 from evalq.evalcore.model.canonical import canonical_json
 
 __all__ = ["COMPUTING", "__version__", "code_parts", "code_version", "differences"]
 
 __version__ = version("evalq")
 
-COMPUTING = ("google-re2", "jsonschema", "msgspec", "numpy", "rapidfuzz", "sacrebleu")
+COMPUTING = ("google-re2", "jsonschema", "msgspec", "numpy", "rapidfuzz", "referencing", "sacrebleu")
 """The packages whose own version an answer can depend on: matching, reading and writing numbers, distances.
 
 The others that evalcore imports only check what a producer was given (pydantic and its core, pyyaml) or give back bytes
@@ -50,6 +50,9 @@ def code_parts() -> Mapping[str, str]:
         dist = point.dist
         if dist is not None and dist.name != "evalq":
             parts[f"evaluator {point.name}"] = f"{point.value} {dist.name} {dist.version}"
+    for point in plug_ins(CHECKS):
+        package = "" if point.dist is None else f" {point.dist.name} {point.dist.version}"
+        parts[f"check {point.name}"] = f"{point.value}{package}"
     return parts
 
 

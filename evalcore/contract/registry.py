@@ -11,9 +11,11 @@ from evalq.evalcore.errors import ConfigError, UnknownEvaluator
 if TYPE_CHECKING:
     from evalq.evalcore.contract.evaluator import Evaluator
 
-__all__ = ["GROUP", "entries", "get", "names", "own", "packages"]
+__all__ = ["CHECKS", "GROUP", "entries", "get", "names", "own", "packages", "plug_ins"]
 
 GROUP = "evalq.evaluators"
+CHECKS = "evalq.checks"
+"""The entry-point group of checks that packages bring for `evalq checks`."""
 
 
 @cache
@@ -33,6 +35,12 @@ def _registered() -> dict[str, list[EntryPoint]]:
         # One value twice is one package that is found twice, such as an editable install, and no rival of itself.
         found.setdefault(point.name, {})[point.value] = point
     return {name: list(points.values()) for name, points in found.items()}
+
+
+def plug_ins(group: str) -> list[EntryPoint]:
+    """The entry points of any group, by name and value, each once; nothing is imported."""
+    found = {(point.name, point.value): point for point in entry_points(group=group)}
+    return [found[key] for key in sorted(found)]
 
 
 def names() -> list[str]:

@@ -22,18 +22,20 @@ _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 _Real = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One case's question to an agent."""
+class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One case's question to an agent. Of a chat ``messages`` are there, and ``text`` is their JSON."""
 
     case: str
     agent: str
     text: str
+    messages: tuple[dict[str, Any], ...] = ()
 
     @property
     def digest(self) -> str:
-        """SHA-256 of agent and text."""
+        """SHA-256 of agent and text, and of whether it is a chat."""
         # The zero byte keeps agent and text apart: "a" + "bc" must not be "ab" + "c".
-        return hashlib.sha256(f"{self.agent}\0{self.text}".encode(errors="surrogatepass")).hexdigest()
+        told = f"{self.agent}\0{self.text}" + ("\0chat" if self.messages else "")
+        return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -14,7 +14,7 @@ def plan_rows(
     lines: list[bytes],
     queries: dict[str, bytes],
     checks: Callable[[str], tuple[tuple[int, bytes, bool], ...] | None],
-    kind: Callable[[Any], tuple[bytes, bytes, bytes, list[float]]],
+    kind: Callable[[int, Any], tuple[bytes, bytes, bytes, list[float]]],
     other: Callable[[int, int, Any, float | None, Any], None],
     llm: Callable[[int, str, str, str], bytes],
     again: Callable[[str, bytes], None],

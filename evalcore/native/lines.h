@@ -5,8 +5,6 @@
 
 #include "plan.h"
 
-#include <stdio.h>
-
 /* answer._seconds of a number's text in *value: 1, 0 where it is none, -1 for Python to say. */
 static int seconds_of(Text text, double *value) {
     static const double tens[] = {1,    1e1,  1e2,  1e3,  1e4,  1e5,  1e6, 1e7,
@@ -84,6 +82,16 @@ static int is_plain(Text id) {
 static u8 *put(u8 *at, const void *p, size_t n) {
     if (n) memcpy(at, p, n);
     return at + n;
+}
+
+/* The digits of a number from 0 on, in `out` (20 bytes); how many. */
+static size_t put_number(long long number, char *out) {
+    char reversed[20];
+    size_t n = 0, i;
+    do reversed[n++] = (char)('0' + number % 10);
+    while (number /= 10);
+    for (i = 0; i < n; i++) out[i] = reversed[n - 1 - i];
+    return n;
 }
 
 /* Counts the row's time; its text is in *text afterwards, which lies in `room` or in *made. */
@@ -173,7 +181,7 @@ static int write_row(Pass *pass, long long line, long number, Text id, int timed
     Text time, llm = {NULL, 0};
     int good = count_time(pass, kind, timed, seconds, room, &time, &time_made) && read_llm(pass, number, &llm, &llm_made);
     if (good) {
-        size_t size = (size_t)snprintf(digits, sizeof digits, "%lld", line);
+        size_t size = put_number(line, digits);
         size_t n = 11 + pass->source.n + size + 8 + id.n + 1 + kind->before.n + time.n + kind->after.n + llm.n + 1;
         PyObject *out = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n);
         if (out) {

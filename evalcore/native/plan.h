@@ -189,6 +189,7 @@ static long expected_of(Pass *pass) {
 /* The number of `text`, of which a copy is kept; -1 without memory. */
 static long text_number(Pass *pass, Text text) {
     int fresh;
+    if (!text.n) return 1L << 30; /* no table has so many */
     long at = table_find(&pass->texts, text, &fresh);
     if (at >= 0 && fresh && !arena_copy(&pass->forever, &pass->texts.entries[at].key)) return -1;
     return at;
@@ -231,13 +232,12 @@ static int take_bytes(PyObject *tuple, int at, Text *text) {
     return 1;
 }
 
-/* kind((round, category, which of checks()'s answers, state, passed checks, form types, found paths)), once for each group */
+/* kind(which of checks()'s answers, (round, category, state, passed checks, form types, found paths)), once a group */
 static int add_kind(Pass *pass, long at, long expected, int state, u64 passed, Text forms) {
     Field *fields = pass->fields;
     PyObject *items[] = {
         field_text(pass, fields[pass->column[ROUND]]),
         field_text(pass, fields[pass->column[CATEGORY]]),
-        PyLong_FromLong(expected),
         PyLong_FromLong(state),
         PyLong_FromUnsignedLongLong(passed),
         PyUnicode_FromStringAndSize((const char *)forms.p, (Py_ssize_t)forms.n),
@@ -247,17 +247,17 @@ static int add_kind(Pass *pass, long at, long expected, int state, u64 passed, T
         size_t room = pass->kinds_room ? pass->kinds_room * 2 : 64;
         Kind **more = realloc(pass->kinds, room * sizeof *more);
         if (!more) {
-            for (int i = 0; i < 7; i++) Py_XDECREF(items[i]);
+            for (int i = 0; i < 6; i++) Py_XDECREF(items[i]);
             return no_memory(), 0;
         }
         pass->kinds = more;
         pass->kinds_room = room;
     }
-    PyObject *told = tuple_of(items, 7), *parts = NULL;
+    PyObject *told = tuple_of(items, 6), *number = PyLong_FromLong(expected), *parts = NULL;
     Kind *kind = (Kind *)(void *)arena_take(&pass->forever, offsetof(Kind, counts) + (size_t)(pass->bands + 2) * 8);
     if (!kind) {
         no_memory();
-    } else if (told && (parts = PyObject_CallFunctionObjArgs(pass->kind, told, NULL))) {
+    } else if (told && number && (parts = PyObject_CallFunctionObjArgs(pass->kind, number, told, NULL))) {
         memset(kind, 0, offsetof(Kind, counts) + (size_t)(pass->bands + 2) * 8);
         if (!PyTuple_Check(parts) || PyTuple_Size(parts) != 4 || !PyList_Check(PyTuple_GetItem(parts, 3)))
             PyErr_SetString(PyExc_TypeError, "kind() gives (before, after, rest, seconds)");
@@ -266,6 +266,7 @@ static int add_kind(Pass *pass, long at, long expected, int state, u64 passed, T
             kind->seconds = PyTuple_GetItem(parts, 3);
     }
     Py_XDECREF(told);
+    Py_XDECREF(number);
     Py_XDECREF(parts);
     if (PyErr_Occurred()) return 0;
     pass->kinds[at] = kind;

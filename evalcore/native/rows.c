@@ -148,7 +148,7 @@ static PyObject *told(Pass *pass, const Py_buffer *view) {
 }
 
 static int take_numbers(Pass *pass, PyObject *columns, PyObject *limits) {
-    if (pass->width < 2 || pass->width > MAX_WIDTH || PyTuple_Size(columns) != READ || PyTuple_Size(limits) > MAX_BANDS)
+    if (pass->line < 0 || pass->width < 2 || pass->width > MAX_WIDTH || PyTuple_Size(columns) != READ || PyTuple_Size(limits) > MAX_BANDS)
         return 0;
     for (int i = 0; i < READ; i++) {
         long at = PyLong_AsLong(PyTuple_GetItem(columns, i));

@@ -1,11 +1,12 @@
 """The commands that are no evaluation: each is the COMMAND of a module that is called like it, with "_" for "-".
 
 The first line of a module's docstring is what `evalq --help` says of its command. Names that begin with an underscore
-are no commands.
+are no commands; one that ends with it is a command whose name Python keeps for itself.
 """
 
 from __future__ import annotations
 
+import keyword
 from pathlib import Path
 
 __all__ = ["module", "names", "summary"]
@@ -14,6 +15,7 @@ _HERE = Path(__file__).parent
 _ORDER = (
     *("run", "demo", "list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "view", "prune"),
     *("compare", "gate", "check-regressions", "baseline"),
+    *("import",),
     *("worker", "exporter", "targets", "doctor"),
 )
 """In which `evalq --help` lists them: as a user meets them. Any others follow."""
@@ -21,13 +23,13 @@ _ORDER = (
 
 def names() -> list[str]:
     """The commands, without importing one."""
-    found = {path.stem.replace("_", "-") for path in _HERE.glob("*.py") if not path.stem.startswith("_")}
+    found = {path.stem.rstrip("_").replace("_", "-") for path in _HERE.glob("*.py") if not path.stem.startswith("_")}
     return [*(name for name in _ORDER if name in found), *sorted(found - set(_ORDER))]
 
 
 def module(name: str) -> str:
     """Of a command, by the name of its own."""
-    return name.replace("-", "_")
+    return f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
 
 
 def summary(name: str) -> str:

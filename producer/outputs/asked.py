@@ -12,8 +12,9 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import formats
+from evalq.producer.outputs.formats import named
 
-__all__ = ["check_output", "endings", "write_output"]
+__all__ = ["check_output", "endings", "names", "write_output"]
 
 
 def endings() -> list[str]:
@@ -22,10 +23,18 @@ def endings() -> list[str]:
     return sorted(f".{path.stem}" for path in found if not path.stem.startswith("_"))
 
 
+def names() -> list[str]:
+    """The whole names that there is a format for."""
+    return sorted(f"{found.stem.replace('_', '-')}.json" for found in Path(named.__path__[0]).glob("[!_]*.py"))
+
+
 def check_output(path: Path) -> None:
     """Raise UsageError for what cannot be written (a suffix, or for want of a package), before anything is computed."""
     if path.suffix not in endings():
-        raise UsageError(f"-o {path}: unknown suffix {path.suffix!r}; there are {', '.join(endings())}")
+        known = ", ".join(endings())
+        raise UsageError(
+            f"-o {path}: unknown suffix {path.suffix!r}; there are {known}, and the name {', '.join(names())}"
+        )
     check = getattr(_format(path), "check", None)
     if check is not None:
         check(path)
@@ -44,4 +53,7 @@ def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], 
 
 
 def _format(path: Path) -> Any:
+    own = next((name for name in names() if path.name == name or path.name.endswith(f".{name}")), "")
+    if own:
+        return import_module(f"{named.__name__}.{own.removesuffix('.json').replace('-', '_')}")
     return import_module(f"{formats.__name__}{path.suffix}")

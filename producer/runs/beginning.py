@@ -22,6 +22,7 @@ from evalq.evalcore.errors import InfrastructureError
 from evalq.evalcore.model.manifest import Chunk
 from evalq.evalcore.model.span import BLOCK_BYTES
 from evalq.producer.folder.job import Job
+from evalq.producer.folder.sources import total_bytes
 from evalq.producer.local.embedded import workers_wait
 from evalq.producer.local.forks import ForkLost, Forks, forked
 from evalq.producer.monitor.progress import RunStatus, Watcher
@@ -84,7 +85,7 @@ class Beginning:
         self._later: Later | None = later
         self._reporter = reporter
         self._began = time.monotonic()
-        self._held_bytes = sum(_size(chunk) for chunk in job.manifest.chunks[: collector.next])
+        self._held_bytes = _held(job, collector.next)
         self._fresh_bytes = 0
         self._importing: threading.Thread | None = None
         self._answers: dict[int, Partial] = {}
@@ -199,6 +200,14 @@ class Beginning:
         if limit is not None and self.records:
             seconds = min(seconds, gone * (limit - self.records) / self.records)
         return seconds
+
+
+def _held(job: Job, chunks: int) -> int:
+    """Bytes of input up to the end of the first so many chunks, headers and all."""
+    if not chunks:
+        return 0
+    last = job.manifest.chunks[chunks - 1]
+    return total_bytes(job.sources[: last.input]) + last.end
 
 
 def _size(chunk: Chunk) -> int:

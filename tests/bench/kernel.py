@@ -105,13 +105,13 @@ def _timed(answers: Iterator[Any]) -> int:
 def evalq(file: Made) -> Found:
     """The kernel as a worker runs it."""
     lines = [line for batch in file[2] for line in evaluate_batch(batch, PARAMS).lines]
-    return len(lines), sum(b'"seconds":null' not in line for line in lines)
+    return len(lines), len(lines) - b"\n".join(lines).count(b'"seconds":null')
 
 
 def python_alone(file: Made) -> Found:
     """The same without compiled code."""
     lines = [line for batch in file[2] for line in score_rows(batch, PARAMS).lines]
-    return len(lines), sum(b'"seconds":null' not in line for line in lines)
+    return len(lines), len(lines) - b"\n".join(lines).count(b'"seconds":null')
 
 
 def csv_and_json(file: Made) -> Found:

@@ -55,7 +55,7 @@ def test_an_evaluator_brings_examples_or_a_sample(trial: Trial) -> None:
 
 def test_the_contract_holds_on_its_inputs(trial: Trial) -> None:
     """All properties, with the params that its sample asks for."""
-    check(trial.evaluator, trial.files, params=[trial.params], rounds=4)
+    check(trial.evaluator, trial.files, params=[trial.params], rounds=2)
 
 
 def test_the_contract_holds_under_every_switch(trial: Trial) -> None:
@@ -64,7 +64,7 @@ def test_the_contract_holds_under_every_switch(trial: Trial) -> None:
     check(trial.evaluator, trial.files[:2], params=variants, seed=1, rounds=2)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_the_contract_holds_on_made_up_records(trial: Trial, data: st.DataObject) -> None:
     """Arbitrary records, and the examples' own with arbitrary values in them, keep every property too."""

@@ -37,7 +37,7 @@ def _imported(folder: Path, *args: str) -> set[str]:
     return set(modules)
 
 
-@pytest.mark.parametrize("where", [["--inline"]], ids=["inline"])
+@pytest.mark.parametrize("where", [["--inline"], []], ids=["inline", "by default"])
 def test_a_run_in_this_process_imports_what_it_uses(tmp_path: Path, where: list[str]) -> None:
     """No queue, no server's client, no other evaluator, no comparing or viewing, and no library of theirs."""
     with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as out:
@@ -48,7 +48,13 @@ def test_a_run_in_this_process_imports_what_it_uses(tmp_path: Path, where: list[
     assert not tops & (SERVERS | OTHERS | SHOWN)
     evaluators = {name for name in modules if name.startswith("evalq.evalcore.evaluators.")}
     assert {name.split(".")[3] for name in evaluators} == {"planagent"}
-    unused = ("workers.pool", "workers.broker", "workers.callers", "workers.monitor", "producer.local")
+    unused = (
+        "workers.pool.main",
+        "workers.pool.chunk_runner",
+        "workers.broker",
+        "workers.callers.main",
+        "workers.monitor",
+    )
     others = ("producer.comparing", "producer.viewing", "producer.follow", "evalcore.compare", "evalcore.scan")
     rooms = {f"evalq.{room}" for room in (*unused, *others)}
     assert not {name for name in modules if any(name == room or name.startswith(f"{room}.") for room in rooms)}
@@ -59,3 +65,14 @@ def test_help_imports_no_evaluator(tmp_path: Path) -> None:
     modules = _imported(tmp_path, "--help")
     assert not {name.partition(".")[0] for name in modules} & (SERVERS | OTHERS | SHOWN | {"pydantic", "yaml"})
     assert not {name for name in modules if name.startswith("evalq.evalcore.evaluators.")}
+
+
+def test_driving_a_run_on_redis_imports_no_celery() -> None:
+    """A producer writes hints itself; Celery is the workers', and of those who publish to RabbitMQ."""
+    program = "import json, sys, evalq.producer.runs.driver; print(json.dumps([0, sorted(sys.modules)]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=clean_environment(), capture_output=True, text=True, check=True
+    )
+    tops = {name.partition(".")[0] for name in json.loads(done.stdout)[1]}
+    assert "redis" in tops
+    assert not tops & ((SERVERS | OTHERS | {"rich"}) - {"amqp", "asyncio", "hiredis", "kombu", "redis", "ssl", "vine"})

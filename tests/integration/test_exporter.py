@@ -161,10 +161,10 @@ def test_a_worker_that_lives_and_takes_nothing_is_stuck(
 ) -> None:
     """Its pool is stopped and its heartbeat goes on: stuck while its queue holds work, consuming when it goes on."""
     worker = fleet.add(1)
-    run = start_evalq("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "10",
-                      "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
-    wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
     with running_exporter(server.url, tmp_path, EVALQ_STUCK_SECONDS="5") as exporter:
+        run = start_evalq("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "10",
+                          "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
+        wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
         assert exporter.value("evalq_workers_stuck") == 0
         assert (exporter.value("evalq_chunks", state="published") or 0) > 0
         stopped = children_of(worker.pid)

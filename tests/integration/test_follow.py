@@ -207,10 +207,10 @@ def test_a_pass_from_cron_reads_only_what_is_new(many: Path, tmp_path: Path) -> 
         idle = read_by(*ONE_PASS, cwd=tmp_path)
         append(tmp_path, stream.read(1_000_000))
     busy = read_by(*ONE_PASS, cwd=tmp_path)
-    # A pass that writes a report also reads what the page is made of, some 20 kB.
-    assert abs(busy - idle - 1_000_000) < 50_000
+    # A pass that counts and writes a report also reads the modules for that, some 100 kB: nothing beside 20 MB.
+    assert abs(busy - idle - 1_000_000) < 300_000
     verified = read_by(*ONE_PASS, "--verify", cwd=tmp_path)
-    assert abs(verified - idle - 21_000_000) < 50_000
+    assert abs(verified - idle - 21_000_000) < 300_000
 
 
 def test_memory_does_not_grow_with_the_log(many: Path, tmp_path: Path) -> None:

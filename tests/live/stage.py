@@ -23,7 +23,7 @@ __all__ = ["EVALUATORS", "TARGET", "Stage", "Truth"]
 EVALUATORS = tuple(registry.own())
 _RECORDS = {"planagent": 6_000, "cooperation": 6_000}
 _FEWER = 400
-_LIMITS = {"EVALQ_CHUNK_SECONDS": "2", "EVALQ_LEASE_SECONDS": "4"}
+_LIMITS = {"EVALQ_CHUNK_SECONDS": "20", "EVALQ_LEASE_SECONDS": "4"}
 
 
 TARGET = "chat"

@@ -26,7 +26,8 @@ tried again; another seed gives mutants that no test was written for. In their f
 samples below left alive 8.0 % (planagent), 11.9 % (cooperation), 8.4 % (vs), 2.5 % (selfcheck) and 2.2 %
 (verification), which is 7.5 % of all possible mutants when each folder counts by its size; two later samples of
 cooperation, of 108 each, 17.6 % (seed 11) and, after tests for four of those, 12.0 % (seed 12). Samples have a share
-of every module, and are tried in random order until the minutes are over, where any are given:
+of every module, and are tried in random order until the minutes are over, where any are given. Modules and lines are
+named as they were when that was measured; some have moved since:
 """
 
 

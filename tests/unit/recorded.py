@@ -67,6 +67,7 @@ def made(name: str) -> dict[str, str]:
                 "report": _digest([_text(report)]),
                 "markdown": _digest(pages.values()),
                 "page": _digest([_text(shown)]),
+                "cases": _digest([_text(_seen(evaluator, report, lines))]),
             }
             runs.append({"params": variant, **digests})
             if len(runs) == 1:
@@ -93,6 +94,15 @@ def _shown(evaluator: Evaluator[Any, Any], report: dict[str, Any], lines: list[s
         "columns": msgspec.to_builtins(views.rows.columns),
         "rows": [_row(row) for row in rows if row is not None],
     }
+
+
+def _seen(evaluator: Evaluator[Any, Any], report: dict[str, Any], lines: list[str]) -> list[Any]:
+    """What a comparison sees of each record, and which cases it takes for collapsed."""
+    measures = evaluator.measures
+    if measures is None:
+        return []
+    sightings = [msgspec.to_builtins(measures.see(json.loads(line))) for line in lines]
+    return [msgspec.to_builtins(measures.measures), sightings, sorted(measures.collapsed(report))]
 
 
 def _row(row: Row) -> dict[str, Any]:

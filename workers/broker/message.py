@@ -16,7 +16,7 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 
-__all__ = ["MAX_HINT_BYTES", "TASK", "Hint", "read_hint", "rewritten"]
+__all__ = ["MAX_HINT_BYTES", "TASK", "Hint", "envelope", "read_hint", "rewritten"]
 
 TASK = "evalq.evaluate"
 MAX_HINT_BYTES = 16 << 10
@@ -90,8 +90,13 @@ def read_hint(item: bytes) -> tuple[str, Hint]:
 def rewritten(item: bytes, queue: str) -> bytes:
     """The envelope of ``item`` with nothing in it but its id and hint, as kombu reads it. Raises WireError."""
     task_id, hint = read_hint(item)
+    return envelope(task_id, hint, queue)
+
+
+def envelope(task_id: str, hint: Hint, queue: str) -> bytes:
+    """A hint as an item of a Redis ``queue``, in the form in which kombu puts a message of Celery's there."""
     body = msgspec.json.encode([hint, {}, _Embed()])
-    envelope: dict[str, Any] = {
+    message: dict[str, Any] = {
         "body": b64encode(body).decode(),
         "content-type": "application/json",
         "content-encoding": "utf-8",
@@ -105,4 +110,4 @@ def rewritten(item: bytes, queue: str) -> bytes:
             "delivery_tag": uuid4().hex,
         },
     }
-    return msgspec.json.encode(envelope)
+    return msgspec.json.encode(message)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
-
-from amqp.exceptions import NotFound
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from evalq.evalcore.errors import WireError
 from evalq.workers import tracing
-from evalq.workers.broker.app import make_app, queue_of
-from evalq.workers.broker.message import TASK, read_hint
+from evalq.workers.broker.message import TASK, Hint, envelope, read_hint
 from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import SERVER_ERRORS, explained
 from evalq.workers.servers.urls import is_redis, redacted
 from evalq.workers.settings import Settings
+
+if TYPE_CHECKING:
+    from celery import Celery
 
 __all__ = ["Broker"]
 
@@ -26,7 +27,6 @@ class Broker:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._app = make_app(settings)
         self._redis: Any = None
         if is_redis(settings.broker):
             self._redis = connect(settings.broker, settings, settings.answer_seconds)
@@ -38,21 +38,32 @@ class Broker:
         """
         if not seqs:
             return
-        with (
-            self._explained(),
-            tracing.span("publish", run, chunks=len(seqs), first=seqs[0], epoch=epoch),
-            self._app.producer_pool.acquire(block=True) as producer,
-            producer.batch(max_size=256),
-        ):
+        # The id says what a message is for without opening it, and differs each time it is sent.
+        hints = {f"{run}/{seq}/{epoch}/{secrets.token_hex(4)}": Hint(run, seq, epoch) for seq in seqs}
+        with self._explained(), tracing.span("publish", run, chunks=len(seqs), first=seqs[0], epoch=epoch):
+            if self._redis is not None:
+                # What Celery would put there, without importing Celery.
+                self._redis.lpush(queue, *(envelope(task_id, hint, queue) for task_id, hint in hints.items()))
+            else:
+                self._send(queue, hints)
+
+    def _send(self, queue: str, hints: Mapping[str, Hint]) -> None:
+        from evalq.workers.broker.app import queue_of
+
+        with self._app.producer_pool.acquire(block=True) as producer, producer.batch(max_size=256):
             to = queue_of(queue)  # an upgraded worker tends runs of older code, too
-            for seq in seqs:
-                # The id says what a message is for without opening it, and differs each time it is sent.
-                task_id = f"{run}/{seq}/{epoch}/{secrets.token_hex(4)}"
+            for task_id, hint in hints.items():
                 # Celery must not retry: nobody knows how much of a failed batch was sent, and unsent chunks are found
                 # as lost.
-                self._app.send_task(
-                    TASK, args=(run, seq, epoch), task_id=task_id, producer=producer, queue=to, retry=False
-                )
+                args = (hint.run, hint.seq, hint.epoch)
+                self._app.send_task(TASK, args=args, task_id=task_id, producer=producer, queue=to, retry=False)
+
+    @cached_property
+    def _app(self) -> Celery:
+        """Celery's application, for a broker that is no Redis."""
+        from evalq.workers.broker.app import make_app
+
+        return make_app(self._settings)
 
     def waiting(self, queue: str, run: str) -> set[int] | int:
         """Chunks of ``run`` whose messages lie unread in ``queue``.
@@ -92,7 +103,8 @@ class Broker:
 
     def close(self) -> None:
         """Let go of all connections."""
-        self._app.close()
+        if "_app" in self.__dict__:
+            self._app.close()
         if self._redis is not None:
             self._redis.close()
 
@@ -108,6 +120,8 @@ def _seq_of(message: bytes, run: str) -> int | None:
 def _length(connection: Any, queue: str) -> int:
     # One channel for each queue, since RabbitMQ closes it when the queue does not exist. Passive, so that asking does
     # not create the queue.
+    from amqp.exceptions import NotFound
+
     with contextlib.closing(connection.channel()) as channel:
         try:
             return int(channel.queue_declare(queue, passive=True).message_count)

@@ -168,7 +168,7 @@ class InFlightCalls:
         repeat = call // self._header.cases
         if station.caller is None or station.pacer is None:
             return None
-        asked = Call(prompt.text, prompt.agent, prompt.case, repeat)
+        asked = Call(prompt.text, prompt.agent, prompt.case, repeat, prompt.messages)
         tries = Tries(station.named.target)
         while True:
             try:

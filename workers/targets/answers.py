@@ -23,10 +23,25 @@ class Call(msgspec.Struct, frozen=True):
     agent: str = ""
     case: str = ""
     repeat: int = 0
+    messages: tuple[dict[str, Any], ...] = ()
+
+    def __hash__(self) -> int:
+        """Without the messages, which no hash takes: the prompt is their JSON."""
+        return hash((self.prompt, self.agent, self.case, self.repeat))
 
     def values(self) -> dict[str, Any]:
+        """What a program or a function is given; of a chat ``messages``, too, whose JSON the prompt then is."""
+        told = {"prompt": self.prompt, "agent": self.agent, "case": self.case, "repeat": self.repeat}
+        return {**told, "messages": list(self.messages)} if self.messages else told
+
+    @property
+    def chat(self) -> list[dict[str, Any]]:
+        """The messages, or the prompt as one of its user."""
+        return list(self.messages) or [{"role": "user", "content": self.prompt}]
+
+    def fillings(self) -> dict[str, Any]:
         """By the names that placeholders use."""
-        return {"prompt": self.prompt, "agent": self.agent, "case": self.case, "repeat": self.repeat}
+        return {**self.values(), "messages": self.chat}
 
 
 class Quota(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ class HttpEndpoint:
 
     async def call(self, call: Call) -> Answer | Failure:
         """Post the filled template; the answer is what stands at the path."""
-        reply = await self._web.post(fill(self._target.body, call.values()))
+        reply = await self._web.post(fill(self._target.body, call.fillings()))
         if isinstance(reply, Failure):
             return reply
         try:
@@ -86,8 +86,8 @@ class ChatEndpoint:
             system = self._system(call.agent if "{agent}" in (self._target.system_prompt or "") else "")
         except ConfigError as error:
             return Failure(kind="refused", reason=str(error))
-        messages = [{"role": "system", "content": fill(system, call.values())}] if system else []
-        reply = await self._web.post({**self._fixed, "messages": [*messages, {"role": "user", "content": call.prompt}]})
+        messages = [{"role": "system", "content": fill(system, call.fillings())}] if system else []
+        reply = await self._web.post({**self._fixed, "messages": [*messages, *call.chat]})
         return reply if isinstance(reply, Failure) else self._read(reply)
 
     def _read(self, reply: Reply) -> Answer | Failure:

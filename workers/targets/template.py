@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["fill"]
 
-_PLACEHOLDER = re.compile(r"\{(prompt|agent|case|repeat)\}")
+_PLACEHOLDER = re.compile(r"\{(prompt|agent|case|repeat|messages)\}")
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
-from evalq.evalcore.evaluators.checks.vocabulary import VOCABULARY
+from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Kind, Run
 from evalq.evalcore.naming import join, kind_of, shorten
 from evalq.evalcore.records.extract import NoJson
@@ -133,7 +134,7 @@ def spelled(written: Any, expected: Any = msgspec.UNSET) -> dict[str, Any]:
     """A check as a mapping. A name alone takes ``expected`` as its value, where it takes any. Raises BadCheck."""
     if isinstance(written, str):
         name = written.removeprefix(_NOT)
-        kind = VOCABULARY.get(name)
+        kind = known_kinds().get(name)
         if kind is None:
             raise BadCheck(_unknown(written))
         if _takes_nothing(kind):
@@ -159,10 +160,9 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> Check:
     plain = name.removeprefix(_NOT)
     if plain in COMPOSED:
         return _composed(name, plain, negated, written, depth)
-    kind = VOCABULARY[plain]
+    kind = known_kinds()[plain]
     shared = _shared(written)
-    fields = msgspec.structs.fields(kind.options)
-    known = {field.encode_name for field in fields}
+    known = _options_of(plain)
     beside = {key: value for key, value in written.items() if key != name and key not in COMMON}
     for key in beside:
         if key not in known:
@@ -179,12 +179,18 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> Check:
     return Check(name, shared, negated, made.wanted, made.run, least)
 
 
+@cache
+def _options_of(name: str) -> frozenset[str]:
+    """The names of a check's own options."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(known_kinds()[name].options))
+
+
 def _name(written: Mapping[str, Any]) -> str:
     """The one key that names a check. Raises BadCheck."""
     for key in written:
         if not isinstance(key, str):
             raise BadCheck(f"{key!r} is no name of a check or an option: keys are texts")
-    names = [key for key in written if key.removeprefix(_NOT) in VOCABULARY or key.removeprefix(_NOT) in COMPOSED]
+    names = [key for key in written if key.removeprefix(_NOT) in known_kinds() or key.removeprefix(_NOT) in COMPOSED]
     # "at-least" is a check, "is" an option of another: no option is called like a check.
     if len(names) == 1:
         return names[0]
@@ -196,7 +202,7 @@ def _name(written: Mapping[str, Any]) -> str:
 
 def _unknown(name: str) -> str:
     near = _nearest(name.removeprefix(_NOT))
-    meant = f"; did you mean {near}?" if near else f"; there are: {', '.join([*VOCABULARY, *COMPOSED])}"
+    meant = f"; did you mean {near}?" if near else f"; there are: {', '.join([*known_kinds(), *COMPOSED])}"
     return f"there is no check {shorten(name)!r}{meant}"
 
 
@@ -204,7 +210,9 @@ def _nearest(name: str) -> str:
     from rapidfuzz import process  # only a mistake needs it
     from rapidfuzz.distance import DamerauLevenshtein
 
-    found = process.extractOne(name[:40], [*VOCABULARY, *COMPOSED], scorer=DamerauLevenshtein.distance, score_cutoff=2)
+    found = process.extractOne(
+        name[:40], [*known_kinds(), *COMPOSED], scorer=DamerauLevenshtein.distance, score_cutoff=2
+    )
     return str(found[0]) if found else ""
 
 

@@ -35,7 +35,7 @@ def complete(asked: Request) -> Request:
 
 
 def prompts(asked: Request) -> Iterator[Prompt]:
-    """A prompt for each selected case: its input, as text. Raises UsageError, ConfigError."""
+    """A prompt for each selected case: its input as text, a chat as messages, too. Raises UsageError, ConfigError."""
     if asked.options.get("outputs"):
         raise UsageError("--outputs are evaluated, a --target is called: give one of them")
     _, params, loaded = _selected(asked)
@@ -46,7 +46,8 @@ def prompts(asked: Request) -> Iterator[Prompt]:
         raise ConfigError(f"cases without an input cannot be called: {', '.join(lacking[:10])}{more}")
     for case in chosen:
         asks = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
-        yield Prompt(case.params["id"], "", asks)
+        messages = tuple(case.input) if isinstance(case.input, list) else ()
+        yield Prompt(case.params["id"], "", asks, messages)
 
 
 def answered(asked: Request, outputs: Path, folder: Path) -> Request:

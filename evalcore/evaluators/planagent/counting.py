@@ -2,84 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from evalq.evalcore.evaluators.planagent.answer import plain_text, shortened
 from evalq.evalcore.evaluators.planagent.checks import Checklist
 from evalq.evalcore.evaluators.planagent.params import PlanParams
-from evalq.evalcore.evaluators.planagent.state import PlanState
+from evalq.evalcore.evaluators.planagent.state import PlanState, RoundStats
 
-__all__ = ["Group", "Groups", "spread"]
+__all__ = ["Group", "Spread"]
 
 Group = tuple[str, str, Checklist, int | None, str]
 """What rows have in common: (round, category, checklist, passed checks, the answer's form types).
 
 Passed checks are None where none were judged.
 """
-Groups = dict[Group, dict[int | None, int]]
-"""How many rows there are of each group, by their speed points: None where there are no seconds."""
 
 MAX_NAME = 160
 """Characters of a category, or of form types, that are kept."""
 
 
-def spread(state: PlanState, params: PlanParams, groups: Groups) -> None:
-    """Count the scored rows of ``groups``; their seconds and LLM scores are not in it."""
-    # Few texts stand in many groups, and each text of a table is added once.
-    sets: dict[str, list[int]] = {}
-    categories: dict[str, list[int]] = {}
-    forms: dict[tuple[str, str], list[int]] = {}
-    judged: dict[tuple[Checklist, int], list[int]] = {}
-    slow_points = params.slow_points
-    for (round_, category, checklist, passed, form), by_points in groups.items():
+class Spread:
+    """Counts scored rows by group into ``state``; their seconds and LLM scores are not in it. `finish` it once.
+
+    A chunk has many groups, of few texts: counts are added up for each combination of texts before a table has them.
+    """
+
+    def __init__(self, state: PlanState, params: PlanParams) -> None:
+        self._state = state
+        self._low = params.low_score
+        self._slow = params.slow_points
+        self._rounds: dict[str, RoundStats] = {}
+        self._texts: dict[tuple[str, str, str, str], list[int]] = {}
+        self._judged: dict[tuple[Checklist, int], list[int]] = {}
+
+    def add(self, group: Group, by_points: Iterable[tuple[int | None, int]]) -> None:
+        """Count rows of ``group``: so many with these points each, where None are rows without seconds."""
+        round_, category, checklist, passed, form = group
+        stats = self._rounds.get(round_)
+        if stats is None:
+            stats = self._rounds[round_] = self._state.round(round_)
+        rows = slow = of = failed = 0
+        for points, count in by_points:
+            rows += count
+            if points is not None:
+                stats.points[points] += count
+                if points in self._slow:
+                    slow += count
         score = 0 if passed is None else checklist.points[passed.bit_count()]
-        rows = _add_to_round(state, round_, score, by_points)
-        low = rows if score <= params.low_score else 0
-        slow = sum([count for points, count in by_points.items() if points in slow_points])
-        of = failed = 0
+        stats.scores[score] += rows
+        low = rows if score <= self._low else 0
         if passed is None:
-            state.round(round_).forced += rows
+            stats.forced += rows
         else:
             of = rows * len(checklist.checks)
             failed = of - rows * passed.bit_count()
-            known = judged.setdefault((checklist, passed), [0, 0])
-            known[0] += rows
-            known[1] += low
-        for counts in (
-            sets.setdefault(checklist.label, [0] * 5),
-            categories.setdefault(category, [0] * 5),
-            forms.setdefault((checklist.asked_forms, form), [0] * 5),
-        ):
-            # In the order of state.GroupCount; written out, since a chunk has many groups.
+            judged = self._judged.get((checklist, passed))
+            if judged is None:
+                self._judged[checklist, passed] = [rows, low]
+            else:
+                judged[0] += rows
+                judged[1] += low
+        texts = (checklist.label, category, checklist.asked_forms, form)
+        counts = self._texts.get(texts)
+        if counts is None:
+            # In the order of state.GroupCount.
+            self._texts[texts] = [rows, low, slow, of, failed]
+        else:
             counts[0] += rows
             counts[1] += low
             counts[2] += slow
             counts[3] += of
             counts[4] += failed
-    for label, counts in sets.items():
-        state.sets.add(label, counts)
-    for category, counts in categories.items():
-        state.categories.add(shortened(category, MAX_NAME), counts)
-    for (asked, form), counts in forms.items():
-        state.forms.add(shortened(f"{asked or '-'} -> {plain_text(form) or '-'}", MAX_NAME), counts)
-    for (checklist, passed), (rows, low) in judged.items():
-        _spread_checks(state, checklist, passed, rows, low)
 
-
-def _add_to_round(state: PlanState, round_: str, score: int, by_points: Mapping[int | None, int]) -> int:
-    stats = state.round(round_)
-    rows = 0
-    for points, count in by_points.items():
-        rows += count
-        if points is not None:
-            stats.points[points] += count
-    stats.scores[score] += rows
-    return rows
-
-
-def _spread_checks(state: PlanState, checklist: Checklist, passed: int, rows: int, low: int) -> None:
-    for i, (check, name) in enumerate(zip(checklist.checks, checklist.names, strict=True)):
-        good = passed >> i & 1
-        state.add_kind(check.kind, rows if good else 0, rows)
-        if not good:
-            state.misses.add(name, [rows, low])
+    def finish(self) -> None:
+        """Put what was added up into the state's tables."""
+        state = self._state
+        for (label, category, asked, form), counts in self._texts.items():
+            state.sets.add(label, counts)
+            state.categories.add(shortened(category, MAX_NAME), counts)
+            state.forms.add(shortened(f"{asked or '-'} -> {plain_text(form) or '-'}", MAX_NAME), counts)
+        for (checklist, passed), (rows, low) in self._judged.items():
+            for i, (check, name) in enumerate(zip(checklist.checks, checklist.names, strict=True)):
+                good = passed >> i & 1
+                state.add_kind(check.kind, rows if good else 0, rows)
+                if not good:
+                    state.misses.add(name, [rows, low])

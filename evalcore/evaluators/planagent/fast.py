@@ -5,6 +5,7 @@ A row that it leaves, and a chunk that it refuses, is scored by `score` as any o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Batch, Outcome
 from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
 from evalq.evalcore.evaluators.planagent.checks import Check, Checklist, without_space
+from evalq.evalcore.evaluators.planagent.counting import Group
 from evalq.evalcore.evaluators.planagent.llm import read_llm_score
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
 from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_rest
@@ -32,9 +34,13 @@ _FORCED = {1: EMPTY, 2: UNPARSABLE}
 _MAX_CHECKS = 60
 _MAX_BANDS = 64
 
+_SHORT = 400
+_FEW = 4
+"""Characters, and found paths, of a kind that is kept between chunks."""
+
 _Wanted = tuple[tuple[int, bytes, bool], ...] | None
-_Told = tuple[str, str, int, int, int, str, tuple[tuple[int, str], ...]]
-"""A group: (round, category, number of its expected result, state, passed checks, form types, ((kind, path), ...))."""
+_Told = tuple[str, str, int, int, str, tuple[tuple[int, str], ...]]
+"""What is told of a group: (round, category, state, passed checks, form types, ((kind, path), ...))."""
 
 
 def evaluate_batch(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
@@ -70,11 +76,8 @@ def add_rows(native: ModuleType, chunk: Chunk, batch: Batch) -> bool:
         return False
     points = (*chunk.scale.by_band, None)
     for kind, by_band in zip(rows.kinds, counts, strict=True):
-        by_points: dict[int | None, int] = {}
-        for band, count in by_band:
-            by_points[points[band]] = by_points.get(points[band], 0) + count
-        if by_points:
-            kind.add_to(chunk, by_points)
+        if by_band:
+            kind.add_to(chunk, [(points[band], count) for band, count in by_band])
     return True
 
 
@@ -96,10 +99,10 @@ class _Kind:
     its line's number on.
     """
 
-    __slots__ = ("category", "checklist", "forms", "found", "parts", "passed", "round", "score", "state")
+    __slots__ = ("category", "checklist", "forms", "found", "group", "parts", "passed", "round", "score", "state")
 
     def __init__(self, checklist: Checklist | None, told: _Told) -> None:
-        round_, self.category, _, self.state, passed, self.forms, found = told
+        round_, self.category, self.state, passed, self.forms, found = told
         self.round = round_.strip()
         self.checklist = checklist
         self.passed = passed if self.state == _JUDGED else None
@@ -112,26 +115,25 @@ class _Kind:
         line = encode_line(out).partition(b'"id":""')[2]
         # "seconds" is the last key but a reason, which is one of ours: no text of a row stands behind it.
         before, key, after = line.rpartition(b'"seconds":null')
+        self.group: Group | None = None
+        if checklist is not None:
+            self.group = self.round, self.category, checklist, self.passed, self.forms
         rest = pack_rest(self.round, UNSCORED if out.score is None else out.score)
         self.score = out.score
         self.parts = before + key[: -len(b"null")], after[:-1], rest
 
-    def add_to(self, chunk: Chunk, by_points: dict[int | None, int]) -> None:
+    def add_to(self, chunk: Chunk, by_points: Sequence[tuple[int | None, int]]) -> None:
         """Count rows that have no more to say than this."""
-        rows = sum(by_points.values())
-        if self.checklist is None:
+        rows = sum([count for _, count in by_points])
+        if self.group is None:
             chunk.state.round(self.round).unscored += rows
             return
-        if self.passed is None:
+        chunk.spread.add(self.group, by_points)
+        if self.state != _JUDGED:
             reason = _FORCED[self.state]
             chunk.state.forced[reason] = chunk.state.forced.get(reason, 0) + rows
-        counts = chunk.groups.setdefault(
-            (self.round, self.category, self.checklist, self.passed, self.forms), by_points
-        )
-        if counts is not by_points:
-            for points, count in by_points.items():
-                counts[points] = counts.get(points, 0) + count
-        self.add_found(chunk, rows)
+        elif self.found:
+            self.add_found(chunk, rows)
 
     def add_found(self, chunk: Chunk, rows: int) -> None:
         """Count where missed values stand."""
@@ -139,11 +141,8 @@ class _Kind:
             chunk.state.found_paths(kind).add(path, [rows])
 
 
-@lru_cache(maxsize=8192)
-def _kind(checklist: Checklist | None, *told: Any) -> _Kind:
-    # Chunks of one file mostly have the same kinds.
-    round_, category, state, passed, forms, found = told
-    return _Kind(checklist, (round_, category, -1, state, passed, forms, found))
+_kind = lru_cache(maxsize=8192)(_Kind)
+"""Chunks of one file mostly have the same kinds."""
 
 
 _Unusual = tuple[str, str | None, bool, str, str, str]
@@ -164,12 +163,15 @@ class _Rows:
         self._checklists.append(checklist)
         return None if checklist is None else _checks_of(checklist)
 
-    def kind(self, told: _Told) -> tuple[bytes, bytes, bytes, list[float]]:
+    def kind(self, expected: int, told: _Told) -> tuple[bytes, bytes, bytes, list[float]]:
         """A group's `_Kind.parts`, and the list of its rows' times; those of rows without a score count nowhere."""
-        round_, category, expected, *rest = told
-        kind = _kind(self._checklists[expected], round_, category, *rest)
+        # What is kept beyond this chunk is little, whatever stands in a row.
+        known = _kind if sum(map(len, (told[0], told[1], told[4]))) <= _SHORT and len(told[5]) <= _FEW else _Kind
+        kind = known(self._checklists[expected], told)
         self.kinds.append(kind)
-        return *kind.parts, self._chunk.seconds.setdefault(kind.round, []) if kind.checklist is not None else []
+        if kind.group is None:
+            return *kind.parts, []
+        return *kind.parts, self._chunk.seconds.setdefault(kind.round, [])
 
     def llm(self, number: int, score: str, state: str, comment: str) -> bytes:
         """What the LLM columns of a row of group ``number`` add to its line."""

@@ -11,7 +11,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Batch, Outcome, Tally
 from evalq.evalcore.evaluators.planagent.answer import Answer, read_answer
 from evalq.evalcore.evaluators.planagent.checks import Checklist, checklist_reader
-from evalq.evalcore.evaluators.planagent.counting import Groups, spread
+from evalq.evalcore.evaluators.planagent.counting import Group, Spread
 from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score
 from evalq.evalcore.evaluators.planagent.params import PlanParams
 from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_row
@@ -51,7 +51,8 @@ class Chunk:
         self.scale = SpeedScale(params.speed_bands)
         self.state = PlanState()
         self.lines: list[bytes] = []
-        self.groups: Groups = {}
+        self.spread = Spread(self.state, params)
+        self._groups: dict[Group, dict[int | None, int]] = {}
         self.seconds: dict[str, list[float]] = {}
         self._errors = ErrorTexts.of(params)
         self._tally = Tally()
@@ -92,7 +93,7 @@ class Chunk:
             points = self.scale.points(out.seconds)
             self.seconds.setdefault(out.round, []).append(out.seconds)
         # Most rows of a chunk count alike: each group is added to the state's many counters once.
-        counts = self.groups.setdefault((out.round, category, checklist, passed, forms), {})
+        counts = self._groups.setdefault((out.round, category, checklist, passed, forms), {})
         counts[points] = counts.get(points, 0) + 1
 
     def finish(self, line: int, out: RecordLine, llm_text: str, llm_state: str, llm_comment: str) -> None:
@@ -140,7 +141,9 @@ class Chunk:
     def outcome(self) -> Outcome[PlanState]:
         """The chunk's answer; call it once."""
         state = self.state
-        spread(state, self.params, self.groups)
+        for group, by_points in self._groups.items():
+            self.spread.add(group, by_points.items())
+        self.spread.finish()
         for round_, seconds in self.seconds.items():
             state.round(round_).seconds.merge(ExactSum.of(seconds))
         for round_, pairs in self.llm.items():

@@ -55,7 +55,7 @@ def test_what_checkers_see_is_what_is_there() -> None:
         assert getattr(evalq, name) is getattr(importlib.import_module(module), original)
 
 
-@pytest.mark.parametrize("name", ["cooperation", "selfcheck", "verification"])
+@pytest.mark.parametrize("name", ["checks", "cooperation", "selfcheck", "verification"])
 def test_modules_of_evaluators_are_public(name: str) -> None:
     """What their pages import is there, and is the evaluator's own."""
     module = importlib.import_module(f"evalq.{name}")

@@ -87,6 +87,13 @@ def test_the_mean_over_all_answers_is_the_report_s(name: str, here: Path) -> Non
         value: Any = run.report["results"]
         for part in measure.name.split("."):
             value = value[part]
+        if name == "checks":  # Its rates are means over cases, by weight.
+            weight = {case["case"]: case["weight"] for case in run.report["results"]["by_case"]}
+            weights = [weight[case] for case in found.cases.ids]
+            means = [total / count for total, count in zip(column.total, column.count, strict=True)]
+            weighted = sum(mean * each for mean, each in zip(means, weights, strict=True)) / sum(weights)
+            assert weighted == pytest.approx(value, abs=1e-9)
+            continue
         assert sum(column.total) / sum(column.count) == pytest.approx(value, abs=1e-9)
 
 

@@ -20,7 +20,7 @@ EVERY = [
 @pytest.mark.parametrize("each", EVERY, ids=lambda each: each.name)
 def test_names_types_and_labels_are_as_prometheus_has_them(each: Family) -> None:
     """Counters end in _total and nothing else does; labels never tell runs, processes or messages apart."""
-    assert re.fullmatch(r"evalq_[a-z_]*[a-z]", each.name)
+    assert re.fullmatch(r"evalq_[a-z][a-z0-9_]*[a-z]", each.name)
     assert each.name.endswith("_total") == (each.kind == "counter")
     assert bool(each.buckets) == (each.kind == "histogram")
     assert not set(each.labels) & FORBIDDEN

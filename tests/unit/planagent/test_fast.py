@@ -239,7 +239,7 @@ def test_arguments_are_checked() -> None:
         def asked(text: str) -> Any:
             return checks() if callable(checks) else checks
 
-        calls = (asked, lambda told: kind, print, print, print, repr)
+        calls = (asked, lambda number, told: kind, print, print, print, repr)
         return native.plan_rows(data, 1, width, columns, b"x:", limits, [], {}, *calls)
 
     read()

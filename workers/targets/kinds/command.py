@@ -16,7 +16,7 @@ _Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
 class CommandTarget(Target):
-    """A program: {prompt, agent, case, repeat} as JSON on its stdin, the answer on its stdout."""
+    """A program: {prompt, agent, case, repeat}, and messages of a chat, as JSON on its stdin; the answer on stdout."""
 
     kind: Literal["command"]
     argv: tuple[_Argument, ...] = Field(min_length=1, description="The program and its arguments; no shell reads them")

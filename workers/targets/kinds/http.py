@@ -24,7 +24,9 @@ class HttpTarget(Target):
     api_key_header: HeaderName = Field(
         default="Authorization", description="Header of the key; in Authorization, a bearer"
     )
-    body: Any = Field(description="The JSON to send; {prompt}, {agent}, {case} and {repeat} stand for the call's")
+    body: Any = Field(
+        description="The JSON to send; {prompt}, {agent}, {case}, {repeat} stand for the call's, {messages} for a chat"
+    )
     answer: str = Field(default="", description="Path of the answer in the reply; empty: the whole reply")
     finish_reason: str | None = Field(default=None, description="Path of the reason why the answer ended")
     prompt_tokens: str | None = Field(default=None, description="Path of the number of prompt tokens")

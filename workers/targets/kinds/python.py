@@ -14,7 +14,7 @@ __all__ = ["TARGET", "PythonTarget"]
 
 
 class PythonTarget(Target):
-    """A function, sync or async, of a dict {prompt, agent, case, repeat}; it returns text or plain data."""
+    """A function, sync or async, of {prompt, agent, case, repeat}, and messages of a chat; it returns text or data."""
 
     times_itself: ClassVar[bool] = True
     """Its process may have to be started first."""

@@ -1,0 +1,101 @@
+"""Checks of a team's own: installed packages register them under the entry-point group ``evalq.checks``.
+
+What is registered is a `Kind`, or a function ``(answer, value) -> bool | float``: whether the answer passes, or a score
+from 0 to 1, which passes from one half on. A cases file can only name it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.contract.registry import CHECKS, plug_ins
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import Finding, Kind, Made, NoOptions, Run
+from evalq.evalcore.naming import shorten
+
+__all__ = ["team_kinds"]
+
+_NAME = re.compile(r"(?!not-)[a-z][a-z0-9-]*")
+_HALF = 0.5
+
+
+def team_kinds(taken: Mapping[str, object]) -> Iterator[Kind]:
+    """The checks of installed packages. Raises ConfigError for what cannot be loaded, and for names ``taken``."""
+    seen: dict[str, EntryPoint] = {}
+    for point in plug_ins(CHECKS):
+        if point.name in taken or not _NAME.fullmatch(point.name):
+            raise ConfigError(
+                f"the check {point.name!r} ({point.value}) needs another name: lower-case letters, digits and dashes, "
+                "and none that evalq has"
+            )
+        if point.name in seen:
+            raise ConfigError(f"two packages register a check {point.name!r}: {seen[point.name].value}, {point.value}")
+        seen[point.name] = point
+        yield _kind(point)
+
+
+def _kind(point: EntryPoint) -> Kind:
+    try:
+        found = point.load()
+    except Exception as error:  # whatever a package's import raises
+        raise ConfigError(f"the check {point.name!r} ({point.value}) cannot be loaded: {error}") from error
+    if callable(found) and not isinstance(found, Kind):
+        summary = (inspect.getdoc(found) or f"{point.value}.").partition("\n\n")[0]
+        found = Kind(
+            name=point.name,
+            summary=" ".join(summary.split()),
+            value=Any,
+            make=_calling(found),
+            example={point.name: True},
+            threshold=_HALF,
+        )
+    if not isinstance(found, Kind) or found.name != point.name:
+        raise ConfigError(f"the check {point.name!r} ({point.value}) is neither a function nor a Kind of that name")
+    return msgspec.structs.replace(found, make=_guarded(found.make))
+
+
+def _calling(function: Callable[[Answer, Any], Any]) -> Callable[[Any, NoOptions], Made]:
+    def make(value: Any, options: NoOptions) -> Made:
+        wanted = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+        def run(answer: Answer) -> Finding:
+            found = function(answer, value)
+            return found if isinstance(found, Finding) else Finding(float(found), answer.text)
+
+        return Made(wanted, run)
+
+    return make
+
+
+def _guarded(make: Callable[[Any, Any], Made]) -> Callable[[Any, Any], Made]:
+    """The same, whose checks raise nothing but `Uncomputable`: an answer that a team's code trips over ends no run."""
+
+    def made(value: Any, options: Any) -> Made:
+        wanted, run = make(value, options)
+        return Made(wanted, _safe(run))
+
+    return made
+
+
+def _safe(run: Run) -> Run:
+    def safe(answer: Answer) -> Finding:
+        try:
+            score, found = run(answer)
+            fine = math.isfinite(score) and 0.0 <= score <= 1.0
+        except Uncomputable:
+            raise
+        except Exception as error:  # whatever it raises says nothing about the answer
+            raise Uncomputable(f"{type(error).__name__}: {shorten(str(error), 160)}") from error
+        if not fine:
+            raise Uncomputable(f"its score is {score}, not from 0 to 1")
+        return Finding(float(score), str(found))
+
+    return safe

@@ -1,0 +1,90 @@
+"""Take cases, targets and recorded outputs over from another tool's files.
+
+What has no counterpart is listed, with its place and the reason; nothing of the files is run.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.producer.importing import sources
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.invocation import Invocation
+
+if TYPE_CHECKING:
+    from evalq.producer.importing.imported import Imported
+
+__all__ = ["COMMAND"]
+
+_LISTED = 50
+_WORDS = {"none": "no counterpart", "later": "no counterpart yet", "differs": "differs"}
+
+
+def _import(
+    invocation: Invocation, source: str, file: Path, folder: Path, checks: tuple[str, ...], anywhere: bool, force: bool
+) -> int:
+    from evalq.producer.importing.accepting import accepted
+    from evalq.producer.importing.imported import Asked
+    from evalq.producer.importing.patterns import NoCounterpart
+    from evalq.producer.importing.writing import write
+
+    for check in checks:
+        try:
+            accepted({check: "x"})
+        except NoCounterpart as error:
+            raise UsageError(f"--check {check}: {error}") from None
+    imported = sources.read(source, file, Asked(checks, anywhere))
+    if not imported.cases and not imported.targets:
+        _tell(imported)
+        raise ConfigError(f"{file}: nothing in it has a counterpart in evalq")
+    written = write(imported, folder, force=force)
+    _tell(imported)
+    outputs = sum(map(len, imported.outputs.values()))
+    click.echo(f"{len(imported.cases)} cases, {len(imported.targets)} targets, {outputs} recorded outputs")
+    for path in written:
+        click.echo(f"wrote {path}")
+    _next(imported, written)
+    return 0
+
+
+def _tell(imported: Imported) -> None:
+    from evalq.evalcore.views.markdown import visible
+
+    for note in imported.notes[:_LISTED]:
+        click.echo(visible(f"{_WORDS[note.kind]}: {note.where}: {note.what}: {note.why}"))
+    more = len(imported.notes) - _LISTED
+    if more > 0:
+        click.echo(f"and {more} more, all of them in not-imported.jsonl")
+
+
+def _next(imported: Imported, written: list[Path]) -> None:
+    """What to do with it now."""
+    cases = next((path for path in written if path.stem == "cases"), None)
+    if cases is None:
+        return
+    recorded = next((path for path in written if path.name.startswith("outputs")), None)
+    if recorded is not None:
+        click.echo(f"check them: evalq checks {shlex.quote(str(cases))} --outputs {shlex.quote(str(recorded))}")
+    elif imported.targets:
+        targets = shlex.quote(str(cases.with_name("targets.yaml")))
+        name = next(iter(imported.targets))
+        click.echo(f"sweep: evalq checks {shlex.quote(str(cases))} --targets {targets} --target {name} --repeat 5")
+
+
+COMMAND = command(
+    _import,
+    click.Argument(["source"], type=click.Choice(sources.names())),
+    click.Argument(["file"], type=click.Path(dir_okay=False, path_type=Path)),
+    click.Option(["-d", "--directory", "folder"], type=click.Path(file_okay=False, path_type=Path),
+                 default=Path("evals"), show_default=True, metavar="DIR", help="Where to write the files."),
+    click.Option(["--check", "checks"], multiple=True, metavar="NAME",
+                 help="For cases with an expected answer and no check: compare by this one, such as equals."),
+    click.Option(["--anywhere"], is_flag=True, help="Read files outside the file's folder, too, where it names them."),
+    click.Option(["--force"], is_flag=True, help="Replace files of an import before."),
+    name="import",
+)  # fmt: skip

@@ -1,0 +1,149 @@
+"""What an import gives: cases, targets and recorded outputs, and a note of everything that has no counterpart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from evalq.producer.importing.accepting import accepted
+from evalq.producer.importing.patterns import NoCounterpart
+
+__all__ = ["Asked", "Imported", "Kind", "Note", "cut", "unique_id", "whole"]
+
+_LONGEST = 80
+_LONGEST_ID = 480
+_MOST_TAGS = 100
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+Kind = Literal["none", "later", "differs"]
+"""``none``: it has no counterpart; ``later``: not yet, as judges; ``differs``: its counterpart means something else."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """One thing of the source that is not, or not quite, in what was imported.
+
+    ``where`` is its file, line (as far as that is known) and key path, ``what`` a name for it, ``why`` the reason.
+    """
+
+    kind: Kind
+    where: str
+    what: str
+    why: str
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the user asks of an import.
+
+    ``checks`` are checks, by name, for cases that bring none of their own: they compare with the case's `expected`.
+    ``anywhere`` allows files outside the source's folder to be read, where the source names them.
+    """
+
+    checks: tuple[str, ...] = ()
+    anywhere: bool = False
+
+
+class Imported:
+    """What was found in a source, filled while it is read.
+
+    ``cases`` are the entries of a cases file, ``targets`` those of a targets file by their names, ``outputs`` the
+    lines of a file of recorded outputs by the name of what gave them.
+    """
+
+    def __init__(self) -> None:
+        self.cases: list[dict[str, Any]] = []
+        self.targets: dict[str, dict[str, Any]] = {}
+        self.outputs: dict[str, list[dict[str, Any]]] = {}
+        self.notes: list[Note] = []
+        self._noted: set[Note] = set()
+        self._ids: set[str] = set()
+        self._repeats: dict[tuple[str, str], int] = {}
+
+    def note(self, kind: Kind, where: str, what: str, why: str) -> None:
+        """Note it; the same thing of the same place once, however many cases it is part of."""
+        note = Note(kind, whole(where), whole(cut(what)), whole(why))
+        if note not in self._noted:
+            self._noted.add(note)
+            self.notes.append(note)
+
+    def add_case(self, case: dict[str, Any], where: str, asked: Asked) -> str:
+        """Add a case under an id that no other has; returns that. One without a check is noted and left out: ""."""
+        checks = [check for check in case.get("checks") or () if self._fine(check, where)]
+        checks = checks or ([*asked.checks] if "expected" in case else [])
+        if not checks:
+            self.note("none", where, str(case["id"]), _no_check(case))
+            return ""
+        if "input" in case:
+            case["input"] = _asked(case["input"])
+        case["id"] = unique_id(whole(str(case["id"]))[:_LONGEST_ID], self._ids)
+        tags = case.pop("tags", None)
+        if tags:
+            case["tags"] = tags[:_MOST_TAGS]
+            for tag in tags[_MOST_TAGS:]:
+                self.note("none", where, f"tag {tag}", f"a case has {_MOST_TAGS} tags at most")
+        case["checks"] = checks
+        self.cases.append(case)
+        return str(case["id"])
+
+    def _fine(self, check: Any, where: str) -> bool:
+        """Whether the evaluator takes a check; noted where it does not."""
+        try:
+            accepted(check)
+        except NoCounterpart as error:
+            self.note("none", where, "a check", str(error))
+            return False
+        return True
+
+    def add_output(self, source: str, case: str, output: dict[str, Any]) -> None:
+        """Add a recorded output of a case: the next repeat of what ``source`` gave for it."""
+        lines = self.outputs.setdefault(source, [])
+        repeat = self._repeats.get((source, case), 0)
+        self._repeats[source, case] = repeat + 1
+        lines.append({"case": case, "repeat": repeat, **output})
+
+    def counts(self, kinds: Iterable[Kind] = ("none", "later", "differs")) -> dict[Kind, int]:
+        """How many notes there are of each kind."""
+        return {kind: sum(note.kind == kind for note in self.notes) for kind in kinds}
+
+
+def cut(text: object) -> str:
+    """The beginning of a name that somebody else gave, for a message."""
+    given = str(text)
+    return given if len(given) <= _LONGEST else f"{given[:_LONGEST]}..."
+
+
+def whole(value: Any) -> Any:
+    """``value`` with half surrogate pairs, which no UTF-8 has, replaced."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {whole(key): whole(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [whole(each) for each in value]
+    return value
+
+
+def unique_id(wanted: str, taken: set[str]) -> str:
+    """``wanted``, or that with the first number that makes it new; it is taken from then on."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    taken.add(name)
+    return name
+
+
+def _asked(value: Any) -> Any:
+    """An input as cases have it: a list that is no chat messages becomes its JSON."""
+    if not isinstance(value, list):
+        return value if isinstance(value, str | dict) else json.dumps(value)
+    chat = all(isinstance(each, dict) and each.get("role") in _ROLES and "content" in each for each in value)
+    return value if chat and value else json.dumps(value, ensure_ascii=False)
+
+
+def _no_check(case: dict[str, Any]) -> str:
+    if "expected" in case:
+        return "it brings no check that evalq has; --check equals (or contains, ...) compares with its expected answer"
+    return "it brings no check that evalq has, and a case without one says nothing: it is left out"

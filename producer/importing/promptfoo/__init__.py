@@ -1,0 +1,1 @@
+"""promptfoo: its configuration files, and the results that `promptfoo eval -o FILE.json` writes."""

@@ -1,0 +1,119 @@
+"""promptfoo's assertions as checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from evalq.producer.importing.accepting import accepted
+from evalq.producer.importing.imported import Imported, Kind
+from evalq.producer.importing.patterns import NoCounterpart
+from evalq.producer.importing.promptfoo.counterparts import COUNTERPARTS, REASONS, Check, Differs, Setting, value_of
+from evalq.producer.importing.promptfoo.texts import NoText, rendered
+
+__all__ = ["checks_of"]
+
+_KNOWN = {"type", "value", "threshold", "weight", "metric", "assert", "config"}
+
+
+class _Reader:
+    def __init__(self, imported: Imported, setting: Setting, where: Callable[[Sequence[str | int]], str]) -> None:
+        self._imported, self._setting, self._where = imported, setting, where
+        self.lost = False
+
+    def check(self, assertion: Any, keys: Sequence[str | int]) -> Check | None:
+        """The check of an assertion; None, and noted, where it has none."""
+        where = self._where(keys)
+        if not isinstance(assertion, Mapping) or not isinstance(assertion.get("type"), str):
+            return self._no(where, "an assertion without a type", "none", "promptfoo does not take it, either")
+        name = assertion["type"]
+        check = self._set(assertion, keys) if name == "assert-set" else self._single(assertion, name, where)
+        return None if check is None else self._shared(check, assertion, where, name)
+
+    def _single(self, assertion: Mapping[str, Any], name: str, where: str) -> Check | None:
+        base = name.removeprefix("not-")
+        make = COUNTERPARTS.get(base)
+        if make is None:
+            kind, why = REASONS.get(base, ("none", "promptfoo 0.123 does not know it, either"))
+            return self._no(where, name, kind, why)
+        if "transform" in assertion:
+            return self._no(where, name, "none", "it transforms the answer first, by a program")
+        try:
+            made = make(assertion, value_of(assertion, self._setting))
+            accepted(made.check if isinstance(made, Differs) else made)
+        except (NoCounterpart, NoText) as error:
+            return self._no(where, name, "none", str(error))
+        if isinstance(made, Differs):
+            self._imported.note("differs", where, name, made.why)
+            made = made.check
+        return _negated(made) if base != name else made
+
+    def _set(self, assertion: Mapping[str, Any], keys: Sequence[str | int]) -> Check | None:
+        """A set of assertions: all of them, or so many that their mean reaches the threshold."""
+        where = self._where(keys)
+        listed = assertion.get("assert")
+        listed = listed if isinstance(listed, list) else []
+        parts = [self.check(part, [*keys, "assert", index]) for index, part in enumerate(listed)]
+        found = [part for part in parts if part is not None]
+        least = assertion.get("threshold")
+        if not found:
+            return self._no(where, "assert-set", "none", "no assertion in it has a counterpart")
+        if least is None:
+            return {"all": found}
+        if len(found) < len(parts):
+            return self._no(where, "assert-set", "none", "its threshold is over assertions without a counterpart, too")
+        if isinstance(least, bool) or not isinstance(least, int | float) or not math.isfinite(least):
+            return self._no(where, "assert-set", "none", "its threshold is no number")
+        if any(part.get("weight", 1) != 1 for part in found):
+            return self._no(where, "assert-set", "none", "its threshold is over assertions of different weights")
+        count = math.ceil(least * len(found) - 1e-9)
+        if not 0 < count <= len(found):
+            return self._no(where, "assert-set", "none", f"with threshold {least:g} it always decides the same")
+        self._imported.note("differs", where, "assert-set", "its score is the share of the threshold that was reached")
+        return {"at-least": found, "count": count}
+
+    def _shared(self, check: Check, assertion: Mapping[str, Any], where: str, name: str) -> Check | None:
+        """The check with its weight and its name; further keys are noted."""
+        weight, metric = assertion.get("weight", 1), assertion.get("metric")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1e9:
+            return self._no(where, name, "none", "its weight is no number from 0")
+        if weight != 1:
+            check = {**check, "weight": weight}
+        if metric is not None:
+            try:
+                check = {**check, "name": rendered(str(metric), self._setting.variables)}
+            except NoText as error:
+                self._imported.note("none", where, f"{name}: metric", str(error))
+        for key in sorted(set(assertion) - _KNOWN - {"transform"}):
+            if not str(key).startswith("provider") or name in COUNTERPARTS:
+                self._imported.note("none", where, f"{name}: {key}", "evalq's check has no such option")
+        return check
+
+    def _no(self, where: str, what: str, kind: Kind, why: str) -> Check | None:
+        self.lost = True
+        self._imported.note(kind, where, what, why)
+        return None
+
+
+def _negated(check: Check) -> Check:
+    """The check with `not-` before its name."""
+    name = next(iter(check))
+    return {f"not-{name}": check[name], **{key: value for key, value in check.items() if key != name}}
+
+
+def checks_of(
+    assertions: Sequence[tuple[Any, Sequence[str | int], Callable[[Sequence[str | int]], str]]],
+    setting: Setting,
+    imported: Imported,
+) -> tuple[list[Check], bool]:
+    """The checks of (assertion, its keys, what makes a place of keys), and whether any of them is lost."""
+    checks: list[Check] = []
+    lost = False
+    for assertion, keys, where in assertions:
+        reader = _Reader(imported, setting, where)
+        check = reader.check(assertion, keys)
+        lost = lost or reader.lost
+        if check is not None:
+            checks.append(check)
+    return checks, lost

@@ -1,0 +1,112 @@
+"""Values as the texts that JavaScript makes of them, and the part of Nunjucks that has a counterpart: {{name}}."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["NoText", "javascript_text", "parse_commas", "rendered", "slug"]
+
+_PLACEHOLDER = re.compile(r"\{\{-?\s*([A-Za-z_$][A-Za-z0-9_$]*)\s*-?\}\}")
+_TEMPLATE = re.compile(r"\{\{|\{%|\{#")
+_DEEPEST = 5
+
+
+class NoText(ValueError):
+    """A template that is more than names in braces, or a value with no text; the message says which."""
+
+
+def javascript_text(value: Any) -> str:
+    """What String(value) is. Raises NoText for lists and mappings."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    if isinstance(value, int):
+        # Numbers are doubles there.
+        return str(value) if abs(value) <= 2**53 else javascript_text(float(value))
+    if isinstance(value, float):
+        return _number(value)
+    raise NoText(f"a {'list' if isinstance(value, list) else 'mapping'} where a text is wanted")
+
+
+def _number(value: float) -> str:
+    """ECMA-262, Number::toString: the shortest digits, plain from 1e-6 up to 1e21."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
+    if value == int(value) and abs(value) < 1e21:
+        return str(int(value))
+    text = repr(value)
+    if "e" not in text:
+        return text
+    if 1e-6 <= abs(value) < 1e21:
+        digits = -int(text.partition("e")[2]) + len(text.partition("e")[0].partition(".")[2])
+        return f"{value:.{digits}f}"
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent):+d}"
+
+
+def rendered(template: str, variables: Mapping[str, Any]) -> str:
+    """``template`` with its names replaced; what is no variable is empty, as in Nunjucks. Raises NoText."""
+    text = template
+    for _ in range(_DEEPEST):
+        if not _TEMPLATE.search(text):
+            return text
+        left = _TEMPLATE.sub("", _PLACEHOLDER.sub("", text))
+        if _TEMPLATE.search(_PLACEHOLDER.sub("", text)):
+            raise NoText(f"a template that is more than {{{{name}}}}: {left.strip()[:40] or text[:40]}")
+        text = _PLACEHOLDER.sub(lambda match: _variable(match[1], variables), text)
+    raise NoText("variables that name each other")
+
+
+def _variable(name: str, variables: Mapping[str, Any]) -> str:
+    if name == "env":
+        raise NoText("a template that reads the environment")
+    value = variables.get(name)
+    return "" if value is None else javascript_text(value).removesuffix("\n")
+
+
+def parse_commas(text: str) -> list[str]:
+    """The values of a list that is written with commas, some of them in quotes. Raises NoText."""
+    values: list[str] = []
+    at = 0
+    while True:
+        while at < len(text) and (text[at].isspace() or text[at] == ","):
+            at += 1
+        if at >= len(text):
+            return values
+        if text[at] == '"':
+            value, at = _quoted(text, at + 1)
+            while at < len(text) and text[at].isspace():
+                at += 1
+            if at < len(text) and text[at] != ",":
+                raise NoText("a quoted value that no comma follows")
+        else:
+            end = text.find(",", at)
+            end = len(text) if end < 0 else end
+            value, at = text[at:end].strip(), end
+        values.append(value)
+
+
+def _quoted(text: str, at: int) -> tuple[str, int]:
+    """(value, where it ends) of a quoted value that begins at ``at``; a quote in it is doubled or escaped."""
+    out: list[str] = []
+    while at < len(text):
+        pair = text[at : at + 2]
+        if pair in ('\\"', "\\\\", '""'):
+            out.append(pair[1])
+            at += 2
+        elif text[at] == '"':
+            return "".join(out), at + 1
+        else:
+            out.append(text[at])
+            at += 1
+    raise NoText("a quoted value that does not end")
+
+
+def slug(text: str) -> str:
+    """A short name for a case of what people wrote."""
+    return re.sub(r"[^\w.-]+", "-", text.strip().lower())[:60].strip("-")

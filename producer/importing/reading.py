@@ -1,0 +1,155 @@
+"""Reading the files of another tool: with the places of what stands in them, and only below the folder it is in."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from evalq.evalcore import bounded_yaml
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.files import open_given
+from evalq.producer.importing.imported import cut
+
+__all__ = ["Document", "Outside", "below", "csv_rows", "key_path", "read_json", "read_lines", "read_text", "read_yaml"]
+
+MOST_BYTES = 1 << 30
+"""The longest recording that is read."""
+_YAML_BYTES = 16 << 20
+_CELL = 16 << 20
+
+
+class Outside(ValueError):
+    """A file that the source names, and that lies outside its folder."""
+
+
+class Document:
+    """A file that was read: its data, and where in it something stands."""
+
+    def __init__(self, path: Path, data: Any, root: yaml.Node | None = None) -> None:
+        self.path, self.data, self._root = path, data, root
+
+    def where(self, keys: Sequence[str | int]) -> str:
+        """``file:line: key path``; without the line where that is not known."""
+        line = _line(self._root, keys)
+        place = f"{self.path}:{line}" if line else str(self.path)
+        return f"{place}: {key_path(keys)}" if keys else place
+
+
+def key_path(keys: Sequence[str | int]) -> str:
+    """``tests[0].assert[1]``."""
+    shown = "".join(f"[{key}]" if isinstance(key, int) else f".{cut(key)}" for key in keys)
+    return shown.removeprefix(".")
+
+
+def below(folder: Path, name: str, *, anywhere: bool) -> Path:
+    """The file that ``name`` means from ``folder``. Raises Outside for one that is not below it."""
+    try:
+        path = (folder / name).resolve()
+    except (ValueError, OSError, RuntimeError):  # a zero byte, half a surrogate pair, links that lead round
+        raise Outside(f"{cut(name)!r} is no name of a file") from None
+    if not anywhere and not path.is_relative_to(folder.resolve()):
+        raise Outside(f"{cut(name)} is outside {folder}: give --anywhere to read it")
+    return path
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """A file's text, a byte order mark left out. Raises ConfigError."""
+    return _read(path, most, "utf-8-sig")
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file's value. Raises ConfigError."""
+    text = _read(path, MOST_BYTES, "utf-8-sig")
+    try:
+        return _json(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from None
+
+
+def read_yaml(path: Path) -> Document:
+    """A YAML (or JSON) file, with the places of its keys. Raises ConfigError with file and line."""
+    text = _read(path, _YAML_BYTES, "utf-8-sig")
+    try:
+        data = bounded_yaml.load(text)
+        return Document(path, data, yaml.compose(text, Loader=yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
+    except (RecursionError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read: {str(error) or 'nested too deeply'}") from None
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """(line, value) of a file of JSON lines; empty ones are left out. Raises ConfigError with file and line."""
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, _json(line)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path}:{number}: not JSON: {error}") from None
+
+
+def csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line, row by its header) of a CSV file. Raises ConfigError with file and line."""
+    csv.field_size_limit(_CELL)
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=False)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        if len(set(header)) < len(header):
+            raise ConfigError(f"{path}:1: a column's name occurs twice")
+        line = reader.line_num + 1
+        for row in reader:
+            if row:
+                if len(row) != len(header):
+                    raise ConfigError(f"{path}:{line}: {len(row)} cells where the header has {len(header)}")
+                yield line, dict(zip(header, row, strict=True))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ConfigError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+
+
+def _json(text: str) -> Any:
+    """JSON, also with NaN and half surrogate pairs, which some tools write."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return json.loads(text)
+
+
+def _read(path: Path, most: int, encoding: str) -> str:
+    try:
+        with open_given(path) as stream:
+            data = stream.read(most + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(data) > most:
+        raise ConfigError(f"{path}: longer than {most >> 20} MiB, which is the most that is read")
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8") from None
+
+
+def _line(node: yaml.Node | None, keys: Sequence[str | int]) -> int | None:
+    if node is None:
+        return None
+    line = node.start_mark.line + 1
+    for key in keys:
+        found: tuple[yaml.Node, yaml.Node] | None = None
+        if isinstance(node, yaml.MappingNode):
+            found = next((pair for pair in node.value if pair[0].value == str(key)), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+            found = node.value[key], node.value[key]
+        if found is None:
+            break
+        line, node = int(found[0].start_mark.line) + 1, found[1]
+    return line

@@ -1,0 +1,26 @@
+"""The tools to import from, a module each: ``read(path, asked, imported)`` fills what is imported from a file of it.
+
+It raises ConfigError for what is no file of that tool.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from evalq.producer.importing.imported import Asked, Imported
+
+__all__ = ["names", "read"]
+
+
+def names() -> list[str]:
+    """The tools, as the command line names them."""
+    found = [path.stem for folder in __path__ for path in Path(folder).glob("*.py")]
+    return sorted(name.replace("_", "-") for name in found if not name.startswith("_"))
+
+
+def read(source: str, path: Path, asked: Asked) -> Imported:
+    """What a file of ``source`` has. Raises ConfigError."""
+    imported = Imported()
+    import_module(f"{__name__}.{source.replace('-', '_')}").read(path, asked, imported)
+    return imported

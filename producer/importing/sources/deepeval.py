@@ -1,0 +1,144 @@
+"""DeepEval: goldens and test cases as datasets save them (.json, .jsonl, .csv), and the record of a test run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.errors import ConfigError
+from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.reading import csv_rows, read_json, read_lines
+
+__all__ = ["read"]
+
+_PROGRAMS = ("Pattern Match", "Json Correctness")
+_DROPPED = ("context", "retrieval_context", "comments", "expectations", "source_file", "mcp_servers", "multimodal")
+_JSON_CELLS = ("tools_called", "expected_tools", "additional_metadata", "custom_column_key_values")
+
+
+def read(path: Path, asked: Asked, imported: Imported) -> None:
+    """Fill ``imported`` from a dataset or a test run. Raises ConfigError for what is neither."""
+    reader = _Reader(imported, asked)
+    for number, (where, given) in enumerate(_entries(path, imported), start=1):
+        if isinstance(given, Mapping) and isinstance(given.get("input"), str):
+            reader.add({_snake(str(key)): value for key, value in given.items()}, where, number)
+        else:
+            what = "a conversation" if isinstance(given, Mapping) and "turns" in given else "an entry"
+            imported.note("none", where, what, "evalq's cases have an input of their own, and one answer to it")
+
+
+def _entries(path: Path, imported: Imported) -> Iterator[tuple[str, Any]]:
+    """(place, golden or test case) of a file, by its ending."""
+    if path.suffix == ".csv":
+        for line, row in csv_rows(path):
+            yield f"{path}:{line}", {key: _cell(key, text) for key, text in row.items() if text}
+    elif path.suffix == ".jsonl":
+        for line, value in read_lines(path):
+            yield f"{path}:{line}", value
+    else:
+        data = read_json(path)
+        run = data.get("testRunData", data) if isinstance(data, dict) else data
+        cases = run.get("testCases") if isinstance(run, dict) else run
+        if not isinstance(cases, list):
+            raise ConfigError(f"{path}: neither a list of goldens nor a test run with testCases")
+        at = "" if cases is data else "testCases"
+        for index, case in enumerate(cases):
+            yield f"{path}: {at}[{index}]", case
+        turns = run.get("conversationalTestCases") if isinstance(run, dict) else None
+        for index, _ in enumerate(turns if isinstance(turns, list) else []):
+            why = "evalq's cases have an input of their own, and one answer to it"
+            imported.note("none", f"{path}: conversationalTestCases[{index}]", "a conversation", why)
+
+
+def _cell(key: str, text: str) -> Any:
+    if key not in _JSON_CELLS:
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _snake(name: str) -> str:
+    """The name of a field, however the file has it: test runs write actualOutput."""
+    return "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name)
+
+
+class _Reader:
+    def __init__(self, imported: Imported, asked: Asked) -> None:
+        self._imported, self._asked = imported, asked
+
+    def add(self, given: dict[str, Any], where: str, number: int) -> None:
+        """A golden or a test case: a case, and an output where there was one."""
+        case: dict[str, Any] = {"id": str(given.get("name") or f"case-{number}"), "input": given["input"]}
+        if isinstance(given.get("expected_output"), str):
+            case["expected"] = given["expected_output"]
+        case["checks"] = [*self._metrics(given, where), *self._tools(given, where)]
+        tags = self._tags(given)
+        if tags:
+            case["tags"] = tags
+        for key in _DROPPED:
+            if given.get(key):
+                self._imported.note("none", where, key, "no check of evalq looks at it")
+        identity = self._imported.add_case(case, where, self._asked)
+        if identity and isinstance(given.get("actual_output"), str):
+            self._imported.add_output("outputs", identity, _answer(given))
+
+    def _metrics(self, given: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
+        """Of the metrics that a test run recorded, those that are checks."""
+        listed = given.get("metrics_data")
+        for index, metric in enumerate(listed if isinstance(listed, list) else []):
+            name = str(metric.get("name")) if isinstance(metric, dict) else "a metric"
+            place = f"{where}.metricsData[{index}]"
+            if name == "Exact Match" and isinstance(given.get("expected_output"), str):
+                # It leaves white space around both aside.
+                yield {"equals": given["expected_output"], "trim": True, "name": name}
+            elif name in _PROGRAMS:
+                self._imported.note("none", place, name, "the file does not say what it compares with")
+            elif name != "Tool Correctness":
+                self._imported.note("later", place, name, "a model judges, or code of yours: evalq has no judges yet")
+
+    def _tools(self, given: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
+        tools = given.get("expected_tools")
+        names = (
+            [tool["name"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
+            if isinstance(tools, list)
+            else []
+        )
+        if names:
+            yield {"tool-calls": names}
+            why = "all of these tools have to be called; Tool Correctness passes from a share on"
+            self._imported.note("differs", where, "expected_tools", why)
+
+    def _tags(self, given: Mapping[str, Any]) -> list[str]:
+        tags: list[str] = [str(tag) for tag in given.get("tags") or [] if isinstance(tag, str) and tag]
+        for key in ("additional_metadata", "metadata", "custom_column_key_values"):
+            held = given.get(key)
+            if isinstance(held, dict):
+                tags += [f"{name}:{value}" for name, value in held.items() if isinstance(value, str | int | float)]
+        return tags[:50]
+
+
+def _answer(given: Mapping[str, Any]) -> dict[str, Any]:
+    line: dict[str, Any] = {"output": given["actual_output"]}
+    tools = given.get("tools_called")
+    if isinstance(tools, list):
+        line["tool_calls"] = [
+            {"name": str(tool.get("name")), "arguments": tool.get("inputParameters") or {}}
+            for tool in tools
+            if isinstance(tool, dict)
+        ]
+    elif given.get("expected_tools"):
+        line["tool_calls"] = []
+    for theirs, ours in (("token_cost", "cost"), ("completion_time", "latency_seconds")):
+        value = given.get(theirs)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+            line[ours] = value
+    for theirs, ours in (("input_token_count", "prompt_tokens"), ("output_token_count", "completion_tokens")):
+        value = given.get(theirs)
+        if isinstance(value, int | float) and value >= 0:
+            line[ours] = int(value)
+    return line

@@ -1,0 +1,171 @@
+"""Inspect: a log of an evaluation, as .json or as .eval (a zip file of JSON, compressed with zstd or deflate)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalq.evalcore.errors import ConfigError
+from evalq.producer.importing.archive import Archive
+from evalq.producer.importing.imported import Asked, Imported, Kind
+from evalq.producer.importing.reading import Document, read_json
+from evalq.producer.importing.scorers import NoScorer, check_of
+
+__all__ = ["read"]
+
+_JUDGES = ("model_graded_qa", "model_graded_fact", "multi_scorer", "perplexity")
+
+
+def read(path: Path, asked: Asked, imported: Imported) -> None:
+    """Fill ``imported`` from a log. Raises ConfigError for what is none."""
+    if path.suffix == ".eval":
+        with Archive(path) as archive:
+            header = archive.read("header.json" if "header.json" in archive.names else "_journal/start.json")
+            names = [name for name in archive.names if name.startswith("samples/") and name.endswith(".json")]
+            _Log(path, header, imported, asked).add((name, archive.read(name)) for name in names)
+        return
+    data = read_json(path)
+    samples = data.get("samples") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(data.get("eval"), dict):
+        raise ConfigError(f"{path}: no log of Inspect: it has no eval")
+    if not isinstance(samples, list):
+        raise ConfigError(f"{path}: the log has no samples: it was written with log_samples off, or is a header alone")
+    _Log(path, data, imported, asked).add((f"samples[{index}]", sample) for index, sample in enumerate(samples))
+
+
+class _Log:
+    def __init__(self, path: Path, header: Any, imported: Imported, asked: Asked) -> None:
+        self._path, self._imported, self._asked = path, imported, asked
+        self._document = Document(path, header)
+        task = header.get("eval") if isinstance(header, dict) else None
+        if not isinstance(task, dict):
+            raise ConfigError(f"{path}: no log of Inspect: it has no eval")
+        self._model = str(task.get("model") or "outputs")
+        self._task = str(task.get("task") or "task").rpartition("/")[2]
+        self._scorers = self._declared(task.get("scorers"))
+        self._ids: dict[str, str] = {}
+        config = task.get("config")
+        if isinstance(config, dict) and config.get("epochs_reducer") not in (None, ["mean"]):
+            imported.note("differs", str(path), "epochs_reducer", "evalq gives pass rates, pass@k and pass^k")
+        imported.note(
+            "none", f"{path}: eval.model", self._model, "write a target for it: see docs/reference/targets.md"
+        )
+
+    def _declared(self, scorers: Any) -> list[tuple[str, Mapping[str, Any], str]]:
+        """(name, options, place) of the scorers, as the log declares them."""
+        found: list[tuple[str, Mapping[str, Any], str]] = []
+        for index, scorer in enumerate(scorers if isinstance(scorers, list) else []):
+            if isinstance(scorer, dict) and isinstance(scorer.get("name"), str):
+                options = scorer.get("options")
+                place = self._document.where(["eval", "scorers", index])
+                found.append((scorer["name"], options if isinstance(options, dict) else {}, place))
+        if not found:
+            self._imported.note("none", self._document.where(["eval", "scorers"]), "scorers", "the log declares none")
+        return found
+
+    def add(self, samples: Iterator[tuple[str, Any]]) -> None:
+        """The samples, each a case when it is met for the first time, and an output."""
+        for place, sample in samples:
+            where = f"{self._path}: {place}"
+            if not isinstance(sample, dict) or "id" not in sample:
+                self._imported.note("none", where, "a sample", "it has no id")
+                continue
+            key = str(sample["id"])
+            if key not in self._ids:
+                self._ids[key] = self._case(sample, key, where)
+            if self._ids[key]:
+                self._imported.add_output(self._model, self._ids[key], _answer(sample))
+
+    def _case(self, sample: dict[str, Any], key: str, where: str) -> str:
+        targets = sample.get("target")
+        wanted = [str(each) for each in targets] if isinstance(targets, list) else [str(targets or "")]
+        checks = []
+        for name, options, place in self._scorers:
+            try:
+                check = check_of(name.rpartition("/")[2], options, wanted, sample)
+            except NoScorer as error:
+                kind: Kind = "later" if name.rpartition("/")[2] in _JUDGES else "none"
+                self._imported.note(kind, error.place(place, where), name, str(error))
+                continue
+            checks.append({**check, "name": name})
+        case: dict[str, Any] = {"id": f"{self._task}-{key}", "input": _input(sample), "checks": checks}
+        if any(wanted):
+            case["expected"] = wanted[0] if len(wanted) == 1 else wanted
+        tags = [f"{name}:{value}" for name, value in _part(sample, "metadata").items() if isinstance(value, str | int)]
+        if tags:
+            case["tags"] = tags[:50]
+        for name in ("files", "setup", "sandbox"):
+            if sample.get(name):
+                self._imported.note("none", where, name, "evalq sets up no sandbox: your agent does")
+        return self._imported.add_case(case, where, self._asked)
+
+
+def _input(sample: dict[str, Any]) -> Any:
+    """The sample's input; chat messages with their texts alone."""
+    given = _resolved(sample.get("input"), sample)
+    if isinstance(given, list):
+        return [
+            {"role": str(each.get("role")), "content": _content(each.get("content"))}
+            for each in given
+            if isinstance(each, dict)
+        ]
+    # With choices, what was asked is the message that the solver made of them.
+    first = next((each for each in _messages(sample) if each.get("role") == "user"), None)
+    if sample.get("choices") and first is not None:
+        return _content(_resolved(first.get("content"), sample))
+    return str(given or "")
+
+
+def _messages(sample: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    found = sample.get("messages")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _answer(sample: dict[str, Any]) -> dict[str, Any]:
+    """A line of recorded outputs."""
+    line: dict[str, Any] = {}
+    error, output = sample.get("error"), _part(sample, "output")
+    choices = output.get("choices")
+    if error:
+        line["error"] = str(error.get("message") if isinstance(error, dict) else error)
+    elif "completion" in output:
+        line["output"] = str(_resolved(output["completion"], sample) or "")
+    elif isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        line["output"] = _content(_resolved(_part(choices[0], "message").get("content"), sample))
+    else:
+        line["error"] = str(output.get("error") or "no output was recorded")
+    calls = [call for each in _messages(sample) for call in each.get("tool_calls") or [] if isinstance(call, dict)]
+    if "messages" in sample:
+        line["tool_calls"] = [
+            {"name": str(call.get("function")), "arguments": call.get("arguments") or {}} for call in calls
+        ]
+    seconds = output.get("time") or sample.get("working_time")
+    if isinstance(seconds, int | float) and seconds >= 0:
+        line["latency_seconds"] = seconds
+    usage = _part(output, "usage")
+    for theirs, ours in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens")):
+        if isinstance(usage.get(theirs), int):
+            line[ours] = usage[theirs]
+    return line
+
+
+def _content(content: Any) -> str:
+    """A message's text, of its parts where it has several."""
+    if isinstance(content, list):
+        return "\n".join(
+            str(part.get("text")) for part in content if isinstance(part, dict) and part.get("type") == "text"
+        )
+    return str(content or "")
+
+
+def _resolved(value: Any, sample: dict[str, Any]) -> Any:
+    """Long texts are kept apart, under attachments."""
+    if isinstance(value, str) and value.startswith("attachment://"):
+        return _part(sample, "attachments").get(value.removeprefix("attachment://"), value)
+    return value
+
+
+def _part(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = holder.get(key)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,178 @@
+"""lm-evaluation-harness: results and samples, as `lm_eval --log_samples --output_path` writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalq.evalcore.errors import ConfigError
+from evalq.producer.importing.accepting import accepted
+from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.patterns import NoCounterpart, to_re2
+from evalq.producer.importing.reading import read_json, read_lines
+
+__all__ = ["read"]
+
+_SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d-]+\.\d+)\.jsonl")
+_RESULTS = re.compile(r"results_(?P<date>\d{4}-\d\d-\d\dT[\d-]+\.\d+)\.json")
+_NO_FILTER = [{"function": "take_first"}]
+_STRICTER = ("regexes_to_ignore", "ignore_punctuation", "ignore_numbers")
+
+
+def read(path: Path, asked: Asked, imported: Imported) -> None:
+    """Fill ``imported`` from results and the samples beside them, or from samples. Raises ConfigError."""
+    results, samples = _files(path)
+    data = read_json(results)
+    configs = data.get("configs") if isinstance(data, dict) else None
+    if not isinstance(configs, dict):
+        raise ConfigError(f"{results}: no results of lm-evaluation-harness: they have no configs")
+    for task, file in samples:
+        config = configs.get(task)
+        if not isinstance(config, dict):
+            imported.note("none", str(file), task, f"{results.name} has no configuration of it")
+            continue
+        _Task(task, config, results, _model(data), imported, asked).read(file)
+
+
+def _files(path: Path) -> tuple[Path, list[tuple[str, Path]]]:
+    """(the results, tasks and their samples) that belong together."""
+    if not path.exists():
+        read_json(path)
+    found, whole = _SAMPLES.fullmatch(path.name), _RESULTS.fullmatch(path.name)
+    if found:
+        return path.with_name(f"results_{found['date']}.json"), [(found["task"], path)]
+    if not whole:
+        raise ConfigError(f"{path}: name results_DATE.json, or samples_TASK_DATE.jsonl with those beside it")
+    beside = [(_SAMPLES.fullmatch(each.name), each) for each in sorted(path.parent.iterdir())]
+    samples = [(match["task"], each) for match, each in beside if match and match["date"] == whole["date"]]
+    if not samples:
+        raise ConfigError(f"{path}: no samples_TASK_{whole['date']}.jsonl beside it: run lm_eval with --log_samples")
+    return path, samples
+
+
+def _model(results: Mapping[str, Any]) -> str:
+    config = results.get("config")
+    name = results.get("model_name") or (config.get("model") if isinstance(config, dict) else None)
+    return str(name or "outputs")
+
+
+class _Task:
+    def __init__(
+        self, name: str, config: dict[str, Any], results: Path, model: str, imported: Imported, asked: Asked
+    ) -> None:
+        self._name, self._config, self._model = name, config, model
+        self._imported, self._asked = imported, asked
+        self._where = f"{results}: configs.{name}"
+        self._filters = {str(each.get("name")): each.get("filter") for each in _mappings(config.get("filter_list"))}
+        self._cases: dict[str, dict[str, Any]] = {}
+
+    def read(self, path: Path) -> None:
+        """Every line of samples: of each document one for each filter."""
+        kind = self._config.get("output_type")
+        if kind != "generate_until":
+            why = "it compares probabilities of texts, and evalq records answers"
+            self._imported.note("none", f"{self._where}.output_type", f"{self._name}: {kind}", why)
+            return
+        answers: dict[str, list[Any]] = {}
+        places: dict[str, str] = {}
+        for line, sample in read_lines(path):
+            where = f"{path}:{line}"
+            if not isinstance(sample, dict) or "doc_id" not in sample or not isinstance(sample.get("resps"), list):
+                self._imported.note("none", where, "a sample", "it has no doc_id or no resps")
+                continue
+            key = str(sample["doc_id"])
+            if key not in self._cases:
+                self._cases[key] = self._case(sample, key)
+                answers[key], places[key] = list(_flat(sample["resps"])), where
+            self._cases[key]["checks"] += self._checks(sample, where)
+        for key, case in self._cases.items():
+            identity = self._imported.add_case(case, places[key], self._asked)
+            for answer in answers[key] if identity else []:
+                self._imported.add_output(self._model, identity, {"output": answer})
+
+    def _case(self, sample: dict[str, Any], key: str) -> dict[str, Any]:
+        case: dict[str, Any] = {"id": f"{self._name}-{key}", "input": _asked_text(sample), "checks": []}
+        if sample.get("target") is not None:
+            case["expected"] = sample["target"]
+        return case | {"tags": [f"task:{self._name}"]}
+
+    def _checks(self, sample: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
+        """A check for each metric of the filter that the line is of."""
+        name = str(sample.get("filter") or "none")
+        steps = self._filters.get(name, _NO_FILTER)
+        declared = {str(each.get("metric")): each for each in _mappings(self._config.get("metric_list"))}
+        given = sample.get("metrics")
+        for metric in map(str, given if isinstance(given, list) else declared):
+            place = f"{self._where}.metric_list"
+            if metric != "exact_match":
+                self._imported.note("none", place, f"{self._name}: {metric}", "evalq has no such measure of one answer")
+                continue
+            try:
+                check = _exact(sample.get("target"), steps, declared.get(metric, {}))
+                accepted(check)
+            except NoCounterpart as error:
+                # What is about one document's target is of its line; the rest is the same for all.
+                of_line = "target" in str(error)
+                self._imported.note("none", where if of_line else self._where, f"filter {name}", str(error))
+                continue
+            yield {**check, "name": f"{metric},{name}"}
+
+
+def _exact(target: Any, steps: Any, metric: Mapping[str, Any]) -> dict[str, Any]:
+    """exact_match of what a filter takes. Raises NoCounterpart."""
+    stricter = [option for option in _STRICTER if metric.get(option)]
+    if stricter:
+        raise NoCounterpart(f"exact_match with {stricter[0]} compares what is left of both texts")
+    if not isinstance(target, str | int | float) or isinstance(target, bool):
+        raise NoCounterpart("the target is no text")
+    wanted = str(target)
+    options = {"ignore-case": True} if metric.get("ignore_case") else {}
+    listed = list(_mappings(steps))
+    names = [str(step.get("function")) for step in listed]
+    if names == ["take_first"]:
+        return {"equals": wanted, **options}
+    if names == ["remove_whitespace", "take_first"] and wanted == wanted.strip():
+        return {"equals": wanted, "trim": True, **options}
+    if names != ["regex", "take_first"]:
+        raise NoCounterpart(f"evalq has no check of what {', '.join(names) or 'no filter'} leaves")
+    return _captured(wanted, listed[0], options)
+
+
+def _captured(wanted: str, step: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    pattern = str(step.get("regex_pattern", r"#### (\-?[0-9\.\,]+)"))
+    which = {0: "first", -1: "last"}.get(step.get("group_select", 0))
+    if which is None:
+        raise NoCounterpart("it takes neither the first match nor the last")
+    if wanted == str(step.get("fallback", "[invalid]")) or wanted != wanted.strip() or not wanted:
+        raise NoCounterpart("the target is what the filter gives where it finds nothing, or what it never gives")
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise NoCounterpart(f"its pattern is none: {error}") from None
+    if groups > 1:
+        raise NoCounterpart("it takes the first group that is not empty; the check `captures` any of them")
+    # Texts are compared without the white space around them.
+    return {"captures": to_re2(pattern, "python"), "is": wanted, "which": which, "trim": True, **options}
+
+
+def _asked_text(sample: Mapping[str, Any]) -> str:
+    """The prompt: arguments are lists, or mappings where they were written to a file."""
+    text = _first(_first(sample.get("arguments")))
+    return text if isinstance(text, str) else str(sample.get("doc", ""))
+
+
+def _first(held: Any) -> Any:
+    """What stands first in a list or a mapping; None in anything else."""
+    values = held.values() if isinstance(held, dict) else held if isinstance(held, list) else ()
+    return next(iter(values), None)
+
+
+def _flat(responses: Sequence[Any]) -> Iterator[Any]:
+    for each in responses:
+        yield from each if isinstance(each, list) else [each]
+
+
+def _mappings(given: Any) -> Iterator[Mapping[str, Any]]:
+    return (each for each in given if isinstance(each, dict)) if isinstance(given, list) else iter(())

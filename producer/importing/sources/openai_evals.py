@@ -1,0 +1,165 @@
+"""OpenAI's hosted evals: an eval as its API gives it, with the output items of a run.
+
+The eval is what ``GET /evals/ID`` gives, an object with testing_criteria; output items what
+``GET /evals/ID/runs/RUN/output_items`` gives: under output_items in the same file, or in output_items.json or
+output_items.jsonl beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalq.evalcore.errors import ConfigError
+from evalq.producer.importing.accepting import accepted
+from evalq.producer.importing.imported import Asked, Imported, Kind
+from evalq.producer.importing.patterns import NoCounterpart
+from evalq.producer.importing.reading import read_json, read_lines
+
+__all__ = ["read"]
+
+_NAME = re.compile(r"\{\{\s*item\.([A-Za-z0-9_.]+)\s*\}\}")
+_OUTPUT = re.compile(r"\s*\{\{\s*sample\.(?:output_text|output_json(?:\.(?P<path>[A-Za-z0-9_.]+))?)\s*\}\}\s*")
+_OPERATIONS = {"eq": "equals", "ne": "not-equals", "like": "contains", "ilike": "contains"}
+_REASONS: dict[str, tuple[Kind, str]] = {
+    "label_model": ("later", "a model judges: evalq has no judges yet"),
+    "score_model": ("later", "a model judges: evalq has no judges yet"),
+    "python": ("none", "it is a program, which no import runs: write a check of your own"),
+    "endpoint": ("none", "another service judges"),
+    "multi": ("none", "it computes a number from other graders"),
+    "text_similarity": ("none", "evalq has no measure that gives the same number"),
+}
+
+
+def read(path: Path, asked: Asked, imported: Imported) -> None:
+    """Fill ``imported`` from an eval and its output items. Raises ConfigError for what is none."""
+    data = read_json(path)
+    criteria = data.get("testing_criteria") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(criteria, list):
+        raise ConfigError(f"{path}: no eval of OpenAI: it has no testing_criteria")
+    cases: dict[str, str] = {}
+    found = False
+    for where, item in _items(path, data):
+        found = True
+        if not isinstance(item, dict) or not isinstance(item.get("datasource_item"), dict):
+            imported.note("none", where, "an output item", "it has no datasource_item")
+            continue
+        key = str(item.get("datasource_item_id", len(cases)))
+        if key not in cases:
+            cases[key] = _case(path, criteria, item, key, where, imported, asked)
+        if cases[key]:
+            sample = item.get("sample")
+            sample = sample if isinstance(sample, dict) else {}
+            imported.add_output(str(sample.get("model") or "outputs"), cases[key], _answer(sample))
+    if not found:
+        raise ConfigError(f"{path}: no output items: under output_items, or in output_items.json(l) beside it")
+
+
+def _items(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """(place, output item), wherever they are."""
+    given, source, at = data.get("output_items"), path, "output_items"
+    beside = path.with_name("output_items.jsonl")
+    if given is None and beside.exists():
+        yield from ((f"{beside}:{line}", value) for line, value in read_lines(beside))
+        return
+    if given is None and path.with_name("output_items.json").exists():
+        source, at = path.with_name("output_items.json"), ""
+        given = read_json(source)
+    if isinstance(given, dict):
+        given, at = given.get("data"), f"{at}.data".lstrip(".")
+    for index, item in enumerate(given if isinstance(given, list) else []):
+        yield f"{source}: {at}[{index}]", item
+
+
+def _case(
+    path: Path, criteria: list[Any], item: dict[str, Any], key: str, where: str, imported: Imported, asked: Asked
+) -> str:
+    row = item["datasource_item"]
+    checks = []
+    for index, grader in enumerate(criteria):
+        place = f"{path}: testing_criteria[{index}]"
+        kind = str(grader.get("type")) if isinstance(grader, dict) else "a grader"
+        name = str(grader.get("name") or kind) if isinstance(grader, dict) else kind
+        if kind != "string_check":
+            why = _REASONS.get(kind, ("none", "evalq has no such check"))
+            imported.note(why[0], place, f"{name} ({kind})", why[1])
+            continue
+        try:
+            check = _string_check(grader, row)
+            accepted(check)
+        except NoCounterpart as error:
+            imported.note("none", place, name, str(error))
+            continue
+        checks.append({**check, "name": name})
+    sample = item.get("sample")
+    asked_of = sample.get("input") if isinstance(sample, dict) else None
+    case: dict[str, Any] = {"id": f"item-{key}", "input": _input(asked_of, row), "checks": checks}
+    return imported.add_case(case, where, asked)
+
+
+def _string_check(grader: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    operation = str(grader.get("operation"))
+    if operation not in _OPERATIONS:
+        raise NoCounterpart(f"an operation that is not known: {operation[:40]}")
+    left, right = str(grader.get("input", "")), str(grader.get("reference", ""))
+    found = _OUTPUT.fullmatch(left)
+    if found is None and operation in ("eq", "ne") and _OUTPUT.fullmatch(right):
+        found, right = _OUTPUT.fullmatch(right), left
+    if found is None:
+        raise NoCounterpart("it compares something else than the answer, or a part of its JSON")
+    check: dict[str, Any] = {_OPERATIONS[operation]: _filled(right, row)}
+    if operation == "ilike":
+        check["ignore-case"] = True
+    if found["path"]:
+        check["at"] = found["path"]
+    return check
+
+
+def _filled(template: str, row: Mapping[str, Any]) -> str:
+    """A template with the row's values. Raises NoCounterpart for more than those."""
+
+    def value(match: re.Match[str]) -> str:
+        found: Any = row
+        for part in match[1].split("."):
+            if not isinstance(found, dict) or part not in found:
+                raise NoCounterpart(f"the row has no {match[1]}")
+            found = found[part]
+        return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+    if "{{" in _NAME.sub("", template):
+        raise NoCounterpart("a template that is more than {{item.name}}")
+    return _NAME.sub(value, template)
+
+
+def _input(messages: Any, row: Mapping[str, Any]) -> Any:
+    """The messages that were asked; the row itself where the run did not keep them."""
+    if isinstance(messages, list) and messages and all(isinstance(each, dict) for each in messages):
+        return [{"role": str(each.get("role")), "content": _text(each.get("content"))} for each in messages]
+    return dict(row)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return str(content if content is not None else "")
+
+
+def _answer(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of recorded outputs."""
+    line: dict[str, Any] = {}
+    error, messages, usage = sample.get("error"), sample.get("output"), sample.get("usage")
+    if isinstance(error, dict) and (error.get("message") or error.get("code")):
+        line["error"] = str(error.get("message") or error.get("code"))
+    elif isinstance(messages, list) and messages and isinstance(messages[-1], dict):
+        line["output"] = _text(messages[-1].get("content"))
+    elif isinstance(sample.get("output_text"), str):
+        line["output"] = sample["output_text"]
+    else:
+        line["error"] = "no output was recorded"
+    for key in ("prompt_tokens", "completion_tokens"):
+        if isinstance(usage, dict) and isinstance(usage.get(key), int):
+            line[key] = usage[key]
+    return line

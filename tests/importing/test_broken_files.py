@@ -1,0 +1,80 @@
+"""Files of every tool with parts replaced, dropped and mixed up."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.checks.expanding import load_cases
+from evalq.producer.importing import sources
+from evalq.producer.importing.imported import Asked
+from evalq.producer.importing.writing import write
+from evalq.workers.targets import load_targets
+from tests.importing.record import HERE, MADE
+
+TIMES = 40
+_ODD: tuple[Any, ...] = (
+    *(None, True, 0, -1, 1.5, 1e400, "", "x", "{{a}}", "{{", "file://../x", "$ref", [], {}, [[]], [None]),
+    *({"type": None}, {"$ref": "#"}, {"a": {"b": []}}, "\ud800", "a\x00b", 2**70, "y" * 600),
+    {"type": "assert-set", "assert": [{"type": "contains", "value": [1]}], "threshold": "x"},
+    {"type": "regex", "value": "("},
+)
+_KEYS = ("vars", "assert", "type", "value", "threshold", "weight", "prompts", "tests", "output", "target", "samples")
+
+
+def _mixed(chance: random.Random, value: Any) -> Any:
+    if chance.random() < 0.04:
+        return chance.choice(_ODD)
+    if isinstance(value, dict):
+        kept = {key: _mixed(chance, each) for key, each in value.items() if chance.random() > 0.02}
+        return kept | ({chance.choice(_KEYS): chance.choice(_ODD)} if chance.random() < 0.03 else {})
+    if isinstance(value, list):
+        return [_mixed(chance, each) for each in value[:6]]
+    return value
+
+
+def _given(source: str) -> list[Any]:
+    if source == "promptfoo":
+        forms = [yaml.safe_load(path.read_text()) for path in sorted(MADE.glob("**/promptfoo*.yaml"))]
+        return [*forms, json.loads((HERE / "promptfoo-forms.json").read_text())]
+    if source == "deepeval":
+        return [json.loads((HERE / "deepeval" / name).read_text()) for name in ("test-run.json", "goldens.json")]
+    if source == "lm-eval":
+        return [json.loads(path.read_text()) for path in (HERE / "lm-eval").glob("results_*.json")]
+    return [
+        json.loads((HERE / "inspect-capitals.json" if source == "inspect" else MADE / "openai_evals.json").read_text())
+    ]
+
+
+@pytest.mark.parametrize("source", sources.names())
+def test_a_broken_file_is_read_as_far_as_it_goes_or_refused(source: str, tmp_path: Path) -> None:
+    """Never an error of another kind; and whatever is written, evalq reads."""
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")  # noqa: T201 - how to repeat it
+    chance, read = random.Random(seed), 0
+    shutil.copytree(MADE / "promptfoo", tmp_path / "in")
+    samples = [json.loads(line) for path in (HERE / "lm-eval").glob("samples_sums*") for line in path.open()][:10]
+    for _ in range(TIMES):
+        path = tmp_path / "in" / ("results_2026-01-01T00-00-00.1.json" if source == "lm-eval" else "file.json")
+        path.write_text(json.dumps(_mixed(chance, chance.choice(_given(source)))))
+        lines = [json.dumps(_mixed(chance, sample)) for sample in samples]
+        (tmp_path / "in" / "samples_sums_2026-01-01T00-00-00.1.jsonl").write_text("\n".join(lines))
+        try:
+            imported = sources.read(source, path, Asked())
+        except ConfigError:
+            continue
+        read += 1
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        for made in write(imported, tmp_path / "out", force=False):
+            if made.stem == "cases":
+                load_cases([made])
+            if made.name == "targets.yaml":
+                load_targets(made)
+    assert read

@@ -1,0 +1,128 @@
+"""`evalq import`: what it writes, what it says, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evalq.producer.cli import main
+from tests.importing.record import HERE, MADE
+
+CONFIG = str(MADE / "promptfoo-providers.yaml")
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_it_writes_cases_targets_and_notes_and_says_what_comes_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every note on the terminal, the same ones in a file, and a command that works on what was written."""
+    assert main(["import", "promptfoo", CONFIG, "-d", str(tmp_path / "evals")]) == 0
+    told = capsys.readouterr().out
+    files = _files(tmp_path / "evals")
+    assert set(files) == {"cases.yaml", "targets.yaml", "not-imported.jsonl"}
+    notes = [msgspec.json.decode(line) for line in files["not-imported.jsonl"].splitlines()]
+    assert all(f"{note['where']}: {note['what']}: {note['why']}" in told for note in notes)
+    assert "1 cases, 5 targets, 0 recorded outputs" in told
+    assert (
+        f"evalq checks {tmp_path}/evals/cases.yaml --targets {tmp_path}/evals/targets.yaml --target local-model" in told
+    )
+
+
+def test_recorded_outputs_are_checked_by_the_command_that_it_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line that begins with `check them` is one to copy."""
+    assert main(["import", "promptfoo", str(HERE / "promptfoo-forms.json"), "-d", str(tmp_path / "e")]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("check them: evalq ")]
+    words = line.removeprefix("check them: evalq ").split()
+    assert main([*words, "--inline", "--out", str(tmp_path / "run")]) in (0, 1)
+    assert (tmp_path / "run" / "report.json").exists()
+
+
+def test_an_import_replaces_nothing_unless_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is there stays as it is, byte for byte."""
+    command = ["import", "promptfoo", CONFIG, "-d", str(tmp_path)]
+    assert main(command) == 0
+    (tmp_path / "cases.yaml").write_text("mine")
+    before = _files(tmp_path)
+    assert main(command) == 2
+    assert f"{tmp_path}/cases.yaml: is there already" in capsys.readouterr().err
+    assert _files(tmp_path) == before
+    assert main([*command, "--force"]) == 0
+    assert _files(tmp_path)["cases.yaml"] != b"mine"
+
+
+def test_two_imports_write_the_same_bytes(tmp_path: Path) -> None:
+    """Nothing depends on the moment, or on the order of a set."""
+    for name in ("a", "b"):
+        assert main(["import", "promptfoo", str(HERE / "promptfoo-forms.json"), "-d", str(tmp_path / name)]) == 0
+    assert _files(tmp_path / "a") == _files(tmp_path / "b")
+
+
+def test_hostile_text_is_text_on_the_terminal_and_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Escape sequences, marks that turn writing round, commands for CI, placeholders."""
+    hostile = "\x1b[31m\u202e::error::x {{nothing}} \\{{id}} \ud800"
+    config = {
+        "prompts": ["ask"],
+        "providers": [f"odd:{hostile}"],
+        "tests": [{"assert": [{"type": "contains", "value": "x"}, {"type": hostile}], "providerOutput": hostile}],
+    }
+    path = tmp_path / "promptfooconfig.json"
+    path.write_text(json.dumps(config))
+    assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "e")]) == 0
+    told = capsys.readouterr().out
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+    assert not any(line.startswith("::") for line in told.splitlines())
+    (line,) = (tmp_path / "e" / "outputs.jsonl").read_bytes().splitlines()
+    assert msgspec.json.decode(line)["output"] == hostile.replace("\ud800", "\ufffd")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{", "not YAML"), ("[]", "must be a mapping"), ("prompts: [a]\ntests: []\n", "nothing in it has a counterpart")],
+)
+def test_what_has_nothing_to_import_is_an_error(
+    content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And nothing is written."""
+    path = tmp_path / "promptfooconfig.yaml"
+    path.write_text(content)
+    assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "e")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "e").exists()
+
+
+def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whichever tool it is said to be of."""
+    from evalq.producer.importing.sources import names
+
+    for source in names():
+        assert main(["import", source, str(tmp_path / "absent.json"), "-d", str(tmp_path / "e")]) == 2
+        assert f"{tmp_path}/absent.json: cannot be read" in capsys.readouterr().err
+
+
+def test_a_check_by_name_has_to_be_one_that_takes_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is read."""
+    for name in ("resembles", "tool-calls", "json-path-of"):
+        command = ["import", "deepeval", str(HERE / "deepeval" / "goldens.json"), "-d", str(tmp_path), "--check", name]
+        assert main(command) == 2
+        assert f"--check {name}: " in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_cases_stand_in_one_file_whatever_was_imported_before(tmp_path: Path) -> None:
+    """Many are lines of JSON, few YAML: the other form goes with --force, and is in the way without."""
+    path, out = tmp_path / "promptfooconfig.yaml", tmp_path / "evals"
+    text = "prompts: ['{{n}}']\ntests: [{vars: {n: [%s]}, assert: [{type: contains, value: x}]}]\n"
+    for count, name in ((300, "cases.jsonl"), (3, "cases.yaml")):
+        path.write_text(text % ", ".join(f"'{number}'" for number in range(count)))
+        assert main(["import", "promptfoo", str(path), "-d", str(out)]) == (0 if count == 300 else 2)
+        assert main(["import", "promptfoo", str(path), "-d", str(out), "--force"]) == 0
+        assert [each.name for each in out.glob("cases.*")] == [name]

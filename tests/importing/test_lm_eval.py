@@ -1,0 +1,74 @@
+"""Results and samples that lm-evaluation-harness wrote: the same exact matches, by filter."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from evalq.evalcore.errors import ConfigError
+from evalq.producer.importing import sources
+from evalq.producer.importing.imported import Asked
+from tests.importing.judged import judged
+from tests.importing.record import HERE
+
+FOLDER = HERE / "lm-eval"
+(RESULTS,) = FOLDER.glob("results_*.json")
+
+
+def test_exact_matches_are_the_verdicts_of_the_checks(tmp_path: Path) -> None:
+    """Of every document and filter that has a counterpart: take_first is the first repeat."""
+    imported, judgements = judged("lm-eval", RESULTS, tmp_path)
+    first = {each.plan.case.id: each for each in judgements if each.plan is not None and each.repeat == 0}
+    lost = {note.what.removeprefix("filter ") for note in imported.notes}
+    compared: Counter[str] = Counter()
+    for task in ("sums", "plain"):
+        (samples,) = FOLDER.glob(f"samples_{task}_*.jsonl")
+        for sample in map(json.loads, samples.read_text().splitlines()):
+            verdicts = {verdict.name: verdict for verdict in first[f"{task}-{sample['doc_id']}"].checks}
+            name = f"exact_match,{sample['filter']}"
+            assert (name in verdicts) != (sample["filter"] in lost)
+            if name in verdicts:
+                assert verdicts[name].passed == (sample["exact_match"] == 1.0), (sample, verdicts[name])
+                compared[f"{task} {sample['filter']}"] += 1
+    assert compared == {"sums strict": 13, "sums last": 13, "sums words": 13, "plain none": 13}
+
+
+def test_every_response_is_a_repeat_of_its_document(tmp_path: Path) -> None:
+    """With the prompt that was asked, and the target as what is expected."""
+    imported, judgements = judged("lm-eval", RESULTS, tmp_path)
+    sums = next(case for case in imported.cases if case["id"] == "sums-1")
+    assert (sums["input"], sums["expected"]) == ("Q: 1: 1 + 1?\nA:", "4")
+    repeats = Counter(each.plan.case.id for each in judgements if each.plan is not None)
+    assert repeats["sums-1"] == 2
+    assert repeats["plain-1"] == 1
+
+
+def test_probabilities_votes_and_other_measures_are_listed() -> None:
+    """Each with its place in the results."""
+    imported = sources.read("lm-eval", RESULTS, Asked())
+    noted = {note.what: note.where for note in imported.notes}
+    assert noted["choices: multiple_choice"].endswith("configs.choices.output_type")
+    assert "filter vote" in noted
+    assert "plain: bleu" in noted
+
+
+def test_samples_alone_are_read_with_the_results_beside_them(tmp_path: Path) -> None:
+    """Of one task, then."""
+    (samples,) = FOLDER.glob("samples_plain_*.jsonl")
+    imported, _ = judged("lm-eval", samples, tmp_path)
+    assert {case["tags"][0] for case in imported.cases} == {"task:plain"}
+    alone = tmp_path / samples.name
+    alone.write_bytes(samples.read_bytes())
+    with pytest.raises(ConfigError, match="results_"):
+        sources.read("lm-eval", alone, Asked())
+
+
+@pytest.mark.parametrize("name", ["other.json", "results_2026-01-01T00-00-00.1.json"])
+def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
+    """With the names that are wanted."""
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(ConfigError, match=r"samples_TASK_|results_DATE"):
+        sources.read("lm-eval", tmp_path / name, Asked())

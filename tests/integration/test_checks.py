@@ -1,0 +1,49 @@
+"""Checks of a live agent: chats arrive as messages, cases stop when decided, and a replay gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.integration.harness import evalq
+
+AGENT = """
+def answer(asked):
+    if "messages" in asked:
+        return f"a chat of {len(asked['messages'])}"
+    return "no" if asked["case"] == "broken" else "yes"
+"""
+CASES = """
+defaults: {thresholds: {pass-rate: 0.5}}
+cases:
+  - {id: plain, input: Say yes., checks: [{equals: "yes"}, {max-latency: 60}]}
+  - {id: chat, input: [{role: system, content: x}, {role: user, content: y}], checks: [{contains: chat of 2}]}
+  - {id: broken, input: Say yes., checks: [{equals: "yes"}]}
+  - {id: open, input: Say yes., checks: [{equals: "yes"}], thresholds: {pass-rate: 0.999}}
+"""
+
+
+def test_a_live_agent_is_checked_and_replayed(tmp_path: Path) -> None:
+    """Decided cases are not called to the end, an undecided one is; the recorded outputs give the report again."""
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "cases.yaml").write_text(CASES)
+    toy = {"kind": "python", "function": "agent:answer", "output": "text", "requests_per_minute": 3000}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"toy": {**toy, "max_concurrency": 2}}}))
+    options = ("--repeat", "60", "--stop", "when-decided", "--targets", "targets.yaml", "--format", "none")
+    done = evalq("checks", "cases.yaml", "--target", "toy", *options, "--out", "live", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "live" / "report.json").read_text())
+    cases = {entry["case"]: entry for entry in report["results"]["by_case"]}
+    verdicts = {name: entry["thresholds"][0]["verdict"] for name, entry in cases.items()}
+    assert verdicts == {"plain": "holds", "chat": "holds", "broken": "fails", "open": "inconclusive"}
+    made = {name: sum(entry["outputs"].values()) for name, entry in cases.items()}
+    assert made["open"] == 60
+    assert max(made["plain"], made["chat"], made["broken"]) < 60
+    assert report["results"]["stopping"]["decided"] == 3
+    again = evalq(
+        *("checks", "cases.yaml", "--outputs", "live/outputs.jsonl", "--inline", "--format", "none", "--out", "replay"),
+        cwd=tmp_path,
+    )
+    assert again.returncode == 0, again.stderr
+    for name in ("report.json", "records.jsonl"):
+        assert (tmp_path / "live" / name).read_bytes() == (tmp_path / "replay" / name).read_bytes()

@@ -1,0 +1,161 @@
+"""Checks that measure likeness, and JSON Schemas: known answers, bounds, and what they refuse."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.compiling import Verdict, compile_check
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
+from evalq.evalcore.evaluators.checks.vocabulary.similar import rouge_l, token_f1
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["n"],
+    "properties": {
+        "n": {"type": "integer", "minimum": 0},
+        "code": {"pattern": "^[a-z]+$"},
+        "list": {"uniqueItems": True},
+        "kids": {"type": "array", "items": {"$ref": "#"}},
+    },
+    "patternProperties": {"^x-": {"type": "string"}},
+    "additionalProperties": False,
+}
+
+
+def judged(check: dict[str, Any], output: Any) -> Verdict:
+    """What becomes of ``check`` on an answer."""
+    return compile_check(check).judge(Answer(output))
+
+
+# As computed with rouge-score 0.1.2 (rougeL, without stemming); the F1 by hand, from its definition.
+@pytest.mark.parametrize(
+    ("text", "wanted", "rouge", "f1"),
+    [
+        ("the cat was found under the bed", "the cat was under the bed", 12 / 13, 8 / 9),
+        ("The quick brown fox!", "quick, brown THE", 4 / 7, 0.8),
+        ("a b c", "x y z", 0.0, 0.0),
+        ("", "x", 0.0, 0.0),
+        ("the", "a", 0.0, 1.0),
+    ],
+)
+def test_known_measures(text: str, wanted: str, rouge: float, f1: float) -> None:
+    """The values of the published definitions."""
+    assert rouge_l(text, wanted) == pytest.approx(rouge)
+    assert token_f1(text, wanted) == pytest.approx(f1)
+
+
+def test_measures_pass_from_their_threshold_on() -> None:
+    """Three quarters where a file does not say; negated they pass below it."""
+    assert judged({"edit-similarity": "kitten"}, "sitten").passed is True
+    assert judged({"edit-similarity": "kitten", "threshold": 0.9}, "sitten").passed is False
+    assert judged({"edit-similarity": "KITTEN", "ignore-case": True, "threshold": 1.0}, "kitten").passed is True
+    assert judged({"not-token-f1": "kitten"}, "dog").passed is True
+    assert judged({"edit-distance": "kitten", "max": 3}, "sitting").passed is True
+    assert judged({"edit-distance": "kitten", "max": 2}, "sitting").found.startswith("over 2 edits")
+    assert judged({"chrf": "the cat sat", "threshold": 0.45}, "A sitting cat sat").score == pytest.approx(
+        0.4540510, abs=1e-6
+    )
+
+
+@given(st.text(max_size=40), st.text(min_size=1, max_size=40))
+def test_measures_are_shares_and_one_for_the_text_itself(text: str, wanted: str) -> None:
+    """From 0 to 1, whatever the texts."""
+    for name in ("edit-similarity", "token-f1", "rouge-l"):
+        score = judged({name: wanted}, text).score
+        assert score is not None
+        assert 0.0 <= score <= 1.0
+    assert judged({"edit-similarity": wanted}, wanted).score == 1.0
+    assert judged({"token-f1": wanted}, wanted).score == 1.0
+
+
+def test_long_answers_are_not_measured() -> None:
+    """An answer of megabytes scores nothing, in no time."""
+    began = time.process_time()
+    for name in ("edit-similarity", "token-f1", "rouge-l", "chrf"):
+        verdict = judged({name: "short"}, "ab " * 1_000_000)
+        assert (verdict.passed, verdict.score) == (False, 0.0)
+        assert "too long" in verdict.found
+    assert judged({"edit-distance": "short"}, "ab " * 1_000_000).passed is False
+    assert time.process_time() - began < 2.0
+
+
+def test_what_needs_an_extra_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not installed the file is refused, not the outputs."""
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics.chrf", None)
+    with pytest.raises(BadCheck, match=r"pip install 'evalq\[chrf\]'"):
+        compile_check({"chrf": "a"})
+
+
+@pytest.mark.parametrize(
+    ("output", "found"),
+    [
+        ({"n": 1, "code": "ab", "list": [1, 2], "x-a": "b"}, ""),
+        ('```json\n{"n": 1}\n```', ""),
+        ({"n": 1, "kids": [{"n": 2, "kids": []}]}, ""),
+        ("prose", "not JSON"),
+        ({"n": -1}, "$.n: -1 is less than"),
+        ({"n": 1, "code": "aB"}, "$.code: 'aB' does not match"),
+        ({"n": 1, "list": [1, 1.0]}, "$.list: the items are not unique"),
+        ({"n": 1, "x-a": 5}, "$['x-a']: 5 is not of type 'string'"),
+        ({"n": 1, "y": 5}, "$: additional properties: 'y'"),
+        ({"n": 1, "kids": [{"n": 2}, {}]}, "$.kids[1]: 'n' is a required property"),
+    ],
+    ids=repr,
+)
+def test_schemas(output: Any, found: str) -> None:
+    """The first thing that is not valid, with its path."""
+    verdict = judged({"json-schema": SCHEMA}, output)
+    assert verdict.passed is (not found)
+    assert verdict.found.startswith(found)
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({"type": "foo"}, "no JSON Schema: $.type"),
+        ({"$ref": "http://127.0.0.1:9/x"}, "only those within the schema"),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "only those within the schema"),
+        ({"$ref": "#/definitions/x"}, "leads nowhere"),
+        ({"$ref": "#"}, "refers to itself without end"),
+        ({"pattern": "(?=a)"}, "none to RE2"),
+        ({"patternProperties": {"(a+)+(?!b)": {}}}, "none to RE2"),
+        ({"unevaluatedProperties": False, "patternProperties": {"a": {}}}, "not supported"),
+        (5, "expected"),
+    ],
+    ids=repr,
+)
+def test_schemas_that_are_refused(schema: Any, says: str) -> None:
+    """Nothing is fetched, and no pattern takes longer than linear time."""
+    with pytest.raises(BadCheck) as caught:
+        compile_check({"json-schema": schema})
+    assert says in str(caught.value)
+    assert caught.value.path == "json-schema"
+
+
+def test_hostile_answers_to_schemas() -> None:
+    """Patterns, unique items and deep nesting stay within bounds of time and stack."""
+    began = time.process_time()
+    assert judged({"json-schema": {"pattern": "^(a+)+$"}}, {"a": 1}).passed is True
+    assert (
+        judged({"json-schema": {"type": "array", "items": {"pattern": "^(a+)+$"}}}, ["a" * 100_000 + "!"]).passed
+        is False
+    )
+    assert judged({"json-schema": {"uniqueItems": True}}, [*range(50_000), {"a": [1]}, 0]).passed is False
+    deep: Any = {"n": 1}
+    for _ in range(150):
+        deep = {"n": 1, "kids": [deep]}
+    assert judged({"json-schema": SCHEMA}, deep).found == "nested deeper than 40 levels"
+    assert time.process_time() - began < 3.0
+
+
+def test_keys_that_are_called_like_keywords_are_keys() -> None:
+    """A property may be called pattern or $ref."""
+    schema = {"properties": {"pattern": {"type": "string"}, "$ref": {"type": "string"}}, "enum": [{"$ref": "x"}]}
+    assert judged({"json-schema": schema}, {"$ref": "x"}).passed is True
