@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import cache
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.id_generator import IdGenerator
     from opentelemetry.trace import SpanContext
 
-__all__ = ["VARIABLE", "Noted", "flush", "run_span", "span"]
+__all__ = ["VARIABLE", "Noted", "flush", "run_span", "span", "told_results"]
 
 VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -33,9 +33,15 @@ class Noted(Protocol):
     def set_attribute(self, key: str, value: str | int) -> None:
         """Note a fact."""
 
+    def add_event(self, name: str, attributes: Mapping[str, str | float]) -> None:
+        """Note that something happened."""
+
 
 class _Off:
     def set_attribute(self, key: str, value: str | int) -> None:
+        """Nothing is traced."""
+
+    def add_event(self, name: str, attributes: Mapping[str, str | float]) -> None:
         """Nothing is traced."""
 
 
@@ -51,6 +57,25 @@ def span(name: str, run: str, **facts: str | int) -> AbstractContextManager[Note
 def run_span(run: str, *, begun: bool) -> AbstractContextManager[Noted]:
     """The run itself, for the producer that drives it; one that resumes a run ``begun`` before is a step of it."""
     return _spanned("resume" if begun else "run", run, {}, root=not begun) if _on() else _NOTHING
+
+
+def told_results(run: str, numbers: Mapping[str, float]) -> None:
+    """Tell what a finished run found, on a step of it: an event `gen_ai.evaluation.result` for each number.
+
+    The names are those of OpenTelemetry's semantic conventions for generative AI. Without the extra nothing is told:
+    what is driven has said so when it began, and a finished run is finished.
+    """
+    try:
+        if not numbers or not _on():
+            return
+    except ConfigError:
+        return
+    with span("result", run) as step:
+        for name, value in numbers.items():
+            step.add_event(
+                "gen_ai.evaluation.result",
+                {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": value},
+            )
 
 
 def flush() -> None:

@@ -27,13 +27,17 @@ def write(imported: Imported, folder: Path, *, force: bool) -> list[Path]:
     Raises ConfigError where one of them is there already (without ``force``), and StorageError.
     """
     files = _files(imported)
-    for name in files:
+    # An import of another length before this one left the cases in the other form.
+    stale = {"cases.yaml", "cases.jsonl"} - files.keys() if imported.cases else set()
+    for name in (*files, *sorted(stale)):
         if (folder / name).exists() and not force:
             raise ConfigError(f"{folder / name}: is there already: name another folder with -d, or give --force")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, make in files.items():
             write_atomic(folder / name, make())
+        for name in stale:
+            (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise StorageError.of(error, folder, "free some room, then import again with --force") from error
     return [folder / name for name in files]

@@ -10,8 +10,10 @@ from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.rates import rates_of
 from evalq.producer.outputs.text import plain, render
 from evalq.producer.page import ALL_UP_TO, write_page
+from evalq.workers import tracing
 
 __all__ = ["write_final", "write_report"]
 
@@ -23,6 +25,8 @@ def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) ->
         out.writelines(job.manifest.document(job.header))
     write_report(folder, job.evaluator, job.request, report)
     folder.note(state="done", retry=None, **facts)
+    named = {f"{job.evaluator.name}.{key}": value for key, value in rates_of(report).items()}
+    tracing.told_results(job.run, named)
     if not report["records"]["dead"]:
         folder.drop_working_files()
 

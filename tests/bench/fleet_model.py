@@ -53,6 +53,7 @@ class _Cores:
     """So many tasks at once, in the order that they come; None: as many as there are."""
 
     def __init__(self, cores: int | None) -> None:
+        self.few = bool(cores)
         self._free = [0.0] * cores if cores else None
 
     def end(self, begin: float, seconds: float) -> float:
@@ -86,6 +87,13 @@ class _Fleet:
         self.server_busy += seconds
         return self.server_free
 
+    def _after(self, now: float, took: float, visits: float) -> float:
+        """When a step of the producer is over that waits for its visits to the ledger."""
+        if self.cores.few:  # one after the other on one core: no core stands reserved for what comes later
+            self.server_busy += visits
+            return self.cores.end(now, took + visits)
+        return self.serve(now + took, visits)
+
     def run(self) -> float:
         """The seconds that it takes."""
         self.at(0.0, "produce")
@@ -113,9 +121,8 @@ class _Fleet:
         visits += _COLLECT * mine * fetched
         room = min(self.planned, self.window + self.committed) - self.published
         visits += _PUBLISH * mine * room
-        ended = self.cores.end(now, took)
         self.producer_busy += took
-        ended = max(ended, self.serve(ended, visits)) + (2 * self.delay if visits else 0.0)
+        ended = self._after(now, took, visits) + (2 * self.delay if visits else 0.0)
         for _ in range(room):
             self.at(ended, "arrive", self.published)
             self.published += 1

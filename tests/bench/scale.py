@@ -31,7 +31,7 @@ __all__ = ["fitted", "main"]
 _LOCAL = (1, 2, 4)
 _FLEETS = (2, 4, 8, 16, 64, 250, 1_000, 2_000)
 _KERNELS = (1, 10, 100, 1_000)
-_SMALL = 50
+_SMALL = 100
 """Records of a small chunk: enough of them that a run has hundreds."""
 _HEAD = (
     "| workers | records/s | a worker busy | producer busy | ledger busy | limit |",
@@ -87,7 +87,7 @@ def measured(folder: Path, rows: int, times: int) -> tuple[Model, dict[int, floa
     """The model's costs of rows of 3 kB, and records a second of real runs with so many local workers."""
     few, many = folder / "few.csv", folder / "many.csv"
     make_rows(few, rows)
-    make_rows(many, 3 * rows)
+    make_rows(many, 2 * rows)
     small, large = [], []
     rates: dict[int, list[float]] = {count: [] for count in _LOCAL}
     for count in _LOCAL:
@@ -99,7 +99,7 @@ def measured(folder: Path, rows: int, times: int) -> tuple[Model, dict[int, floa
                 if count == 1:
                     large.append(found)
                     size = ("--chunk-size", str(_SMALL))
-                    small.append(measure(stage, few, *size).less(measure(stage, few, *size, "--limit", str(rows // 3))))
+                    small.append(measure(stage, many, *size).less(measure(stage, few, *size)))
     model = fitted(_middle(small), _middle(large))
     beat, look, flight = server_costs(folder)
     model = msgspec.structs.replace(model, beat=beat, look=look, flight=flight)
@@ -157,7 +157,7 @@ def _row(count: int, found: Simulated) -> str:
 def main() -> None:
     """Measure, check, simulate, and print docs/reference/scale.md's tables."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.scale")
-    parser.add_argument("--rows", type=int, default=40_000)
+    parser.add_argument("--rows", type=int, default=110_000)
     parser.add_argument("--times", type=int, default=3)
     asked = parser.parse_args()
     began = time.monotonic()

@@ -115,3 +115,14 @@ def test_a_check_by_name_has_to_be_one_that_takes_a_text(tmp_path: Path, capsys:
         assert main(command) == 2
         assert f"--check {name}: " in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_cases_stand_in_one_file_whatever_was_imported_before(tmp_path: Path) -> None:
+    """Many are lines of JSON, few YAML: the other form goes with --force, and is in the way without."""
+    path, out = tmp_path / "promptfooconfig.yaml", tmp_path / "evals"
+    text = "prompts: ['{{n}}']\ntests: [{vars: {n: [%s]}, assert: [{type: contains, value: x}]}]\n"
+    for count, name in ((300, "cases.jsonl"), (3, "cases.yaml")):
+        path.write_text(text % ", ".join(f"'{number}'" for number in range(count)))
+        assert main(["import", "promptfoo", str(path), "-d", str(out)]) == (0 if count == 300 else 2)
+        assert main(["import", "promptfoo", str(path), "-d", str(out), "--force"]) == 0
+        assert [each.name for each in out.glob("cases.*")] == [name]

@@ -203,7 +203,7 @@ def test_compiled_code_takes_a_number_for_what_the_rules_do(number: str, field: 
 
 
 @compiled
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -172,7 +172,7 @@ def test_a_pattern_not_meant_to_be_counted_is_not() -> None:
         Scanner([Pattern("a")]).scan("aaa").count(0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(patterns, st.sampled_from(FLAGS)), min_size=2, max_size=8),
     st.lists(st.sampled_from([sign for sign in SIGNS if sign.isascii()]), max_size=40).map("".join),

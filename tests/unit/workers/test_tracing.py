@@ -19,6 +19,7 @@ from opentelemetry.trace import StatusCode
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.producer.cli import main
 from evalq.workers import tracing
 from tests.integration.harness import evalq, info, running_fleet, running_server, same_answer, wait_until
 
@@ -83,6 +84,26 @@ def test_an_error_is_told_by_its_kind_alone(spans: InMemorySpanExporter) -> None
     assert not span.events
 
 
+def test_a_finished_run_tells_its_rates_as_events(spans: InMemorySpanExporter, tmp_path: Path) -> None:
+    """By OpenTelemetry's names, in the run's trace; a run without rates tells nothing."""
+    cases, outputs = tmp_path / "cases.yaml", tmp_path / "outputs.jsonl"
+    cases.write_text("cases: [{id: a, checks: [{contains: x}]}, {id: b, checks: [{contains: y}]}]\n")
+    outputs.write_text('{"case": "a", "output": "x"}\n{"case": "b", "output": "a secret"}\n')
+    assert main(["checks", str(cases), "--outputs", str(outputs), "--inline", "--out", str(tmp_path / "run")]) == 0
+    result = _by_name(spans)["evalq.result"]
+    assert [(event.name, dict(event.attributes or {})) for event in result.events] == [
+        (
+            "gen_ai.evaluation.result",
+            {"gen_ai.evaluation.name": "checks.pass_rate", "gen_ai.evaluation.score.value": 0.5},
+        )
+    ]
+    with tracing.run_span(info(tmp_path / "run")["run"], begun=False):
+        pass
+    assert result.context.trace_id == _by_name(spans)["evalq.run"].context.trace_id
+    tracing.told_results("other", {})
+    assert sum(span.name == "evalq.result" for span in spans.get_finished_spans()) == 1
+
+
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable is set and the SDK is not there: an error that names both."""
     monkeypatch.setenv(tracing.VARIABLE, "http://127.0.0.1:1")
@@ -90,6 +111,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     tracing._on.cache_clear()
     with pytest.raises(ConfigError, match=r"evalq\[otel\]"):
         tracing.span("chunk", "r1")
+    tracing.told_results("r1", {"checks.pass_rate": 0.5})  # of a run that is finished: no error
     tracing._on.cache_clear()
 
 

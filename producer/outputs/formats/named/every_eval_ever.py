@@ -19,6 +19,7 @@ from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.evalcore.version import __version__
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
+from evalq.producer.outputs.rates import rates_of
 
 __all__ = ["SCHEMA_VERSION", "write"]
 
@@ -69,20 +70,19 @@ def _results(
         "source_type": "other",
         "additional_details": {"specification_sha256": run.specification},
     }
-    for key, value in results.items() if isinstance(results, dict) else ():
-        if key.endswith("_rate") and isinstance(value, int | float) and not isinstance(value, bool):
-            yield {
-                "evaluation_name": f"{evaluator.name}.{key}",
-                "source_data": source,
-                "metric_config": {
-                    "evaluation_description": key.replace("_", " "),
-                    "lower_is_better": "error" in key or "fail" in key,
-                    "score_type": "continuous",
-                    "min_score": 0,
-                    "max_score": 1,
-                },
-                "score_details": _score(float(value), results.get(f"{key}_interval"), run),
-            }
+    for key, value in rates_of(report).items():
+        yield {
+            "evaluation_name": f"{evaluator.name}.{key}",
+            "source_data": source,
+            "metric_config": {
+                "evaluation_description": key.replace("_", " "),
+                "lower_is_better": "error" in key or "fail" in key,
+                "score_type": "continuous",
+                "min_score": 0,
+                "max_score": 1,
+            },
+            "score_details": _score(value, results.get(f"{key}_interval"), run),
+        }
 
 
 def _score(value: float, interval: Any, run: RunCases) -> dict[str, Json]:
