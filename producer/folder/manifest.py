@@ -51,7 +51,8 @@ class Manifest:
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._file = AppendedFile(folder.path / MANIFEST)
-        self._chunks = PlannedChunks(lambda: self.path, _chunk)
+        # Not of this object: in a circle the folder's lock would outlive whoever lets go of the run without closing it.
+        self._chunks = PlannedChunks(lambda: folder.path / MANIFEST, _chunk)
         self.chunks: Sequence[Chunk] = self._chunks
         self.seal: Seal | None = None
         self._input = 0

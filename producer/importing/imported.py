@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -75,6 +76,9 @@ class Imported:
         if not checks:
             self.note("none", where, str(case["id"]), _no_check(case))
             return ""
+        if not _plain(case):
+            self.note("none", where, str(case["id"]), "it has a number that JSON does not have")
+            return ""
         if "input" in case:
             case["input"] = _asked(case["input"])
         case["id"] = unique_id(whole(str(case["id"]))[:_LONGEST_ID], self._ids)
@@ -100,6 +104,9 @@ class Imported:
         """Add a recorded output of a case: the next repeat of what ``source`` gave for it."""
         lines = self.outputs.setdefault(source, [])
         repeat = self._repeats.get((source, case), 0)
+        if not _plain(output):
+            self.note("none", source, f"{case}, repeat {repeat}", "its output has a number that JSON does not have")
+            output = {"error": "its output has a number that JSON does not have"}
         self._repeats[source, case] = repeat + 1
         lines.append({"case": case, "repeat": repeat, **output})
 
@@ -123,6 +130,15 @@ def whole(value: Any) -> Any:
     if isinstance(value, list):
         return [whole(each) for each in value]
     return value
+
+
+def _plain(value: Any) -> bool:
+    """Whether every number in it is finite: YAML, and what Python writes as JSON, have others."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_plain, value.values()))
+    return not isinstance(value, list) or all(map(_plain, value))
 
 
 def unique_id(wanted: str, taken: set[str]) -> str:

@@ -194,7 +194,7 @@ def test_an_input_that_may_not_be_read(tmp_path: Path) -> None:
 
 
 AS_NOBODY = """
-import json, os, sys, tempfile
+import difflib, json, os, sys, tempfile
 sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(":") if path]
 import pandas
 import evalq.producer.attending.fetch, evalq.producer.runs.driver, evalq.producer.runs.execute, evalq.workers.settings

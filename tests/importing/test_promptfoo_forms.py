@@ -116,6 +116,23 @@ def test_providers_become_targets_and_no_secret_is_copied(tmp_path: Path) -> Non
     assert set(load_targets(tmp_path / "targets.yaml")) == set(imported.targets)
 
 
+def test_what_chooses_prompts_is_listed_where_it_has_no_effect(tmp_path: Path) -> None:
+    """Prompts of a provider, what else stands beside its configuration, and a test that asks for an unknown prompt."""
+    text = """
+prompts: [{id: a.txt, label: long}, {id: b.txt, label: short}]
+providers: [{id: echo, prompts: [short], delay: 5}, {"openai:chat:small": {transform: output.trim()}}]
+tests:
+  - {description: one, vars: {q: x}, prompts: [short], assert: [{type: contains, value: x}]}
+  - {description: two, vars: {q: x}, prompts: [medium]}
+"""
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("{{q}}")
+    imported = _imported(tmp_path, text)
+    noted = {note.what for note in imported.notes}
+    assert {"echo: prompts", "echo: delay", "openai:chat:small: transform", "two: prompts"} <= noted
+    assert [case["id"] for case in imported.cases] == ["one-p2"]
+
+
 @pytest.mark.parametrize("name", ["../outside.txt", "/etc/hostname", "link.txt", "sub/../../outside.txt"])
 def test_files_outside_the_folder_are_not_read_unless_asked(name: str, tmp_path: Path) -> None:
     """Not by a path, not by a link; with --anywhere they are."""

@@ -98,7 +98,7 @@ def test_an_embedded_run_is_resumed_from_its_folder(data: Path, calm: Calm, tmp_
     wait_until(lambda: journal.exists() and journal.stat().st_size > 25_000, "some answers are in the folder")
     producer.kill()
     producer.communicate()
-    done = evalq("resume", out, "--format", "none", cwd=tmp_path)
+    done = evalq("resume", out, "--workers", "2", "--format", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     same_answer(calm("mid.csv"), out)
     assert 0 < info(out)["progress"]["computed"] < CHUNKS

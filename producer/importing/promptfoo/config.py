@@ -90,11 +90,14 @@ class _Suite:
         self._made += math.prod(sizes) * len(self._prompts)
         if self._made > MOST_CASES:
             raise ConfigError(f"{self._document.path}: prompts and variables multiply to more than {MOST_CASES} cases")
+        wanted = test.data.get("prompts", self._default.get("prompts"))
+        prompts = [(index, prompt) for index, prompt in enumerate(self._prompts, start=1) if matches(prompt, wanted)]
+        if not prompts and self._prompts:
+            self._imported.note("none", test.where(), f"{name}: prompts", "no prompt has the label that it asks for")
         for each in [variables] if alone else combinations(variables):
-            for index, prompt in enumerate(self._prompts):
-                if matches(prompt, test.data.get("prompts", self._default.get("prompts"))):
-                    suffix = f"-p{index + 1}" if len(self._prompts) > 1 else ""
-                    self._case(f"{name}{suffix}", test, options, each, prompt)
+            for index, prompt in prompts:
+                suffix = f"-p{index}" if len(self._prompts) > 1 else ""
+                self._case(f"{name}{suffix}", test, options, each, prompt)
 
     def _case(self, name: str, test: Test, options: Mapping[str, Any], given: dict[str, Any], prompt: Prompt) -> None:
         where = test.where()

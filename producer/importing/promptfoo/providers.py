@@ -42,6 +42,7 @@ def provider_name(provider: Any) -> tuple[str, str, Mapping[str, Any]]:
 def add_target(imported: Imported, provider: Any, where: str) -> None:
     """Add the target that ``provider`` is, or note why there is none."""
     name, label, config = provider_name(provider)
+    _settings(imported, provider, where, name)
     target = _chat(imported, name, config, where) or _http(imported, name, config, where)
     if target is None:
         imported.note("none", where, name or "a provider", _reason(name))
@@ -53,6 +54,23 @@ def add_target(imported: Imported, provider: Any, where: str) -> None:
     while wanted in imported.targets:
         wanted, number = f"{wanted.rsplit('--', 1)[0]}--{number}", number + 1
     imported.targets[wanted] = target
+
+
+_WHY = {
+    "prompts": "cases are for every target: import a configuration for each, or choose cases by their tags prompt:...",
+    "transform": "it is a program: only a path in its config's transformResponse has a counterpart",
+    "delay": "how fast a target is asked is said in the targets file",
+    "env": "variables of the environment are set where the worker starts",
+}
+
+
+def _settings(imported: Imported, provider: Any, where: str, name: str) -> None:
+    """Note what stands beside a provider's configuration."""
+    if not isinstance(provider, Mapping):
+        return
+    inner = provider if isinstance(provider.get("id"), str) else next(iter(provider.values()), None)
+    for key in sorted(set(map(str, inner)) - {"id", "label", "config"}) if isinstance(inner, Mapping) else ():
+        imported.note("none", where, f"{name}: {key}", _WHY.get(key, "evalq's targets have no such key"))
 
 
 def _reason(name: str) -> str:
