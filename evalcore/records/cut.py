@@ -108,7 +108,7 @@ class Cutter:
     def resume_after(self, spans: Iterable[Span]) -> int:
         """Skip ``spans``, all earlier chunks of this file in order; returns how many there were.
 
-        Raises InputChanged where the bytes differ.
+        Raises InputChanged where the bytes differ, or the last record has gone on since.
         """
         count = 0
         for count, span in enumerate(spans, 1):  # noqa: B007  # how many there were
@@ -117,6 +117,9 @@ class Cutter:
             if self._take(min(span.end - self.position, self._left()), span.records) != span:
                 where = f"{self._name}:{span.first_line}"
                 raise InputChanged("an input changed since its run began", [(where, "not the bytes that were planned")])
+        if count and self._buffer[self._at - 1] != _NEWLINE and self._more():
+            where = f"{self._name}:{self.line}"
+            raise InputChanged("an input changed since its run began", [(where, "its last record has become longer")])
         return count
 
     def spans(self) -> Iterator[Span]:
@@ -155,6 +158,12 @@ class Cutter:
 
     def _left(self) -> int:
         return self._end - self._at
+
+    def _more(self) -> bool:
+        """Whether anything stands behind what was cut."""
+        while not self._left() and not self._ended:
+            self._fill()
+        return self._left() > 0
 
     def _rest(self) -> memoryview:
         return memoryview(self._buffer)[self._at : self._end]

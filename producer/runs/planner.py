@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Planner", "ToldPlan"]
 
 PLAN_STEP = 4
+_LONGER = "it has more records than were planned"
 
 
 class Planner:
@@ -41,6 +42,9 @@ class Planner:
 
     def _planned(self) -> Iterator[Chunk]:
         job, seq, left = self._job, 0, self._job.header.limit
+        if job.manifest.seal is not None:  # all of it is planned: what an input has more since is no part of the run
+            self.seal = job.manifest.seal
+            return
         earlier = groupby(job.manifest.chunks, key=lambda chunk: chunk.input)
         group = next(earlier, None)
         for index in range(len(job.sources)):
@@ -50,6 +54,9 @@ class Planner:
                     seq += cutter.resume_after(chunk.span for chunk in group[1])
                     group = next(earlier, None)
                 for span in cutter.spans():
+                    if group is not None:  # inputs behind it are planned already
+                        where = f"{job.sources[index].name}:{span.first_line}"
+                        raise InputChanged("an input changed since its run began", [(where, _LONGER)])
                     yield Chunk.of(seq, index, span, job.sources[index].members)
                     seq += 1
             self._sha256.append(cutter.sha256)

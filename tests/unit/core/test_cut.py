@@ -112,6 +112,17 @@ def test_an_altered_file_is_not_gone_on_with(known: Known, block: int, data: st.
         assert caught.value.faults == ((f"t:{hit.first_line}", "not the bytes that were planned"),)
 
 
+@pytest.mark.parametrize("more", [b"\n", b"2\n", b"\n2"])
+def test_a_last_record_that_became_longer_is_not_gone_on_with(more: bytes) -> None:
+    """What a file has more since then begins in the midst of a record, where it ended without a newline."""
+    _, spans, _ = cut_up(b"1\n1", "jsonl")
+    assert cut_up(b"1\n1", "jsonl", after=spans)[1] == []
+    with pytest.raises(InputChanged, match="t:2: its last record has become longer"):
+        cut_up(b"1\n1" + more, "jsonl", after=spans)
+    _, spans, _ = cut_up(b"1\n", "jsonl")
+    assert len(cut_up(b"1\n1" + more, "jsonl", after=spans)[1]) == 1
+
+
 @settings(max_examples=100, deadline=None)
 @given(csv_files(), BLOCKS, SIZES, st.integers(0, 12))
 def test_a_limit_takes_the_first_records(known: Known, block: int, size: int | None, limit: int) -> None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.model.manifest import Chunk, from_wire, to_wire
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.execute import carry_out, resume
 from evalq.producer.runs.planner import Planner
+from evalq.workers.settings import Settings
+from tests.unit.producer.quiet import QUIET
 from tests.unit.vs.helpers import PARAMS, good_output
 
 
@@ -58,3 +64,46 @@ def test_a_plan_is_resumed_in_one_pass_over_its_chunks(tmp_path: Path, monkeypat
     again.manifest.chunks = Counting(again.manifest.chunks)
     assert list(Planner(again).chunks()) == chunks[40:]
     assert len(passes) == 1
+
+
+def _logs(counts: dict[str, int]) -> Request:
+    for name, count in counts.items():
+        Path(name).write_text('{"turn": 1, "agent": "a", "decision": "join"}\n' * count)
+    return Request(list(counts), {}, {})
+
+
+@pytest.mark.parametrize("first", [0, 4])
+def test_an_input_that_grew_before_others_were_planned_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """Its new records would have the numbers of later chunks: InputChanged at the first of them, also in a file that
+    was empty."""
+    monkeypatch.chdir(tmp_path)
+    begun = Job.start(registry.get("cooperation"), _logs({"a.jsonl": first, "b.jsonl": 4}), RunOptions(chunk_size=2))
+    begun.manifest.extend(list(islice(Planner(begun).chunks(), first // 2 + 1)))
+    _logs({"a.jsonl": first + 1})
+    again = Job.load(RunFolder(begun.folder.path))
+    with pytest.raises(InputChanged) as caught:
+        list(Planner(again).chunks())
+    assert caught.value.faults == ((f"a.jsonl:{first + 1}", "it has more records than were planned"),)
+
+
+def test_what_an_input_has_more_since_all_was_planned_is_no_part_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the run is gone on with: its report names the digests of what was planned."""
+    monkeypatch.chdir(tmp_path)
+    place, asked = Backend(Settings(), inline=True), _logs({"a.jsonl": 4})
+    carry_out(Job.start(registry.get("cooperation"), asked, RunOptions(out=Path("whole"))), place, QUIET)
+    begun = Job.start(registry.get("cooperation"), asked, RunOptions(chunk_size=2))
+    planner = Planner(begun)
+    begun.manifest.extend(list(planner.chunks()))
+    assert planner.seal is not None
+    begun.manifest.close(planner.seal)
+    _logs({"a.jsonl": 9})
+    again = Job.load(RunFolder(begun.folder.path))
+    told = Planner(again)
+    assert list(told.chunks()) == []
+    assert told.seal == planner.seal
+    resume(begun.folder, place, QUIET)
+    assert begun.folder.report() == RunFolder(Path("whole")).report()
