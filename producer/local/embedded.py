@@ -29,16 +29,17 @@ def embedded_server(children: Children | None = None) -> Iterator[str]:
     Raises InfrastructureError when there is no server program, or it does not start.
     """
     children = children or Children()
-    folder = Path(tempfile.mkdtemp(prefix="evalq-", dir=_short_tmp()))
-    path, log = folder / "server.sock", folder / "server.log"
-    command = [
-        server_program(),
-        *("--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700"),
-        *("--save", "", "--appendonly", "no", "--dir", str(folder), "--logfile", str(log), "--loglevel", "warning"),
-    ]
-    with children.running("the embedded server", command, folder) as keeper:
-        _wait_for(path, keeper, log)
-        yield f"unix://{path}"
+    program = server_program()
+    with _folder() as folder:
+        path, log = folder / "server.sock", folder / "server.log"
+        command = [
+            program,
+            *("--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700"),
+            *("--save", "", "--appendonly", "no", "--dir", str(folder), "--logfile", str(log), "--loglevel", "warning"),
+        ]
+        with children.running("the embedded server", command, folder) as keeper:
+            _wait_for(path, keeper, log)
+            yield f"unix://{path}"
 
 
 @contextlib.contextmanager
@@ -59,10 +60,12 @@ def local_workers(
         command += ["--root", str(root)]
     for name in evaluators:
         command += ["--preload", name]
-    folder = Path(tempfile.mkdtemp(prefix="evalq-", dir=_short_tmp()))
-    children = children or Children()
-    with children.running("the local worker", command, folder, environment(settings, "concurrency")):
-        yield
+    children, around = children or Children(), environment(settings, "concurrency")
+    with _folder() as folder:
+        if not settings.calls:  # whose programs may leave files for others
+            around["TMPDIR"] = str(folder)  # what its pool makes goes with it: killed processes clean nothing up
+        with children.running("the local worker", command, folder, around):
+            yield
 
 
 def workers_wait(url: str) -> bool:
@@ -74,6 +77,16 @@ def workers_wait(url: str) -> bool:
             return any(found["cmd"] == "brpop" for found in client.client_list())
     except redis.RedisError:
         return False
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A new folder for a process, gone with the block: also where the process could not be started."""
+    folder = Path(tempfile.mkdtemp(prefix="evalq-", dir=_short_tmp()))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait_for(path: Path, keeper: Keeper, log: Path) -> None:

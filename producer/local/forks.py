@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
+from evalq.evalcore.errors import InfrastructureError
+
 __all__ = ["Fork", "ForkLost", "Forks", "forked"]
 
 _LENGTH = struct.Struct(">Q")
@@ -49,6 +51,7 @@ class Fork:
         self.orders: deque[int] = deque()
         self._line = mine
         self._read = bytearray()
+        self._gone = False
 
     def fileno(self) -> int:
         """Readable when it has answered, or ended."""
@@ -83,6 +86,8 @@ class Fork:
     def end(self) -> None:
         """End it, whatever it does, and wait until it is gone."""
         self._line.close()
+        if self._gone:
+            return  # its number may be another process's by now
         with contextlib.suppress(ChildProcessError, ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -111,6 +116,7 @@ class Fork:
     def _ended(self) -> str:
         with contextlib.suppress(ChildProcessError):
             _, status = os.waitpid(self.pid, 0)
+            self._gone = True
             if os.WIFSIGNALED(status):
                 return f"a process was killed by {signal.Signals(os.WTERMSIG(status)).name}"
             return f"a process ended with exit code {os.WEXITSTATUS(status)}"
@@ -160,12 +166,19 @@ def forked(count: int, answer: Callable[[bytes], bytes], begin: Callable[[], Non
     """``count`` processes for the length of a block. Threads of this process are not in them: fork before any begins.
 
     ``begin`` is called in each, then ``answer`` with every order that comes; what it raises ends the process.
+    Where the system gives fewer, those are all. Raises InfrastructureError where it gives none.
     """
     with contextlib.ExitStack() as stack:
         forks = Forks()
         stack.callback(forks.end)
-        for _ in range(count):
-            forks.add(Fork(answer, begin))
+        for number in range(count):
+            try:
+                forks.add(Fork(answer, begin))
+            except OSError as error:
+                if number:
+                    break
+                reason = f"no process can be started: {error.strerror or error}"
+                raise InfrastructureError(f"{reason}; raise this user's limits (ulimit), or use --inline") from error
         yield forks
 
 

@@ -174,7 +174,7 @@ class Beginning:
     def _start(self, later: Later) -> None:
         try:
             later.place()
-        except InfrastructureError as error:
+        except (InfrastructureError, OSError) as error:  # no program, no room, no more files or processes
             self._reporter.say(f"all of it is computed by this command's own processes: {error}")
             self._later = None
             return

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 
 import pytest
 
@@ -120,8 +123,41 @@ def test_where_nothing_can_be_started_a_long_job_ends_here(
     assert capsys.readouterr().err.count("computed by this command's own processes: no server to embed") == 1
 
 
+@pytest.mark.parametrize(
+    ("module", "name"), [(embedded, "_short_tmp"), (subprocess, "Popen")], ids=["files", "processes"]
+)
+def test_where_the_system_lets_nothing_be_started_a_long_job_ends_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: ModuleType, name: str
+) -> None:
+    """It has the inline answer, and nothing that was made for the server stays."""
+    _long(monkeypatch)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(embedded, "_short_tmp", lambda: None)
+
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(module, name, refused)
+    carry_out(job("run"), NOWHERE, QUIET)
+    same_answer(Path("run"), Path("inline"))
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_local_workers_leave_no_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Though they are killed at the end."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(embedded, "_short_tmp", lambda: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    carry_out(job("run"), Backend(Settings(), workers=1), QUIET)
+    same_answer(Path("run"), Path("inline"))
+    assert not list((tmp_path / "tmp").iterdir())
+
+
 def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that dies here, or fails, costs its chunk and those in flight, and nothing else."""
+    monkeypatch.setattr(beginning, "_AHEAD", 4)  # of what one process answers while the other is slow
     real, here = inline.evaluate, os.getpid()
 
     def worse(asked: Job, chunk: Any, data: bytes) -> Any:
@@ -134,7 +170,7 @@ def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.Mon
     monkeypatch.setattr("evalq.producer.runs.beginning.evaluate", worse)
     carry_out(job("run"), NOWHERE, QUIET)
     same_answer(Path("run"), Path("inline"))
-    assert 40 <= RunFolder(Path("run")).info().progress["computed"] <= 44
+    assert 40 <= RunFolder(Path("run")).info().progress["computed"] <= 52
 
     def fails(asked: Job, chunk: Any, data: bytes) -> Any:
         if chunk.seq == 20:
@@ -144,7 +180,7 @@ def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.Mon
     monkeypatch.setattr("evalq.producer.runs.beginning.evaluate", fails)
     carry_out(job("other"), NOWHERE, QUIET)
     same_answer(Path("other"), Path("inline"))
-    assert 40 <= RunFolder(Path("other")).info().progress["computed"] <= 44
+    assert 40 <= RunFolder(Path("other")).info().progress["computed"] <= 52
 
 
 def _ordered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -176,6 +212,7 @@ def _interrupted_at(monkeypatch: pytest.MonkeyPatch, look: int) -> None:
 def test_an_interrupted_job_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C keeps what was collected, and a resume begins behind it, here again."""
     with monkeypatch.context() as patch:
+        patch.setattr(beginning, "_AHEAD", 4)  # one process may be slow: what the other answers is shown by and by
         _interrupted_at(patch, 5)
         with pytest.raises(Interrupted, match="evalq resume run"):
             carry_out(job("run"), NOWHERE, QUIET)

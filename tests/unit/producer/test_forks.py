@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 
 import pytest
 
+from evalq.evalcore.errors import InfrastructureError
 from evalq.producer.local.forks import ForkLost, Forks, forked
 from evalq.workers.processes.identity import is_running
 from tests.integration.harness import wait_until
@@ -136,3 +138,34 @@ def test_they_are_gone_with_their_parent(killed: bool) -> None:
         parent.wait()
         wait_until(lambda: not any(map(is_running, pids)), "both are gone")
     assert len(pids) == 2
+
+
+@pytest.mark.parametrize("given", [0, 1])
+def test_fewer_processes_than_asked_for_do_and_none_is_said(monkeypatch: pytest.MonkeyPatch, given: int) -> None:
+    """Where this user may have no more processes: the reason, and what to do."""
+    real, left = os.fork, iter(repeat(None, given))
+
+    def fork() -> int:
+        if next(left, 0) == 0:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return real()
+
+    monkeypatch.setattr(os, "fork", fork)
+    if given:
+        with forks(2, lambda order: order * 2) as found:
+            found.order(7, b"a")
+            assert all_answers(found) == {7: b"aa"}
+    else:
+        with pytest.raises(InfrastructureError, match=r"Resource temporarily unavailable; raise .* --inline"):
+            forks(2, lambda order: order).__enter__()
+
+
+def test_a_process_that_is_gone_is_not_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number may be another process's by then."""
+    killed: list[int] = []
+    with forks(1, lambda order: os._exit(3)) as found:
+        found.order(1, b"")
+        with pytest.raises(ForkLost):
+            all_answers(found)
+        monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
+    assert not killed
