@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks import load_cases
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
 from evalq.evalcore.evaluators.checks.compiling import Verdict, compile_check
+from evalq.evalcore.evaluators.checks.deciding import Demand
+from evalq.evalcore.evaluators.checks.inputs import complete
+from evalq.evalcore.evaluators.checks.params import Threshold
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.evaluators.checks.vocabulary.numbers import numbers_in
 
@@ -179,3 +183,17 @@ def test_keys_that_are_one_as_texts_are_refused(tmp_path: Path) -> None:
 def test_weights_are_told_apart(tmp_path: Path) -> None:
     """Those whose squares are nothing would divide by it."""
     assert "from 1e-9" in _refused(tmp_path, "cases: [{id: a, expected: x, weight: 1.0e-200}]")
+
+
+def test_the_smallest_thresholds_are_decided() -> None:
+    """Also past the number of looks that limits are known for."""
+    for planned in (0, 20, 10**6):
+        assert Demand("a", Threshold(number="pass@3", least=1e-17), 5, 5, planned).verdict == "holds"
+
+
+def test_the_same_outputs_twice_are_refused(tmp_path: Path) -> None:
+    """They would count as twice the evidence."""
+    (tmp_path / "cases.yaml").write_text("cases: [{id: a, expected: x}]")
+    outputs = (str(tmp_path / "out.jsonl"), f"{tmp_path}/./out.jsonl")
+    with pytest.raises(UsageError, match="same file twice"):
+        complete(Request([str(tmp_path / "cases.yaml")], {}, {"outputs": outputs}))
