@@ -197,3 +197,12 @@ def test_the_same_outputs_twice_are_refused(tmp_path: Path) -> None:
     outputs = (str(tmp_path / "out.jsonl"), f"{tmp_path}/./out.jsonl")
     with pytest.raises(UsageError, match="same file twice"):
         complete(Request([str(tmp_path / "cases.yaml")], {}, {"outputs": outputs}))
+
+
+def test_the_last_match_is_found_in_bounded_time_or_not_at_all() -> None:
+    """Where every match looks through the rest of a long text, there is no last one: never one of the middle."""
+    began = time.process_time()
+
+    assert judged({"not-captures": "a(.*Z)?", "is": "b", "which": "last"}, "a" * 400_000).passed is False
+    assert time.process_time() - began < 10.0
+    assert judged({"captures": r"(\d)", "is": "7", "which": "last"}, "1" * 20_000 + "7").passed is True
