@@ -121,7 +121,7 @@ def test_where_nothing_can_be_started_a_long_job_ends_here(
 
 
 def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that dies here, or fails, costs its chunk and those in flight, and nothing else."""
+    """A process that dies here, or fails, costs its chunk and what is not collected; the rest is not computed again."""
     real, here = inline.evaluate, os.getpid()
 
     def worse(asked: Job, chunk: Any, data: bytes) -> Any:
@@ -134,7 +134,8 @@ def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.Mon
     monkeypatch.setattr("evalq.producer.runs.beginning.evaluate", worse)
     carry_out(job("run"), NOWHERE, QUIET)
     same_answer(Path("run"), Path("inline"))
-    assert 40 <= RunFolder(Path("run")).info().progress["computed"] <= 44
+    # Chunks are collected in order: what another process had done behind a slow one's is computed again, too.
+    assert 40 <= RunFolder(Path("run")).info().progress["computed"] < ROWS
 
     def fails(asked: Job, chunk: Any, data: bytes) -> Any:
         if chunk.seq == 20:
@@ -144,7 +145,7 @@ def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.Mon
     monkeypatch.setattr("evalq.producer.runs.beginning.evaluate", fails)
     carry_out(job("other"), NOWHERE, QUIET)
     same_answer(Path("other"), Path("inline"))
-    assert 40 <= RunFolder(Path("other")).info().progress["computed"] <= 44
+    assert 40 <= RunFolder(Path("other")).info().progress["computed"] < ROWS
 
 
 def _ordered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
