@@ -56,7 +56,7 @@ def _tell(imported: Imported) -> None:
     from evalq.evalcore.views.markdown import visible
 
     for note in imported.notes[:_LISTED]:
-        click.echo(visible(f"{_WORDS[note.kind]}: {note.where}: {note.what}: {note.why}"))
+        click.echo(visible(" ".join(f"{_WORDS[note.kind]}: {note.where}: {note.what}: {note.why}".splitlines())))
     more = len(imported.notes) - _LISTED
     if more > 0:
         click.echo(f"and {more} more, all of them in not-imported.jsonl")

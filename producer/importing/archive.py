@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import struct
 import zipfile
 import zlib
@@ -14,11 +15,13 @@ import zstandard
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given
+from evalq.producer.importing.reading import MOST_BYTES
 
 __all__ = ["Archive"]
 
 _ZSTD = 93
 _MOST_BYTES = 256 << 20
+_UNPACKING = (zipfile.BadZipFile, zstandard.ZstdError, zlib.error, lzma.LZMAError)
 _HEADER = struct.Struct("<4s5H3I2H")
 
 
@@ -26,7 +29,7 @@ class Archive:
     """An open zip file; ``names`` are its members, in their order. A context. Raises ConfigError for none."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._unpacked = path, 0
         try:
             self._stream: BinaryIO = open_given(path)
         except OSError as error:
@@ -53,6 +56,11 @@ class Archive:
         info = self._infos.get(name)
         if info is None:
             raise ConfigError(f"{self._path}: has no {name}")
+        self._unpacked += info.file_size
+        if self._unpacked > MOST_BYTES:
+            raise ConfigError(
+                f"{self._path}: longer than {MOST_BYTES >> 20} MiB unpacked, which is the most that is read"
+            )
         if info.file_size > _MOST_BYTES:
             raise ConfigError(
                 f"{self._path}: {name}: longer than {_MOST_BYTES >> 20} MiB, which is the most that is read"
@@ -60,10 +68,11 @@ class Archive:
         try:
             data = self._zstd(info) if info.compress_type == _ZSTD else self._zip.read(info)
             return msgspec.json.decode(data)
-        except (zipfile.BadZipFile, zstandard.ZstdError, zlib.error, NotImplementedError, EOFError, OSError) as error:
-            raise ConfigError(f"{self._path}: {name}: cannot be unpacked: {error}") from None
-        except (msgspec.DecodeError, RecursionError, struct.error) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, struct.error) as error:
             raise ConfigError(f"{self._path}: {name}: not JSON: {error}") from None
+        # RuntimeError is what an encrypted member raises.
+        except (*_UNPACKING, NotImplementedError, EOFError, OSError, RuntimeError, ValueError) as error:
+            raise ConfigError(f"{self._path}: {name}: cannot be unpacked: {error}") from None
 
     def _zstd(self, info: zipfile.ZipInfo) -> bytes:
         """A member's bytes: after its local header (APPNOTE 4.3.7), as many as the directory says."""

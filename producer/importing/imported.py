@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.patterns import NoCounterpart
 
@@ -17,6 +18,8 @@ __all__ = ["Asked", "Imported", "Kind", "Note", "cut", "unique_id", "whole"]
 _LONGEST = 80
 _LONGEST_ID = 480
 _MOST_TAGS = 100
+_MOST_CASES = 256 << 20
+"""Characters of all cases together: `evalq checks` reads no longer file."""
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 Kind = Literal["none", "later", "differs"]
@@ -60,6 +63,7 @@ class Imported:
         self.notes: list[Note] = []
         self._noted: set[Note] = set()
         self._ids: set[str] = set()
+        self._room = _MOST_CASES
         self._repeats: dict[tuple[str, str], int] = {}
 
     def note(self, kind: Kind, where: str, what: str, why: str) -> None:
@@ -79,6 +83,11 @@ class Imported:
         if not _plain(case):
             self.note("none", where, str(case["id"]), "it has a number that JSON does not have")
             return ""
+        self._room -= _size(case)
+        if self._room < 0:
+            raise ConfigError(
+                f"{where}: the cases hold more than {_MOST_CASES >> 20} MiB with all variables written out"
+            )
         if "input" in case:
             case["input"] = _asked(case["input"])
         case["id"] = unique_id(whole(str(case["id"]))[:_LONGEST_ID], self._ids)
@@ -139,6 +148,15 @@ def _plain(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_plain, value.values()))
     return not isinstance(value, list) or all(map(_plain, value))
+
+
+def _size(value: Any) -> int:
+    """About how many characters ``value`` is."""
+    if isinstance(value, dict):
+        return sum(len(str(key)) + _size(each) for key, each in value.items())
+    if isinstance(value, list):
+        return sum(map(_size, value))
+    return 8 + (len(value) if isinstance(value, str) else 0)
 
 
 def unique_id(wanted: str, taken: set[str]) -> str:

@@ -27,6 +27,7 @@ _COUNT = re.compile(r"\{(\d+)(?:(,)(\d*))?\}")
 _CONTROL = {"t": r"\t", "n": r"\n", "r": r"\r", "f": r"\f", "v": r"\v"}
 _MOST = 1000
 """How often RE2 repeats at most."""
+_LONGEST = 10_000
 
 
 class NoCounterpart(ValueError):
@@ -35,6 +36,8 @@ class NoCounterpart(ValueError):
 
 def to_re2(pattern: str, language: Language) -> str:
     """``pattern``, read as ``language`` reads it without flags, for RE2. Raises NoCounterpart."""
+    if len(pattern) > _LONGEST:
+        raise NoCounterpart(f"longer than {_LONGEST} characters")
     return _Reader(pattern, language).whole()
 
 

@@ -17,7 +17,18 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given
 from evalq.producer.importing.imported import cut
 
-__all__ = ["Document", "Outside", "below", "csv_rows", "key_path", "read_json", "read_lines", "read_text", "read_yaml"]
+__all__ = [
+    "Document",
+    "Outside",
+    "below",
+    "csv_rows",
+    "globbed",
+    "key_path",
+    "read_json",
+    "read_lines",
+    "read_text",
+    "read_yaml",
+]
 
 MOST_BYTES = 1 << 30
 """The longest recording that is read."""
@@ -57,6 +68,19 @@ def below(folder: Path, name: str, *, anywhere: bool) -> Path:
     if not anywhere and not path.is_relative_to(folder.resolve()):
         raise Outside(f"{cut(name)} is outside {folder}: give --anywhere to read it")
     return path
+
+
+def globbed(folder: Path, pattern: str, *, anywhere: bool) -> list[Path]:
+    """The files that ``pattern`` means from ``folder``. Raises Outside for one that leads out of it, or to none."""
+    if ".." in Path(pattern).parts and not anywhere:
+        raise Outside(f"{cut(pattern)} leads out of {folder}: give --anywhere to read it")
+    try:
+        found = sorted(folder.glob(pattern))
+    except (ValueError, NotImplementedError, OSError, RuntimeError) as error:
+        raise Outside(f"{cut(pattern)!r} is no pattern of files: {error}") from None
+    if not found:
+        raise Outside(f"no file is called like {cut(pattern)}")
+    return found
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:

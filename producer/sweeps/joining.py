@@ -14,6 +14,7 @@ from evalq.evalcore.errors import (
     Finished,
     Incomplete,
     InfrastructureError,
+    UsageError,
     WireError,
 )
 from evalq.evalcore.model.life import RunState, may_follow
@@ -77,6 +78,10 @@ def join(folder: RunFolder, servers: Servers, reporter: Reporter, drive: Callabl
             attend_fleet(folder.info().run, servers, reporter, folder)
         try:
             return drive(folder)
+        except UsageError:
+            if folder.info().state != "done":
+                raise
+            return None  # somebody else who waited was faster, and has ended it already
         except Driven as driven:
             # Here: somebody was faster, and is waited for. On another host: the ledger tells how it goes.
             if not folder.driver() and driven.run != str(folder.path):

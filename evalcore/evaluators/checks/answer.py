@@ -10,13 +10,17 @@ import msgspec
 from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.extract import NoJson, extract
 
-__all__ = ["Answer", "ToolCall", "Uncomputable", "Usage"]
+__all__ = ["Answer", "ToolCall", "Uncomputable", "Unfit", "Usage"]
 
 _UNREAD = object()
 
 
 class Uncomputable(ValueError):
     """A check that says nothing of an output, since its record lacks what the check is about: the message says what."""
+
+
+class Unfit(ValueError):
+    """An answer that a check cannot look at, too long or too deep: it fails the check, and a negated one, too."""
 
 
 class ToolCall(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
+from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
 from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Kind, Run
 from evalq.evalcore.naming import join, kind_of, shorten
@@ -85,6 +85,8 @@ class Check:
             score, found = self._run(answer)
         except Uncomputable as error:
             return Verdict(self.name, None, None, self.wanted, "", shorten(str(error), FOUND_CHARACTERS), self.weight)
+        except Unfit as error:
+            return Verdict(self.name, False, 0.0, self.wanted, shorten(str(error), FOUND_CHARACTERS), "", self.weight)
         passed = score >= self._threshold
         if self._negated:
             passed, score = not passed, 1.0 - score
@@ -105,21 +107,27 @@ class _Composed(Check):
 
     def _judged(self, answer: Answer) -> Verdict:
         parts = [part.judge(answer) for part in self._parts]
-        error = next((part.error for part in parts if part.passed is None), "")
+        deciding = _deciding(parts)
+        error = next((part.error for part in deciding if part.passed is None), "")
         if error:
             # Even where the others decide: an answer must not count by whether its record happens to be whole.
             return Verdict(self.name, None, None, self.wanted, "", error, self.weight, parts)
-        held = sum(part.passed is True for part in parts)
-        scores = [part.score or 0.0 for part in parts]
+        held = sum(part.passed is True for part in deciding)
+        scores = [part.score or 0.0 for part in deciding]
         if self._kind == "any":
             score, passed = max(scores), held > 0
         elif self._kind == "all":
-            score, passed = weighted(parts), held == len(parts)
+            score, passed = weighted(parts), held == len(deciding)
         else:
             score, passed = min(1.0, held / self._count), held >= self._count
         if self._negated:
             passed, score = not passed, 1.0 - score
-        return Verdict(self.name, passed, score, self.wanted, f"{held} of {len(parts)} hold", "", self.weight, parts)
+        return Verdict(self.name, passed, score, self.wanted, f"{held} of {len(deciding)} hold", "", self.weight, parts)
+
+
+def _deciding(parts: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Those of the parts that have a weight; all where none has."""
+    return [part for part in parts if part.weight] or parts
 
 
 def weighted(verdicts: Sequence[Verdict]) -> float:
@@ -248,9 +256,9 @@ def _composed(name: str, kind: str, negated: bool, written: Mapping[str, Any], d
         except BadCheck as error:
             path = join(name, index)
             raise BadCheck(str(error), f"{path}.{error.path}" if error.path else path) from None
-    count = written.get("count", 1)
-    if type(count) is not int or not 1 <= count <= len(parts):
-        raise BadCheck(f"must be a whole number from 1 to {len(parts)}, the number of its checks", "count")
+    count, most = written.get("count", 1), sum(part.weight > 0 for part in parts) or len(parts)
+    if type(count) is not int or not 1 <= count <= most:
+        raise BadCheck(f"must be a whole number from 1 to {most}, the number of its checks that have a weight", "count")
     return _Composed(name, _shared(written), negated, kind, parts, count)
 
 

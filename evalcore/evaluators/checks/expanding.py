@@ -25,6 +25,8 @@ __all__ = ["Loaded", "load_cases"]
 _PLACEHOLDER = re.compile(r"(\\?)\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}", re.ASCII)
 _LONGEST_ID = 500
 _MOST_TAGS = 100
+_MOST_WRITTEN_OUT = 256 << 20
+_VALUE = 8
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
@@ -51,6 +53,30 @@ def load_cases(paths: Iterable[str | Path]) -> list[Loaded]:
     return loaded
 
 
+class _Room:
+    """How much cases may hold with their layers and placeholders written out, where a few lines can mean terabytes."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_WRITTEN_OUT
+
+    def take(self, value: Any) -> Any:
+        """``value``, counted. Raises ConfigError."""
+        waiting = [value]
+        while waiting:
+            part = waiting.pop()
+            self._left -= _VALUE + (len(part) if isinstance(part, str) else 0)
+            if self._left < 0:
+                most = f"{_MOST_WRITTEN_OUT >> 20} MiB"
+                raise ConfigError(
+                    f"the cases hold more than {most} with defaults, templates and placeholders filled in"
+                )
+            if isinstance(part, dict):
+                waiting += (*part, *part.values())
+            elif isinstance(part, list):
+                waiting += part
+        return value
+
+
 class _Missing(ValueError):
     """A placeholder names nothing that is known."""
 
@@ -61,6 +87,7 @@ class _Reader:
         self._first: dict[str, Place] = {}
         self._checked: dict[bytes, BadCheck | None] = {}
         self._now: Written | None = None
+        self._room = _Room()
 
     def _fault(self, place: Place, reason: str) -> None:
         """Note what is wrong at ``place``; where that is in a layer under the case, the case is named."""
@@ -128,7 +155,7 @@ class _Reader:
 
     def _filled(self, value: Any, values: Mapping[str, Any], place: Place) -> Any:
         try:
-            return _fill(value, values)
+            return _fill(value, values, self._room)
         except _Missing as error:
             self._fault(place, str(error))
         except RecursionError:
@@ -204,14 +231,18 @@ class _Reader:
             if not isinstance(given, list) or not all(isinstance(tag, str) and tag for tag in given):
                 self._faults.add(place.at("tags"), "must be a list of texts")
                 continue
-            tags |= dict.fromkeys(given)
+            tags |= dict.fromkeys(self._room.take(given))
             if len(tags) > _MOST_TAGS:
                 self._faults.add(place.at("tags"), f"more than {_MOST_TAGS} tags")
         return list(tags)
 
     def _weight(self, weight: Any, place: Place) -> float:
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1e9:
-            self._faults.add(place, "must be a number from 0 to 1e9")
+        if (
+            isinstance(weight, bool)
+            or not isinstance(weight, int | float)
+            or not (weight == 0 or 1e-9 <= weight <= 1e9)
+        ):
+            self._faults.add(place, "must be 0, or a number from 1e-9 to 1e9")
             return 1.0
         return float(weight)
 
@@ -269,22 +300,24 @@ def _topmost(layers: Sequence[tuple[Mapping[str, Any], Place]], key: str) -> tup
     return None, layers[-1][1].at(key)
 
 
-def _fill(value: Any, values: Mapping[str, Any]) -> Any:
+def _fill(value: Any, values: Mapping[str, Any], room: _Room) -> Any:
     """``value`` with its placeholders replaced in one pass, so that a variable's own braces stay what they are.
 
     Text that is nothing but a placeholder becomes the value itself. Raises _Missing.
     """
     if isinstance(value, str):
+        room.take(value)
         if "{{" not in value:
             return value
         whole = _PLACEHOLDER.fullmatch(value)
         if whole and not whole[1]:
-            return _value(whole[2], values)
-        return _PLACEHOLDER.sub(lambda match: _inside(match, values), value)
+            return room.take(_value(whole[2], values))
+        return _PLACEHOLDER.sub(lambda match: str(room.take(_inside(match, values))), value)
+    room.take(None)
     if isinstance(value, dict):
-        return {key: _fill(inner, values) for key, inner in value.items()}
+        return {key: _fill(inner, values, room) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_fill(inner, values) for inner in value]
+        return [_fill(inner, values, room) for inner in value]
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,9 @@ def complete(asked: Request) -> Request:
         return asked  # params that hold the cases already: the inputs are recorded outputs
     if not outputs:
         raise UsageError(f"checks needs recorded outputs or a target: {_USE}")
+    if len({os.path.realpath(path) for path in outputs}) < len(outputs):
+        # Several inputs count as one, so that every answer would be two.
+        raise UsageError("--outputs names the same file twice: its answers would count twice")
     return Request(inputs=outputs, params=_selected(asked)[0], options=asked.options)
 
 

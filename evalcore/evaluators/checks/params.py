@@ -15,6 +15,8 @@ __all__ = ["DEFAULT_KS", "Case", "ChecksParams", "Threshold", "Thresholds", "thr
 
 DEFAULT_KS = (1, 3, 5)
 MOST_K = 1000
+_LEAST_SHARE = 1e-15
+"""No demand is for nothing: below this, floats say 0, of which there is no logarithm."""
 Share = Annotated[float, Field(ge=0, le=1)]
 _RATE = re.compile(r"pass(?P<kind>[@^])(?P<k>[1-9]\d{0,3})")
 
@@ -38,7 +40,7 @@ class Threshold(Params):
         if match is None or self.k == 1:
             return self.least
         if match["kind"] == "@":
-            return float(1.0 - (1.0 - self.least) ** (1.0 / self.k))
+            return max(_LEAST_SHARE, float(1.0 - (1.0 - self.least) ** (1.0 / self.k)))
         return float(self.least ** (1.0 / self.k))
 
     @model_validator(mode="after")

@@ -154,13 +154,22 @@ def _document(path: str | Path, faults: Faults) -> Iterator[Written]:
 def _plain(data: dict[str, Any], path: str | Path) -> dict[str, Any]:
     """``data`` as JSON has it: days as texts, keys as texts. Raises ConfigError for what has no form in it."""
     try:
-        plain: dict[str, Any] = json.loads(as_json(data))
+        plain: dict[str, Any] = json.loads(as_json(data), object_pairs_hook=_once)
         json.dumps(plain, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise ConfigError(f"{path}: half of a surrogate pair stands in it") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not plain JSON data: {error}") from None
     return plain
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises ValueError for keys that are one as texts, such as 1 and "1": one of them would be dropped in silence."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice = next(key for at, (key, _) in enumerate(pairs) if any(key == each for each, _ in pairs[:at]))
+        raise ValueError(f"the key {shorten(twice)!r} occurs twice, once without quotes")
+    return made
 
 
 def _layer(layer: Any, place: Place, faults: Faults) -> tuple[Mapping[str, Any], Place]:
@@ -184,6 +193,16 @@ def _template(
     return [templates[name]]
 
 
+def _inside(folder: Path, name: Any) -> bool:
+    """Whether ``name`` is a file below ``folder``, links followed."""
+    if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
+        return False
+    try:
+        return (folder / name).resolve().is_relative_to(folder.resolve())
+    except (ValueError, OSError, RuntimeError):  # a zero byte, links that lead round
+        return False
+
+
 def _included(
     entry: dict[str, Any],
     place: Place,
@@ -194,8 +213,7 @@ def _included(
     """The cases of a file that an entry names; what else stands in the entry lies under each of them."""
     faults.unknown(entry, ("file", "template", *LAYER_KEYS), place)
     name = entry["file"]
-    inside = isinstance(name, str) and name and not Path(name).is_absolute() and ".." not in Path(name).parts
-    if not inside or Path(name).suffix.lower() not in (".jsonl", ".ndjson", ".csv"):
+    if not _inside(Path(place.file).parent, name) or Path(name).suffix.lower() not in (".jsonl", ".ndjson", ".csv"):
         faults.add(place.at("file"), "must name a .jsonl or .csv file next to this one, or below it")
         return
     under = [*layers, *_template(entry, place, templates, faults)]

@@ -63,7 +63,7 @@ class _Reader:
             return {"all": found}
         if len(found) < len(parts):
             return self._no(where, "assert-set", "none", "its threshold is over assertions without a counterpart, too")
-        if isinstance(least, bool) or not isinstance(least, int | float) or not math.isfinite(least):
+        if isinstance(least, bool) or not isinstance(least, int | float) or not -1e9 < least < 1e9:
             return self._no(where, "assert-set", "none", "its threshold is no number")
         if any(part.get("weight", 1) != 1 for part in found):
             return self._no(where, "assert-set", "none", "its threshold is over assertions of different weights")

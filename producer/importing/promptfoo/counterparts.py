@@ -119,9 +119,9 @@ def _schema(value: Any) -> Any:
 
 def _threshold(assertion: Mapping[str, Any], what: str) -> float:
     value = assertion.get("threshold")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise NoCounterpart(f"it needs {what} from 0 under threshold")
-    return float(value)
+    return float(min(value, 10**15))
 
 
 def _cost(assertion: Mapping[str, Any], value: Any) -> Check:
@@ -157,7 +157,7 @@ def _word_count(assertion: Mapping[str, Any], value: Any) -> Check:
 def _count(value: Any) -> int:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise NoCounterpart("it needs a number of words, or min and max") from None
     if isinstance(value, bool) or not number.is_integer() or number < 0:
         raise NoCounterpart("no answer has such a number of words")

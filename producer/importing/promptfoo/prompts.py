@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.imported import Asked, Imported
 from evalq.producer.importing.promptfoo.texts import NoText, rendered
-from evalq.producer.importing.reading import Document, Outside, below, csv_rows, read_json, read_text, read_yaml
+from evalq.producer.importing.reading import (
+    Document,
+    Outside,
+    below,
+    csv_rows,
+    globbed,
+    read_json,
+    read_text,
+    read_yaml,
+)
 
 __all__ = ["Prompt", "filled", "matches", "prompts_of"]
 
@@ -66,7 +75,8 @@ def _entry(entry: Any, where: str, folder: Path, asked: Asked) -> Iterator[Promp
 
 def _of_files(folder: Path, name: str, label: str, where: str, asked: Asked) -> Iterator[Prompt]:
     below(folder, name, anywhere=asked.anywhere)
-    paths = sorted(folder.glob(name)) if any(sign in name for sign in "*?[") and not Path(name).is_absolute() else None
+    many = any(sign in name for sign in "*?[") and not Path(name).is_absolute()
+    paths = globbed(folder, name, anywhere=asked.anywhere) if many else None
     for path in [below(folder, name, anywhere=asked.anywhere)] if paths is None else paths:
         path = below(folder, str(path.resolve()), anywhere=asked.anywhere)
         for index, text in enumerate(_texts(path)):

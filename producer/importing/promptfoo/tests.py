@@ -17,6 +17,7 @@ from evalq.producer.importing.reading import (
     Outside,
     below,
     csv_rows,
+    globbed,
     read_json,
     read_lines,
     read_text,
@@ -86,7 +87,7 @@ def _entry(entry: Any, keys: Sequence[str | int], document: Document, asked: Ask
     name = entry.removeprefix("file://")
     folder = document.path.parent
     many = any(sign in name for sign in "*?[") and not Path(name).is_absolute()
-    for path in sorted(folder.glob(name)) if many else [folder / name]:
+    for path in globbed(folder, name, anywhere=asked.anywhere) if many else [folder / name]:
         yield from _of_file(below(folder, str(path), anywhere=asked.anywhere))
 
 
@@ -168,7 +169,10 @@ def _row(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _finite(cell: str) -> float | None:
-    return float(cell) if re.fullmatch(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", cell) else None
+    # What is longer is no number, and the pattern would take the square of its length.
+    return (
+        float(cell) if len(cell) < 50 and re.fullmatch(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", cell) else None
+    )
 
 
 def _assertion(cell: str) -> dict[str, Any]:

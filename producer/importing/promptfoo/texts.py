@@ -11,6 +11,8 @@ __all__ = ["NoText", "javascript_text", "parse_commas", "rendered", "slug"]
 _PLACEHOLDER = re.compile(r"\{\{-?\s*([A-Za-z_$][A-Za-z0-9_$]*)\s*-?\}\}")
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 _DEEPEST = 5
+_LONGEST = 16 << 20
+"""Characters of a template with its variables written out: those that name others multiply."""
 
 
 class NoText(ValueError):
@@ -27,7 +29,12 @@ def javascript_text(value: Any) -> str:
         return "null"
     if isinstance(value, int):
         # Numbers are doubles there.
-        return str(value) if abs(value) <= 2**53 else javascript_text(float(value))
+        if abs(value) <= 2**53:
+            return str(value)
+        try:
+            return javascript_text(float(value))
+        except OverflowError:
+            return "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, float):
         return _number(value)
     raise NoText(f"a {'list' if isinstance(value, list) else 'mapping'} where a text is wanted")
@@ -51,14 +58,23 @@ def _number(value: float) -> str:
 
 def rendered(template: str, variables: Mapping[str, Any]) -> str:
     """``template`` with its names replaced; what is no variable is empty, as in Nunjucks. Raises NoText."""
-    text = template
+    text, room = template, _LONGEST
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal room
+        value = _variable(match[1], variables)
+        room -= len(value)
+        if room < 0:
+            raise NoText(f"longer than {_LONGEST >> 20} MiB with its variables written out")
+        return value
+
     for _ in range(_DEEPEST):
         if not _TEMPLATE.search(text):
             return text
         left = _TEMPLATE.sub("", _PLACEHOLDER.sub("", text))
         if _TEMPLATE.search(_PLACEHOLDER.sub("", text)):
             raise NoText(f"a template that is more than {{{{name}}}}: {left.strip()[:40] or text[:40]}")
-        text = _PLACEHOLDER.sub(lambda match: _variable(match[1], variables), text)
+        text = _PLACEHOLDER.sub(put, text)
     raise NoText("variables that name each other")
 
 

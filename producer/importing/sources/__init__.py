@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.imported import Asked, Imported
 
 __all__ = ["names", "read"]
@@ -22,5 +23,10 @@ def names() -> list[str]:
 def read(source: str, path: Path, asked: Asked) -> Imported:
     """What a file of ``source`` has. Raises ConfigError."""
     imported = Imported()
-    import_module(f"{__name__}.{source.replace('-', '_')}").read(path, asked, imported)
+    try:
+        import_module(f"{__name__}.{source.replace('-', '_')}").read(path, asked, imported)
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply") from None
+    except OverflowError as error:
+        raise ConfigError(f"{path}: has a number that is too large: {error}") from None
     return imported

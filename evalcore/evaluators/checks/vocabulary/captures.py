@@ -7,13 +7,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 import re2
 
-from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.answer import Answer, Unfit
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, holds
 
 __all__ = ["KINDS"]
 
 _SHOWN = 5
-_MOST_MATCHES = 100_000
+_MOST_STEPS = 1_000_000_000
+"""Matches times bytes: each match may look through all of the text that is left."""
 Pattern = Annotated[str, msgspec.Meta(min_length=1)]
 Patterns = Annotated[list[Pattern], msgspec.Meta(min_length=1, max_length=20)]
 
@@ -60,11 +61,13 @@ def _compiled(pattern: str) -> Any:
 
 def _taken(pattern: Any, text: bytes, which: str) -> list[str] | None:
     """What the groups of the first or last match took, the whole match where there are none; None without one."""
-    found = None
+    found, most = None, max(100, _MOST_STEPS // (len(text) + 1))
     for number, match in enumerate(pattern.finditer(text)):
         found = match
-        if which == "first" or number >= _MOST_MATCHES:
+        if which == "first":
             break
+        if number >= most:
+            raise Unfit(f"more than {most} matches in {len(text)} bytes, too many to find the last")
     if found is None:
         return None
     groups = found.groups() or (found.group(),)

@@ -87,7 +87,7 @@ def _as_wanted(there: Any, options: PathOptions) -> bool:
     if options.is_ is not msgspec.UNSET:
         loose = number is not None and (options.tolerance or options.relative)
         fine = (
-            near(float(number or 0), float(options.is_), options.tolerance, options.relative)
+            near(number or 0, options.is_, options.tolerance, options.relative)
             if loose
             else same_json(there, options.is_)
         )

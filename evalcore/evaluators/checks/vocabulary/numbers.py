@@ -16,7 +16,10 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import Finding, Kind,
 __all__ = ["KINDS", "numbers_in"]
 
 # One pass, no part of which can be matched in two ways: linear in the text, whatever it is.
-_TOKEN = re.compile(r"[-+\u2212]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d{1,4}(?!\d))?", re.ASCII)
+# A sign after a digit, a letter or a bracket is a dash or an operator: 3-5 has no -5 in it.
+_TOKEN = re.compile(
+    r"(?:(?<![\w)])[-+\u2212])?(?:\d[\d,]*(?:\.\d+)?|(?<![\w.])\.\d+)(?:[eE][-+]?\d{1,4}(?!\d))?", re.ASCII
+)
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+", re.ASCII)
 
 
@@ -58,11 +61,11 @@ def _number(value: float, options: NumberOptions) -> Made:
         fine = any(near(each, value, options.tolerance, options.relative) for each in looked)
         return holds(fine, _shown(looked))
 
-    return Made(f"{which[options.which]} {about}{value:g}", run)
+    return Made(f"{which[options.which]} {about}{value:.15g}", run)
 
 
 def _shown(found: list[float]) -> str:
-    return ", ".join(f"{value:g}" for value in found[:10]) + (", ..." if len(found) > 10 else "")
+    return ", ".join(f"{value:.15g}" for value in found[:10]) + (", ..." if len(found) > 10 else "")
 
 
 KINDS = (

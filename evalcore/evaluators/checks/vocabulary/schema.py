@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import re2
 
-from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
+from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.records.extract import NoJson
@@ -21,10 +22,31 @@ _DEEPEST = 40
 """How deep an answer may nest: the library goes by the interpreter's stack, which differs between processes."""
 _DATA = frozenset(("enum", "const", "default", "examples"))
 """Keywords whose values are no schemas."""
+_HOLDERS = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"))
+"""Keywords that hold schemas by names of the user's own."""
+_MOST_STEPS = 200_000
+"""Schemas that one answer is held against: a few references, each to the next one twice, double them without end."""
+
+
+class _TooMuch(Exception):
+    """An answer takes more steps than are allowed."""
+
+
+class _Steps:
+    """How many steps are left for an answer."""
+
+    def __init__(self) -> None:
+        self.left = _MOST_STEPS
+
+    def take(self) -> None:
+        """One step. Raises _TooMuch."""
+        self.left -= 1
+        if self.left < 0:
+            raise _TooMuch
 
 
 def _schema(value: dict[str, Any] | bool, options: NoOptions) -> Made:
-    validator = _validator(value)
+    validator, steps = _validator(value)
 
     def run(answer: Answer) -> Finding:
         try:
@@ -32,23 +54,28 @@ def _schema(value: dict[str, Any] | bool, options: NoOptions) -> Made:
         except NoJson as error:
             return holds(False, str(error))
         if _deeper(given, _DEEPEST):
-            return holds(False, f"nested deeper than {_DEEPEST} levels")
-        return _judged(validator, given)
+            raise Unfit(f"nested deeper than {_DEEPEST} levels")
+        return _judged(validator, steps, given)
 
     return Made(canonical_json(value).decode(), run)
 
 
-def _judged(validator: Validator, given: Any) -> Finding:
+def _judged(validator: Validator, steps: _Steps, given: Any) -> Finding:
+    steps.left = _MOST_STEPS
     try:
         error = next(iter(validator.iter_errors(given)), None)
     except RecursionError:
         raise Uncomputable("the schema refers to itself without end") from None
+    except _TooMuch:
+        raise Uncomputable(f"the schema takes more than {_MOST_STEPS} steps for this answer") from None
+    except Exception as fault:  # whatever the library trips over, such as numbers past its floats, ends no run
+        raise Uncomputable(f"the schema cannot be applied: {type(fault).__name__}: {str(fault)[:100]}") from None
     if error is None:
         return holds(True, "valid")
     return holds(False, f"{error.json_path}: {error.message}")
 
 
-def _validator(schema: dict[str, Any] | bool) -> Validator:
+def _validator(schema: dict[str, Any] | bool) -> tuple[Validator, _Steps]:
     """Raises BadCheck for what is no schema, refers to another document, or has a pattern that is none to RE2."""
     # A tenth of a second to import, and most cases files need none of it.
     from jsonschema import Draft202012Validator, FormatChecker
@@ -58,6 +85,8 @@ def _validator(schema: dict[str, Any] | bool) -> Validator:
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
 
+    if isinstance(schema, dict) and not isinstance(schema.get("$schema", ""), str):
+        raise BadCheck("no JSON Schema: $schema: must be a text")
     kind = validator_for(schema, default=Draft202012Validator)
     try:
         kind.check_schema(schema, format_checker=FormatChecker(()))  # patterns are held to RE2 below
@@ -65,8 +94,9 @@ def _validator(schema: dict[str, Any] | bool) -> Validator:
         raise BadCheck(f"no JSON Schema: {error.json_path}: {error.message[:200]}") from None
     except RecursionError:
         raise BadCheck("no JSON Schema: nested too deeply") from None
-    references = list(_require_local(schema))
-    checked = extend(
+    parts: dict[int, dict[str, Any]] = {}
+    references = list(_require_local(schema, parts))
+    checked: Any = extend(
         kind,
         {
             "pattern": _pattern,
@@ -75,31 +105,55 @@ def _validator(schema: dict[str, Any] | bool) -> Validator:
             "uniqueItems": _unique,
         },
     )
+    steps, evolve = _Steps(), checked.evolve
+
+    def evolved(self: Any, **changes: Any) -> Any:
+        given = changes.get("schema")
+        if isinstance(given, dict):
+            steps.take()
+            if id(given) not in parts:
+                raise BadCheck("a reference leads to what is no schema")
+            # Another $schema would bring the library's own validators back, and with them patterns of any time.
+            changes["schema"] = parts[id(given)]
+        return evolve(self, **changes)
+
+    checked.evolve = evolved
     # A registry of nothing: what is not in the schema itself is not to be found, and nobody is asked for it.
     made: Validator = checked(schema, registry=Registry())
     resolver = Registry().resolver_with_root(Resource.from_contents(schema, default_specification=DRAFT202012))
     reference = ""
     try:
         for reference in references:
-            resolver.lookup(reference)
+            found = resolver.lookup(reference).contents
+            if not isinstance(found, bool) and id(found) not in parts:
+                raise BadCheck(f"the reference {reference!r} leads to what is no schema")
         next(iter(made.iter_errors(None)), None)
     except Unresolvable:
         raise BadCheck(f"the reference {reference!r} leads nowhere") from None
     except RecursionError:
         raise BadCheck("it refers to itself without end") from None
-    return made
+    except _TooMuch:
+        raise BadCheck(f"it takes more than {_MOST_STEPS} steps: its references multiply") from None
+    return made, steps
 
 
-def _require_local(schema: Any) -> Iterator[str]:
-    """All references, which have to be to the schema itself; and all patterns have to be RE2's."""
-    waiting = [schema]
+def _require_local(schema: Any, parts: dict[int, dict[str, Any]]) -> Iterator[str]:
+    """All references, which have to be to the schema itself; and all patterns have to be RE2's.
+
+    ``parts`` is filled with the schemas in it by their identity, each without its $schema.
+    """
+    waiting, seen = [schema], set[str]()
     while waiting:
         part = waiting.pop()
         if isinstance(part, list):
             waiting += part
         if not isinstance(part, dict):
             continue
-        if "unevaluatedProperties" in part and "patternProperties" in part:
+        plain = {key: value for key, value in part.items() if key != "$schema"} if "$schema" in part else part
+        parts[id(part)] = parts[id(plain)] = plain
+        seen |= part.keys() & {"unevaluatedProperties", "patternProperties"}
+        # The library looks for names that were evaluated with patterns of its own.
+        if len(seen) > 1:
             raise BadCheck("unevaluatedProperties beside patternProperties is not supported: name the properties")
         for key, value in part.items():
             if key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
@@ -112,10 +166,13 @@ def _require_local(schema: Any) -> Iterator[str]:
             elif key == "patternProperties" and isinstance(value, dict):
                 for pattern in value:
                     _compiled(pattern)
-            if key not in _DATA:
+            if key in _HOLDERS and isinstance(value, dict):
+                waiting += value.values()
+            elif key not in _DATA:
                 waiting.append(value)
 
 
+@lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Any:
     how = re2.Options()
     how.log_errors = False

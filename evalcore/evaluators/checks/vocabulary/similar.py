@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from rapidfuzz.distance import LCSseq, Levenshtein
 
-from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.answer import Answer, Unfit
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
 from evalq.evalcore.evaluators.checks.vocabulary.text import CaseOptions, Text, quoted
 
@@ -35,12 +35,18 @@ class DistanceOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
 def _measured(answer: Answer, measure: Callable[[str], float]) -> Finding:
     text = answer.text
     if len(text) > _LONGEST:
-        return Finding(0.0, f"{len(text)} characters, too long to compare")
+        raise Unfit(f"{len(text)} characters, too long to compare")
     score = min(1.0, max(0.0, measure(text)))
     return Finding(score, f"{score:.3f}: {text}")
 
 
+def _require_short(value: str) -> None:
+    if len(value) > _LONGEST:
+        raise BadCheck(f"longer than {_LONGEST} characters, too long to compare with")
+
+
 def _edit_similarity(value: str, options: CaseOptions) -> Made:
+    _require_short(value)
     wanted = value.casefold() if options.ignore_case else value
 
     def run(answer: Answer) -> Finding:
@@ -53,10 +59,13 @@ def _edit_similarity(value: str, options: CaseOptions) -> Made:
 
 
 def _edit_distance(value: str, options: DistanceOptions) -> Made:
+    _require_short(value)
     wanted = value.casefold() if options.ignore_case else value
 
     def run(answer: Answer) -> Finding:
         text = answer.folded if options.ignore_case else answer.text
+        if len(text) > _LONGEST and len(text) - len(wanted) <= options.max:
+            raise Unfit(f"{len(text)} characters, too long to compare")
         edits = Levenshtein.distance(text, wanted, score_cutoff=options.max)
         return holds(edits <= options.max, f"{edits if edits <= options.max else f'over {options.max}'} edits: {text}")
 
@@ -89,12 +98,14 @@ def rouge_l(text: str, wanted: str) -> float:
 
 def _by(measure: Callable[[str, str], float]) -> Callable[[str, NoOptions], Made]:
     def make(value: str, options: NoOptions) -> Made:
+        _require_short(value)
         return Made(quoted(value), lambda answer: _measured(answer, lambda text: measure(text, value)))
 
     return make
 
 
 def _chrf(value: str, options: NoOptions) -> Made:
+    _require_short(value)
     try:
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:

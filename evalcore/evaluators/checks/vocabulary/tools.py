@@ -9,11 +9,12 @@ import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer, ToolCall
 from evalq.evalcore.evaluators.checks.likeness import same_json
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import Finding, Kind, Made, NoOptions, holds
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
 from evalq.evalcore.naming import shorten
 
 __all__ = ["KINDS"]
 
+_MOST_WANTED = 200
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -82,6 +83,8 @@ def _calls_tool(value: str, options: CallOptions) -> Made:
 
 
 def _tool_calls(value: list[str | Wanted], options: CallsOptions) -> Made:
+    if len(value) > _MOST_WANTED:
+        raise BadCheck(f"{len(value)} calls in one list; {_MOST_WANTED} are the most")
     wanted = [Wanted(each) if isinstance(each, str) else each for each in value]
     held = {"any": _all_there, "kept": _in_order, "exact": _these_alone}[options.order]
     words = {"any": "in any order", "kept": "in this order, others between", "exact": "these and no others"}
@@ -95,11 +98,14 @@ def _tool_calls(value: list[str | Wanted], options: CallsOptions) -> Made:
 
 def _all_there(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool) -> bool:
     """Whether each wanted call has a call of its own: the most that can be matched is all of them (Kuhn 1955)."""
+    if len(wanted) > len(calls):
+        return False
+    fitting = [[at for at, call in enumerate(calls) if _fits(call, each, exact)] for each in wanted]
     taken: dict[int, int] = {}
 
     def place(index: int, tried: set[int]) -> bool:
-        for at, call in enumerate(calls):
-            if at in tried or not _fits(call, wanted[index], exact):
+        for at in fitting[index]:
+            if at in tried:
                 continue
             tried.add(at)
             if at not in taken or place(taken[at], tried):
@@ -107,7 +113,7 @@ def _all_there(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool)
                 return True
         return False
 
-    return len(wanted) <= len(calls) and all(place(index, set()) for index in range(len(wanted)))
+    return all(place(index, set()) for index in range(len(wanted)))
 
 
 def _in_order(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool) -> bool:

@@ -23,9 +23,12 @@ class TokenOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     )
 
 
+_BOTH = ("prompt_tokens", "completion_tokens")
+
+
 def _at_most(what: str, unit: str, take: Callable[[Answer], float | None]) -> Callable[[float, Any], Made]:
     def make(value: float, options: Any) -> Made:
-        return Made(f"at most {value:g}{unit}", _run(what, unit, take, value))
+        return Made(f"at most {value:.15g}{unit}", _run(what, unit, take, value))
 
     return make
 
@@ -35,15 +38,20 @@ def _run(what: str, unit: str, take: Callable[[Answer], float | None], most: flo
         found = take(answer)
         if found is None:
             raise Uncomputable(f"the record has no {what}")
-        return holds(found <= most, f"{found:g}{unit}")
+        return holds(found <= most, f"{found:.15g}{unit}")
 
     return run
 
 
 def _tokens(value: float, options: TokenOptions) -> Made:
-    name = {"total": "tokens", "prompt": "prompt_tokens", "completion": "completion_tokens"}[options.of]
-    run = _run(name, " tokens", lambda answer: getattr(answer.usage, name), value)
-    return Made(f"at most {value:g} tokens", run)
+    names = {"prompt": ("prompt_tokens",), "completion": ("completion_tokens",)}.get(options.of, _BOTH)
+
+    def count(answer: Answer) -> float | None:
+        # Of one kind alone the sum is not known: it would be too low.
+        counts = [getattr(answer.usage, name) for name in names]
+        return None if None in counts else sum(counts)
+
+    return Made(f"at most {value:.15g} tokens", _run(" or ".join(names), " tokens", count, value))
 
 
 KINDS = (
