@@ -157,6 +157,7 @@ def test_local_workers_leave_no_temporary_files(monkeypatch: pytest.MonkeyPatch,
 
 def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that dies here, or fails, costs its chunk and what is not collected; the rest is not computed again."""
+    monkeypatch.setattr(beginning, "_AHEAD", 4)  # of what one process answers while the other is slow
     real, here = inline.evaluate, os.getpid()
 
     def worse(asked: Job, chunk: Any, data: bytes) -> Any:
