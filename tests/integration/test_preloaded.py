@@ -126,12 +126,14 @@ def test_a_worker_s_callers_end_with_it(way: str, server: Server, tmp_path: Path
     calls = ("--calls", "1", "--targets", "targets.yaml")
     args = ("worker", "--broker", server.url, "--concurrency", "1", *calls)
     worker = launch(args, cwd=tmp_path, env=clean_environment(), start_new_session=True)
-    wait_until(lambda: server.client.keys("evalq:caller:*"), "it lives")
-    below = children_of(worker.pid)
-    assert len(below) == 2
-    assert sum("tests.integration.preloaded" in _line(pid) for pid in below) == 2 * (way == "forked")
-    worker.kill()
-    worker.wait()
+    try:
+        wait_until(lambda: server.client.keys("evalq:caller:*"), "it lives")
+        wait_until(lambda: len(children_of(worker.pid)) == 2, "its pool's process lives, too")
+        below = children_of(worker.pid)
+        assert sum("tests.integration.preloaded" in _line(pid) for pid in below) == 2 * (way == "forked")
+    finally:
+        worker.kill()
+        worker.wait()
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), "nothing of it is left")
 
 
