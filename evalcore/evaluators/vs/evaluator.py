@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +20,7 @@ from evalq.evalcore.contract.evaluator import (
     Views,
     WholeInput,
 )
+from evalq.evalcore.contract.repeated import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.vs.charts import CHARTS, opening
 from evalq.evalcore.evaluators.vs.document import results_document
 from evalq.evalcore.evaluators.vs.inputs import answered, complete, output_line, prompts, stopping
@@ -35,51 +36,18 @@ from evalq.evalcore.evaluators.vs.score import judge_for
 from evalq.evalcore.evaluators.vs.section import vs_section
 from evalq.evalcore.evaluators.vs.state import Gatherer, VsState
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.span import BOM
 from evalq.evalcore.model.tally import LISTED, Faults, Tally
-from evalq.evalcore.naming import shorten
 
 __all__ = ["VsEvaluator", "evaluator"]
 
 
 def settle(state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scratch: Path) -> VsState:
     """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
-    # A second output cannot be taken out of a state that holds only sums, so in this rare case the input is read again.
     if not state.overlap:
         return state
-    judge, gatherer = judge_for(params), Gatherer()
-    left_out: list[tuple[int, str]] = []
-    with reopen() as stream:
-        for number, data in _lines(stream, state.last):
-            test = judge.test(data)
-            # The first output counts, as in a live sweep: otherwise a case could be repeated until it passes.
-            if gatherer.has(test) and test.plan is not None:
-                left_out.append((number, f"{shorten(test.plan.case.id)} repeat {test.repeat} came before; left out"))
-            else:
-                gatherer.add(number, test)
-    settled = gatherer.finish()
-    settled.repeated = Faults(len(left_out), left_out[:LISTED])
+    settled, repeated = count_first(judge_for(params).test, Gatherer(), reopen, state.last)
+    settled.repeated = repeated
     return settled
-
-
-def finish_input(result: InputResult[VsState], params: VsParams) -> list[bytes]:
-    """Repeated outputs were tested as any other; here they leave the tally of those scored."""
-    repeated = result.state.repeated
-    result.tally.scored -= repeated.total
-    result.tally.unscored += repeated.total
-    result.tally.listed.merge(repeated)
-    return []
-
-
-def _lines(stream: BinaryIO, last: int) -> Iterator[tuple[int, bytes]]:
-    """Lines of an input as chunks give them, up to line ``last``: numbered from 1, blank ones left out."""
-    for number, line in enumerate(stream, start=1):
-        if number > last:
-            return
-        data = line.removeprefix(BOM) if number == 1 else line
-        data = data.removesuffix(b"\n")
-        if data and not data.isspace():
-            yield number, data
 
 
 class VsEvaluator(Evaluator[VsParams, VsState]):
@@ -121,7 +89,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     sample = Sample(write_sample, records=1_500)
     gathering = Gathering((".json",), output_line)
     calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True, stopping=stopping)
-    whole = WholeInput(settle, finish_input)
+    whole = WholeInput(settle, leave_out_repeated)
 
     def evaluate(self, batch: Batch, params: VsParams) -> Outcome[VsState]:
         """Test every line of a chunk."""
