@@ -14,7 +14,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, spelled
-from evalq.evalcore.evaluators.checks.params import Threshold
+from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Threshold, weightless
 from evalq.evalcore.evaluators.checks.reading import Faults, Place, Written, read_cases
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
@@ -197,6 +197,8 @@ class _Reader:
             found = [{"equals": expected}]
         if not found and not self._faults.found:
             self._faults.add(place, "nothing is checked: the case needs `checks`, or `expected` for one of equality")
+        if found and weightless(found):
+            self._faults.add(place.at("checks"), NO_WEIGHT)
         return found
 
     def _check(self, written: Any, expected: Any, place: Place) -> dict[str, Any] | None:
