@@ -10,7 +10,7 @@ from collections import Counter
 from evalq.evalcore.evaluators.vs.options import normalize
 from evalq.evalcore.evaluators.vs.params import VsParams
 from evalq.evalcore.evaluators.vs.score import judge_for
-from evalq.evalcore.evaluators.vs.stats import stopping_rule
+from evalq.evalcore.modes import stopping_rule
 
 __all__ = ["Stopping"]
 
