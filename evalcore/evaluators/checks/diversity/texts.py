@@ -12,6 +12,7 @@ __all__ = ["WIDTH", "kind_of_text", "normal"]
 WIDTH = 8
 """Bytes that stand for a text: of a thousand different ones two are taken for one with a chance of 3 in 10^14."""
 _SIGNS = frozenset("-.")
+_KEPT_BEHIND = frozenset("#%")
 _PLANES = 0x20000
 """Unicode has no punctuation beyond its first two planes."""
 
@@ -22,17 +23,22 @@ def normal(text: str) -> str:
     Punctuation inside a word stays (3.5, don't), and so do the sign or point before a number (-5, .5), and # and %
     behind a word (C# is not C, and 5 % is not 5). A backtick is taken for a quotation mark.
     """
-    whole = folded(text)
-    before, behind = _around()
-    words = []
-    for word in whole.split(" "):
-        inner = word.rstrip(behind)
-        bare = inner.lstrip(before)
-        if len(bare) < len(inner) and bare[:1].isdigit() and inner[-len(bare) - 1] in _SIGNS:
-            bare = inner[-len(bare) - 1 :]
-        if bare:
-            words.append(bare)
-    return " ".join(words) or whole
+    whole = folded(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    marks = _marks()
+    words = [word if word[0] not in marks and word[-1] not in marks else _bare(word, marks) for word in whole.split()]
+    return " ".join(filter(None, words)) or whole
+
+
+def _bare(word: str, marks: frozenset[str]) -> str:
+    """A word without the punctuation around it."""
+    start, end = 0, len(word)
+    while end and word[end - 1] in marks and word[end - 1] not in _KEPT_BEHIND:
+        end -= 1
+    while start < end and word[start] in marks:
+        start += 1
+    if start and start < end and word[start].isdigit() and word[start - 1] in _SIGNS:
+        start -= 1
+    return word[start:end]
 
 
 def kind_of_text(text: str) -> bytes:
@@ -41,7 +47,5 @@ def kind_of_text(text: str) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _around() -> tuple[str, str]:
-    """What is dropped before a word, and behind it."""
-    marks = "".join(filter(is_punctuation, map(chr, range(_PLANES)))) + "`"
-    return marks, "".join(mark for mark in marks if mark not in "#%")
+def _marks() -> frozenset[str]:
+    return frozenset(filter(is_punctuation, map(chr, range(_PLANES)))) | {"`"}
