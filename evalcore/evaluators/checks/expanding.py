@@ -13,6 +13,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, spelled
+from evalq.evalcore.evaluators.checks.diversity.options import WAYS, diversity_fault
 from evalq.evalcore.evaluators.checks.faults import Faults, Place
 from evalq.evalcore.evaluators.checks.filling import Missing, Room, fill
 from evalq.evalcore.evaluators.checks.params import Threshold
@@ -81,6 +82,7 @@ class _Reader:
             "checks": self._checks(layers, values, place),
             "tags": self._tags(layers),
             "thresholds": self._thresholds(layers),
+            "diversity": self._diversity(layers),
         }
         weight, at = _topmost(layers, "weight")
         if weight is not None:
@@ -233,6 +235,24 @@ class _Reader:
                 else:
                     self._rate(rates, str(name), float(least), at)
         return {"score": score, "rates": [{"number": name, "least": least} for name, least in rates.items()]}
+
+    def _diversity(self, layers: Sequence[tuple[Mapping[str, Any], Place]]) -> dict[str, Any] | None:
+        """The options of all layers, name by name; None where no layer has any."""
+        options: dict[str, Any] = {}
+        for layer, under in layers:
+            given, place = layer.get("diversity"), under.at("diversity")
+            given = {"by": given} if isinstance(given, str) else given
+            if given is None:
+                continue
+            if not isinstance(given, dict):
+                self._faults.add(place, f"must be {WAYS}, or a mapping with `by`, found {kind_of(given)}")
+                continue
+            for name, value in given.items():
+                wrong = diversity_fault(str(name), value)
+                if wrong:
+                    self._faults.add(place.at(str(name)), wrong)
+            options |= {name.replace("-", "_"): value for name, value in given.items()}
+        return options or None
 
     def _rate(self, rates: dict[str, float], name: str, least: float, place: Place) -> None:
         if least == 0.0:

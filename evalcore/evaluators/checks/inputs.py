@@ -15,7 +15,7 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
-from evalq.evalcore.evaluators.checks.params import ChecksParams, thresholds_of
+from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.records.decoding import Malformed, decode
@@ -61,9 +61,13 @@ def answered(asked: Request, outputs: Path, folder: Path) -> Request:
 
 
 def stopping(asked: Request) -> StoppingByCase | None:
-    """What says which cases are decided; None where none has a threshold. Raises UsageError, ConfigError."""
+    """What says which cases are decided; None where none has a threshold, nor its answers counted by kind.
+
+    Raises UsageError, ConfigError.
+    """
     params = _selected(asked)[1]
-    return stopping_for(params) if any(thresholds_of(case, params) for case in params.selected()) else None
+    wanted = any(thresholds_of(case, params) or diversity_of(case, params) for case in params.selected())
+    return stopping_for(params) if wanted else None
 
 
 def _selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded]]:

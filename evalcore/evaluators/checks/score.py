@@ -12,7 +12,8 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
 from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check, weighted
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
+from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
@@ -32,19 +33,21 @@ _TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A case made ready: its place among the cases, and whether the selection leaves it out."""
+    """A case made ready: its place among the cases, whether the selection leaves it out, and how kinds are counted."""
 
     index: int
     case: Case
     checks: tuple[Check, ...]
     skipped: bool
+    diversity: Diversity | None = None
 
 
 class Judgement(msgspec.Struct, frozen=True):
     """One line judged. ``status`` is passed, failed, error or skipped; ``plan`` is None when its case is not known.
 
     ``score`` is there for passed and failed ones; ``checks`` wherever there was an answer. ``planned`` is how many
-    calls its case was to get where it could stop early, else 0.
+    calls its case was to get where it could stop early, else 0. ``kind`` is what its answer counts as, where answers
+    are counted by kind and this one has a verdict.
     """
 
     status: str
@@ -56,6 +59,7 @@ class Judgement(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     text: str = ""
     planned: int = 0
+    kind: bytes = b""
 
 
 class _Misplaced(ValueError):
@@ -68,6 +72,7 @@ class Judge:
     def __init__(self, params: ChecksParams) -> None:
         self._cases = {case.id: (index, case) for index, case in enumerate(params.cases)}
         self._tag = params.tag
+        self._params = params
         self._plans: dict[str, Plan] = {}
         self._compiled: dict[bytes, Check] = {}
 
@@ -78,7 +83,7 @@ class Judge:
             index, given = self._cases[case]
             skipped = bool(self._tag) and self._tag not in given.tags
             checks = () if skipped else tuple(self._check(written, given) for written in given.checks)
-            known = self._plans[case] = Plan(index, given, checks, skipped)
+            known = self._plans[case] = Plan(index, given, checks, skipped, diversity_of(given, self._params))
         return known
 
     def _check(self, written: Mapping[str, Any], case: Case) -> Check:
@@ -154,7 +159,9 @@ class Judge:
             status, score, reason = "error", None, f"{wrong.name}: {wrong.error}"
         else:
             status, score, reason = _passed(verdicts, plan.case.thresholds.score)
-        return Judgement(status, reason, plan, repeat, score, verdicts, usage, answer.text, planned)
+        counted = plan.diversity is not None and score is not None
+        kind = kind_of_text(normal(answer.text)) if counted else b""
+        return Judgement(status, reason, plan, repeat, score, verdicts, usage, answer.text, planned, kind)
 
 
 def _passed(verdicts: tuple[Verdict, ...], least: float | None) -> tuple[str, float, str]:
