@@ -49,15 +49,15 @@ def _said(found: Mapping[str, Json]) -> tuple[str, str]:
     error = f"family-wise error at most {found['alpha']:.1%} ({found['correction']})"
     agreement = found["collision_probability"]
     alike = share(agreement["value"], agreement["low"], agreement["high"])
+    kinds = f"effective kinds: {number(found['effective_modes'])}; means over cases with repeats"
     return (
         f"Collapse nowhere: {verdict}, over {found['cases']} cases, {error}. Each by itself: {counted}",
-        f"Two answers to a case are of one kind: {alike}; effective kinds: {number(found['effective_modes'])}; means "
-        "over cases with repeats",
+        f"Two answers to a case are of one kind: {alike}; {kinds}",
     )
 
 
 def _tags(found: Mapping[str, Json]) -> str:
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (shorten(each["tag"]), each["cases"], each["verdicts"]["collapsed"], number(each["effective_modes"]))
         for each in found["by_tag"][:_CASES]
     ]
