@@ -41,18 +41,8 @@ def test_a_live_agent_collapses_and_a_gate_sees_it(tmp_path: Path) -> None:
     assert {name: entry["verdict"] for name, entry in entries.items()} == {"greeting": "collapsed", "name": "diverse"}
     assert report["results"]["stopping"]["decided"] == 2
     assert sum(asked.values()) < 150
-    again = (
-        "checks",
-        "cases.yaml",
-        "--outputs",
-        "live/outputs.jsonl",
-        "--inline",
-        "--format",
-        "none",
-        "--out",
-        "replay",
-    )
-    assert evalq(*again, cwd=tmp_path).returncode == 0
+    replay = ("--outputs", "live/outputs.jsonl", "--inline", "--format", "none", "--out", "replay")
+    assert evalq("checks", "cases.yaml", *replay, cwd=tmp_path).returncode == 0
     for name in ("report.json", "records.jsonl"):
         assert (tmp_path / "live" / name).read_bytes() == (tmp_path / "replay" / name).read_bytes()
     gated = evalq("gate", "live", "--policy", "policy.yaml", cwd=tmp_path)

@@ -1,3 +1,4 @@
-"""How diverse the answers to one case are, and whether they collapsed to one kind: `texts` says when two are the same,
-`drawn` what a chunk keeps of them, `section` what the report says.
+"""Diversity of free text: how many kinds of answers a case has, and whether they collapsed to one.
+
+`texts` says when two are the same, `drawn` what a chunk keeps of them, `section` what the report says.
 """

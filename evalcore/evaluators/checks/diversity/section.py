@@ -12,8 +12,8 @@ from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversit
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.modes.block import modes_block
+from evalq.evalcore.modes.intervals import mean_interval
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
-from evalq.evalcore.rates import Rate, clustered
 
 __all__ = ["VERDICTS", "diversity_section"]
 
@@ -94,8 +94,8 @@ def _counts(told: Sequence[_Told]) -> Iterator[CaseCounts]:
 def _over_cases(told: Sequence[_Told]) -> dict[str, Json]:
     """How many cases have which verdict, and means over those with repeats, by the cases' weights.
 
-    The chance that two answers are of one kind has an interval: its estimate is unbiased in each case, however few its
-    answers are. The share of the commonest kind has none: it is too high where answers are few.
+    The chance that two answers are of one kind has an interval, about these cases: its estimate is unbiased in each,
+    however few its answers are. The share of the commonest kind has none: it is too high where answers are few.
     """
     verdicts = Counter(each.entry["verdict"] for each in told)
     known = [each for each in told if each.entry["answers"] > 1]
@@ -108,15 +108,13 @@ def _over_cases(told: Sequence[_Told]) -> dict[str, Json]:
 
 
 def _agreement(told: Sequence[_Told]) -> dict[str, Json]:
-    """The chance that two answers to a case are of one kind, mean over cases like these."""
-    if len(told) == 1:
-        return dict(told[0].entry["collision_probability"])  # of other cases it says nothing
-    own = [(each.entry["collision_probability"]["value"], each.entry["answers"], each.case.weight) for each in told]
-    bounds = clustered([Rate(*each) for each in own])
+    """The chance that two answers to a case are of one kind, mean over these cases, with its interval."""
+    own = [each.entry["collision_probability"] for each in told]
+    bounds = mean_interval([(each["value"], each["low"], each["high"]) for each in own], [e.case.weight for e in told])
     return {
         "value": _mean(told, lambda entry: entry["collision_probability"]["value"]),
-        "low": bounds.low if bounds else None,
-        "high": bounds.high if bounds else None,
+        "low": bounds[0] if bounds else None,
+        "high": bounds[1] if bounds else None,
     }
 
 
