@@ -72,7 +72,7 @@ def asks_recorded(asked: Request) -> bool:
 
 
 def judging(asked: Request) -> JudgeStage | None:
-    """What asks judges about outputs; None where no check of the selected cases does. Raises UsageError, ConfigError."""
+    """What asks judges about outputs; None where no check of the cases does. Raises UsageError, ConfigError."""
     _, params, loaded = _selected(asked)
     judge, inputs = str(asked.options.get("judge") or ""), {}
     for case in loaded:
@@ -81,7 +81,8 @@ def judging(asked: Request) -> JudgeStage | None:
             inputs[case.params["id"]] = text
     defaults = {case.params["id"]: case.judge for case in loaded}
     stage = JudgeStage(params, inputs, defaults, judge, {})
-    if not any([stage.targets(case.id) for case in params.selected()]):
+    asked_of = [stage.targets(case.id) for case in params.selected()]  # raises for one without a judge
+    if not any(asked_of):
         if judge:
             raise UsageError("--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)")
         return None

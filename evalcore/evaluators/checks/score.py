@@ -210,7 +210,7 @@ def _lacks_output(record: dict[str, Any]) -> bool:
 def _votes(line: _Line) -> tuple[Vote, ...]:
     """The recorded judgements that its checks ask for. Raises Misplaced."""
     listed = line.record.get("judgements")
-    if not listed or not line.plan.asked:
+    if listed is None or not line.plan.asked:
         return ()
     unclear = {int(match[1]) for path in line.twice if (match := _IN_JUDGEMENT.match(path))}
     try:

@@ -100,8 +100,8 @@ def votes_of(listed: Any, unclear: Collection[int] = ()) -> tuple[Vote, ...]:
     try:
         votes = msgspec.convert(listed, tuple[Vote, ...], strict=True)
     except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at `$")
-        raise ValueError(f"judgements{path.rstrip('`')}: {message[:1].lower()}{message[1:]}") from None
+        message, _, path = str(error).replace("`", "").partition(" - at $")
+        raise ValueError(f"judgements{path}: {message[:1].lower()}{message[1:]}") from None
     return tuple(_nothing(vote) if index in unclear else vote for index, vote in enumerate(votes)) if unclear else votes
 
 
