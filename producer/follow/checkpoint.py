@@ -58,6 +58,7 @@ class Checkpoint(msgspec.Struct, forbid_unknown_fields=True):
         """Note the digest at the position reached; of many marks every second goes, the older ones by and by."""
         self.marks.append(Mark(self.position, self.line, sha256))
         if len(self.marks) > MOST_MARKS:
+            # From the end, so that the newest stays: it is the digest of all that was read.
             self.marks = self.marks[::-2][::-1]
 
     def same_question(self, other: Checkpoint) -> bool:

@@ -229,6 +229,7 @@ class Follower:
             whole, kept.carry = (kept.carry + block[:cut], block[cut:]) if cut else (b"", kept.carry + block)
             if whole:
                 self._evaluate(whole)
+            # Checked for every block: a log without newlines would otherwise be gathered in memory to its end.
             if len(kept.carry) > MAX_RECORD_BYTES:
                 reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a newline missing?"
                 raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{kept.line}", reason)])

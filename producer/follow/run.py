@@ -155,6 +155,7 @@ class FollowRun:
         report: dict[str, Json] = as_written(found)
         self.folder.write(RECORDS, b"".join(line + b"\n" for line in lines))
         write_report(self.folder, self.evaluator, self.request, report)
+        # Last, because it says which bytes the report is of: see `_reported`.
         self.folder.note(progress={"records": follower.kept.line - 1, "bytes": follower.kept.position})
         return report
 

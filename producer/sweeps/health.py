@@ -35,6 +35,7 @@ class Health:
         if now - self._looked < self._look_seconds:
             return []
         self._looked = now
+        # Nobody waits for news: that the server is away is told by the steps that need it.
         with contextlib.suppress(*SERVER_ERRORS):
             callers = self._register.callers().values()
             lines = [*self._troubles(list(callers)), *self._long(list(callers))]

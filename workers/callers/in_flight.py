@@ -173,6 +173,7 @@ class InFlightCalls:
         while True:
             try:
                 result = await self._attempt(station.caller, station.pacer, asked)
+            # The pace is the fleet's: without its server no call may start. This one waits, and has not failed.
             except BrokerUnreachable:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
@@ -237,6 +238,7 @@ class InFlightCalls:
     def _result(self, call: int, prompt: Prompt, attempts: list[Answer | Failure]) -> Result:
         result = result_of(self._header, self._station, call, prompt, attempts)
         if result.fatal:
+            # A wrong key fails every call alike: those that wait need not be spent on finding that out again.
             self._refusals += 1
             self.withdraw()
         return result
@@ -245,6 +247,7 @@ class InFlightCalls:
         """Record what ended, soon and together."""
         while not self._closing:
             await self._due.wait()
+            # Calls end in bursts: those of a moment are one round trip together instead of one each.
             await asyncio.sleep(_GATHER_SECONDS)
             self._due.clear()
             try:
@@ -261,6 +264,7 @@ class InFlightCalls:
             await asyncio.to_thread(self._calls.commit, run, holder, self._header.target, results)
             # What ended meanwhile stays for the next time.
             del self._results[: len(results)]
+            # Only now: what was never committed is still in ``_results``, and cannot have been lost by the server.
             self._told.keep(results)
         if returned:
             await asyncio.to_thread(self._calls.give_back, run, holder, returned)

@@ -101,6 +101,8 @@ class _Process:
                         async with asyncio.timeout(pause):
                             await self._wake.wait()
                     self._wake.clear()
+                    # Calls that end at about the same time are one round: each round asks the ledger about every
+                    # sweep.
                     await asyncio.sleep(self._timings.call_pause)
             finally:
                 self._stop.set()
@@ -178,6 +180,8 @@ class _Process:
             self._named[run] = now
         lease = self._timings.call_lease
         state, calls, untold = await asyncio.to_thread(self._calls.claim, run, self._name, most, lease, mine, told)
+        # A server that came back older than it was would hand this process's own calls to others. Named at once, they
+        # stay; what it has just handed out is not among them, and goes back.
         if mine is None and self._calls.fell:
             del self._named[run]
             return await self._claimed(run, most)
