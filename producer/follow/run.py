@@ -85,7 +85,7 @@ class FollowRun:
     def run_pass(self) -> Pass:
         """Evaluate what is new and write the report of the whole; one that is there already is left alone.
 
-        Raises InputError as an evaluation of the whole would, and InputChanged where the whole cannot be had.
+        Raises InputError as an evaluation of the whole would, and InputChanged where a part of it is missing.
         """
         follower = self._follower
         position, line = follower.kept.position, follower.kept.line

@@ -120,7 +120,7 @@ class TargetSessions:
 
     def facts(self) -> dict[str, TargetFacts]:
         """What producers may know of each target."""
-        told = {name: station.trouble[:_REASON_CHARACTERS] for name, station in self._open.items()}
+        told = {name: session.trouble[:_REASON_CHARACTERS] for name, session in self._open.items()}
         return {name: msgspec.structs.replace(facts, trouble=told.get(name, "")) for name, facts in self._facts.items()}
 
 
