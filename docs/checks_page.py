@@ -38,7 +38,11 @@ checks:
 _COMMON: list[tuple[object, ...]] = [
     ("name", "text", "what it is called in results; its own name otherwise. Checks of one name are counted together"),
     ("weight", "a number from 0", "what it counts for in an output's score (1); with 0 it is shown, and never decides"),
-    ("threshold", "a number from 0 to 1", "the least score that passes, of checks that measure (`score`: on its scale)"),
+    (
+        "threshold",
+        "a number from 0 to 1",
+        "the least score that passes, of checks that measure (`score`: on its scale)",
+    ),
     (
         "at",
         "a path",
