@@ -13,7 +13,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, spelled
-from evalq.evalcore.evaluators.checks.diversity.options import WAYS, diversity_fault
+from evalq.evalcore.evaluators.checks.diversity.options import layered_diversity
 from evalq.evalcore.evaluators.checks.faults import Faults, Place
 from evalq.evalcore.evaluators.checks.filling import Missing, Room, fill
 from evalq.evalcore.evaluators.checks.params import Threshold
@@ -30,11 +30,15 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 class Loaded(NamedTuple):
-    """A case, expanded: its ``params`` as plain data, and its ``input``, None where it has none."""
+    """A case, expanded: its ``params`` as plain data, and its ``input``, None where it has none.
+
+    ``judge`` is the target that judges where neither a check nor the command names one.
+    """
 
     params: dict[str, Any]
     input: Any
     place: Place
+    judge: str = ""
 
 
 def load_cases(paths: Iterable[str | Path]) -> list[Loaded]:
@@ -82,12 +86,13 @@ class _Reader:
             "checks": self._checks(layers, values, place),
             "tags": self._tags(layers),
             "thresholds": self._thresholds(layers),
-            "diversity": self._diversity(layers),
+            "diversity": layered_diversity(layers, self._faults),
         }
         weight, at = _topmost(layers, "weight")
         if weight is not None:
             params["weight"] = self._weight(weight, at)
-        return Loaded(params, asked, place) if len(self._faults.found) == before else None
+        judge = self._judge(*_topmost(layers, "judge"))
+        return Loaded(params, asked, place, judge) if len(self._faults.found) == before else None
 
     def _id(self, written: Written) -> str:
         identity, place = written.case.get("id"), written.place.at("id")
@@ -218,6 +223,11 @@ class _Reader:
             return 1.0
         return float(weight)
 
+    def _judge(self, name: Any, place: Place) -> str:
+        if name is not None and (not isinstance(name, str) or not name):
+            self._faults.add(place, f"must be the name of a target, found {kind_of(name)}")
+        return name if isinstance(name, str) else ""
+
     def _thresholds(self, layers: Sequence[tuple[Mapping[str, Any], Place]]) -> dict[str, Any]:
         rates: dict[str, float] = {}
         score: float | None = None
@@ -235,24 +245,6 @@ class _Reader:
                 else:
                     self._rate(rates, str(name), float(least), at)
         return {"score": score, "rates": [{"number": name, "least": least} for name, least in rates.items()]}
-
-    def _diversity(self, layers: Sequence[tuple[Mapping[str, Any], Place]]) -> dict[str, Any] | None:
-        """The options of all layers, name by name; None where no layer has any."""
-        options: dict[str, Any] = {}
-        for layer, under in layers:
-            given, place = layer.get("diversity"), under.at("diversity")
-            given = {"by": given} if isinstance(given, str) else given
-            if given is None:
-                continue
-            if not isinstance(given, dict):
-                self._faults.add(place, f"must be {WAYS}, or a mapping with `by`, found {kind_of(given)}")
-                continue
-            for name, value in given.items():
-                wrong = diversity_fault(str(name), value)
-                if wrong:
-                    self._faults.add(place.at(str(name)), wrong)
-            options |= {name.replace("-", "_"): value for name, value in given.items()}
-        return options or None
 
     def _rate(self, rates: dict[str, float], name: str, least: float, place: Place) -> None:
         if least == 0.0:
