@@ -29,11 +29,15 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 class Loaded(NamedTuple):
-    """A case, expanded: its ``params`` as plain data, and its ``input``, None where it has none."""
+    """A case, expanded: its ``params`` as plain data, and its ``input``, None where it has none.
+
+    ``judge`` is the target that judges where neither a check nor the command names one.
+    """
 
     params: dict[str, Any]
     input: Any
     place: Place
+    judge: str = ""
 
 
 def load_cases(paths: Iterable[str | Path]) -> list[Loaded]:
@@ -85,7 +89,8 @@ class _Reader:
         weight, at = _topmost(layers, "weight")
         if weight is not None:
             params["weight"] = self._weight(weight, at)
-        return Loaded(params, asked, place) if len(self._faults.found) == before else None
+        judge = self._judge(*_topmost(layers, "judge"))
+        return Loaded(params, asked, place, judge) if len(self._faults.found) == before else None
 
     def _id(self, written: Written) -> str:
         identity, place = written.case.get("id"), written.place.at("id")
@@ -215,6 +220,11 @@ class _Reader:
             self._faults.add(place, "must be 0, or a number from 1e-9 to 1e9")
             return 1.0
         return float(weight)
+
+    def _judge(self, name: Any, place: Place) -> str:
+        if name is not None and (not isinstance(name, str) or not name):
+            self._faults.add(place, f"must be the name of a target, found {kind_of(name)}")
+        return name if isinstance(name, str) else ""
 
     def _thresholds(self, layers: Sequence[tuple[Mapping[str, Any], Place]]) -> dict[str, Any]:
         rates: dict[str, float] = {}

@@ -33,6 +33,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         _stopping(results),
         _rates("By tag", "Tag", "tag", results["by_tag"]),
         _rates("By check", "Check", "check", results["by_check"]),
+        _judges(results),
         _cases(results["by_case"]),
         _taken(results),
         _failures(results),
@@ -111,6 +112,30 @@ def _rates(title: str, head: str, key: str, entries: Sequence[Mapping[str, Json]
         for entry in entries[:_CASES]
     ]
     return f"## {title}\n\n" + table((head, "Pass rate (95 %)", "Passed", "Failed", "Errors"), rows)
+
+
+def _judges(results: Mapping[str, Json]) -> str:
+    """Who judged; nothing where nobody did."""
+    rows: list[tuple[object, ...]] = [
+        (
+            shorten(entry["judge"]),
+            *(f"{entry['votes'][key]:,}" for key in ("asked", "read", "unreadable", "failed")),
+            _NONE if entry["cost"]["total"] is None else f"{entry['cost']['total']:.4g}",
+            _NONE if entry["latency_seconds"]["p50"] is None else f"{entry['latency_seconds']['p50']:.3g} s",
+            _digests(entry["configs"]),
+            _digests(entry["prompts"]),
+        )
+        for entry in results.get("judges", ())
+    ]
+    if not rows:
+        return ""
+    head = ("Judge", "Asked", "Read", "Unreadable", "Failed", "Cost", "Median", "Settings", "Prompts")
+    return "## Judges\n\n" + table(head, rows)
+
+
+def _digests(found: Sequence[str]) -> str:
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return ", ".join(shorten(each)[:12] for each in found[:3]) + more
 
 
 def _cases(entries: Sequence[Mapping[str, Json]]) -> str:

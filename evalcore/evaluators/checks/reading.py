@@ -21,7 +21,7 @@ from evalq.evalcore.records.objects import RecordFault, read_object
 
 __all__ = ["CASE_KEYS", "ENDINGS", "Written", "read_cases"]
 
-CASE_KEYS = ("id", "template", "input", "vars", "expected", "checks", "tags", "weight", "thresholds")
+CASE_KEYS = ("id", "template", "input", "vars", "expected", "checks", "judge", "tags", "weight", "thresholds")
 """The keys of a case; a template and the defaults have all but the first two."""
 LAYER_KEYS = CASE_KEYS[2:]
 ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".csv")

@@ -57,8 +57,31 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         "tokens": _spread(state.tokens),
         "by_case": entries,
         "failures": list(_failures(results)),
+        **_judges(state),
         **_stopping(cases, entries),
     }
+
+
+def _judges(state: ChecksState) -> dict[str, Json]:
+    """Who judged, by which words, and what that took; nothing where nobody did."""
+    told: list[Json] = [
+        {
+            "judge": name,
+            "configs": tally.configs,
+            "prompts": tally.templates,
+            "votes": {
+                "asked": tally.asked,
+                "read": tally.asked - tally.failed - tally.unreadable,
+                "unreadable": tally.unreadable,
+                "failed": tally.failed,
+            },
+            "latency_seconds": _spread(tally.latency),
+            "cost": _spread(tally.cost),
+            "tokens": _spread(tally.tokens),
+        }
+        for name, tally in state.judges.items()
+    ]
+    return {"judges": told} if told else {}
 
 
 def _together(states: Sequence[ChecksState]) -> ChecksState:

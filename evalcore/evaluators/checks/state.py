@@ -7,7 +7,10 @@ from typing import Self
 import msgspec
 
 from evalq.evalcore.contract.evaluator import State
+from evalq.evalcore.evaluators.checks.judging.tally import JudgeTally, count_votes, merge_judges
+from evalq.evalcore.evaluators.checks.judging.vote import Vote
 from evalq.evalcore.evaluators.checks.score import Judgement
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.seen import has_seen, merge_seen, overlap, see
 from evalq.evalcore.model.tally import LISTED, Faults
@@ -66,7 +69,7 @@ class ChecksState(State):
     """Cases by their place among the params' cases. ``overlap``: some (case, repeat) came twice, `settle` must look.
 
     ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``failures`` the first outputs
-    that failed, each with what it failed by.
+    that failed, each with what it failed by. ``judges`` are those whose judgements were counted, by name.
     """
 
     cases: dict[int, CaseState] = msgspec.field(default_factory=dict)
@@ -77,6 +80,7 @@ class ChecksState(State):
     latency: Quantiles = msgspec.field(default_factory=Quantiles)
     cost: Quantiles = msgspec.field(default_factory=Quantiles)
     tokens: Quantiles = msgspec.field(default_factory=Quantiles)
+    judges: dict[str, JudgeTally] = msgspec.field(default_factory=dict)
 
     def merge(self, later: Self) -> None:
         """Take in the state of the lines that follow."""
@@ -86,6 +90,8 @@ class ChecksState(State):
         self.failures.merge(later.failures)
         for mine, theirs in ((self.latency, later.latency), (self.cost, later.cost), (self.tokens, later.tokens)):
             mine.merge(theirs)
+        if later.judges:
+            self.judges = merge_judges(self.judges, later.judges)
         for index, case in later.cases.items():
             known = self.cases.get(index)
             if known is None:
@@ -114,6 +120,7 @@ class Gatherer:
         self._cost: list[float] = []
         self._tokens: list[float] = []
         self._failures: list[tuple[int, str]] = []
+        self._votes: list[tuple[Vote, Asked]] = []
 
     def add(self, line: int, test: Judgement) -> None:
         """Count the judgement of ``line``; skipped ones and those of no known case leave no trace but the line."""
@@ -125,6 +132,7 @@ class Gatherer:
         if case is None:
             case = self.state.cases[plan.index] = CaseState()
         case.planned = max(case.planned, test.planned)
+        self._votes += [(vote, plan.asked[vote.check]) for vote in test.votes]
         self._count_checks(case, test)
         if test.score is None or test.repeat is None:
             case.errors += 1
@@ -168,4 +176,5 @@ class Gatherer:
         self.state.latency = Quantiles.of(self._latency)
         self.state.cost = Quantiles.of(self._cost)
         self.state.tokens = Quantiles.of(self._tokens)
+        self.state.judges = count_votes(self._votes)
         return self.state
