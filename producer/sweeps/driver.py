@@ -100,6 +100,8 @@ class SweepDriver:
         look = self.registration.look()
         if look is None:
             return True
+        if self._sweep.live.max_cost and self._sweep.recorded.spending.untold:
+            self.notices.add("untold")
         # With a cache nothing is offered before it was asked: an offered call may be paid for at once.
         cached = self._intake.cache is not None and not self.registration.offered
         if look.state == "open" and look.left and (cached or look.prompts < self._sweep.header.cases):

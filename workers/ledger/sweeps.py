@@ -248,9 +248,9 @@ class SweepLedger(Scripts):
         """Keep what became of calls; returns how many were new."""
         tally = self._tally(run, holder)
         made = {
-            result.output.call: Made(len(result.output.attempts), int(not result.fatal), result.output.cost)
+            output.call: Made(len(output.attempts), int(not result.fatal), output.cost, output.untold)
             for result in results
-            if not result.retold
+            if not result.retold and (output := result.output)
         }
         tally.count(made)
         rows = (field for result in results for field in result.row())
