@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_a_live_agent_is_checked_and_replayed(tmp_path: Path) -> None:
 def test_answers_of_unknown_cost_spend_the_budget_too(tmp_path: Path) -> None:
     """Two of three cases tell no tokens: their answers count at the mean of the others, and the user is warned."""
     silent = {key: value for key, value in completion("yes").items() if key != "usage"}
-    asks = [{"do": "raw", "body": silent}, {"do": "raw", "body": silent}, {"do": "say", "content": "yes"}]
+    asks: list[dict[str, Any]] = [{"do": "raw", "body": silent}, {"do": "raw", "body": silent}, {"do": "say", "content": "yes"}]
     with running_agent() as (agent, url):
         cases = [{"id": f"c{n}", "input": json.dumps({**ask, "n": n}), "expected": "yes"} for n, ask in enumerate(asks)]
         (tmp_path / "cases.yaml").write_text(json.dumps({"cases": cases}))

@@ -248,9 +248,9 @@ class SweepLedger(Scripts):
         """Keep what became of calls; returns how many were new."""
         tally = self._tally(run, holder)
         made = {
-            output.call: Made(len(output.attempts), int(not result.fatal), output.cost, output.untold)
+            result.output.call: _made(result.output, fatal=bool(result.fatal))
             for result in results
-            if not result.retold and (output := result.output)
+            if not result.retold
         }
         tally.count(made)
         rows = (field for result in results for field in result.row())
@@ -272,6 +272,11 @@ class SweepLedger(Scripts):
             tally = self._tallies.get((run, holder)) or Tally()
             _keep(self._tallies, (run, holder), tally)
             return tally
+
+
+def _made(output: Output, *, fatal: bool) -> Made:
+    """What comes of a call, as its process tells of itself."""
+    return Made(len(output.attempts), int(not fatal), output.cost, output.untold)
 
 
 def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
