@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.errors import EvalqError, UsageError, WireError
+from evalq.evalcore.errors import EvalqError, StorageError, UsageError, WireError
 from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import RunState, may_follow, next_step
@@ -197,14 +197,17 @@ class RunFolder:
         return self.path / RECORDS
 
     def facts(self) -> dict[str, Json]:
-        """All of run.json, what this evalq does not know too. Raises WireError when it is damaged."""
+        """All of run.json, what this evalq does not know too.
+
+        Raises WireError when it is damaged, StorageError when it cannot be read, UsageError where there is none.
+        """
         path = self.path / INFO
         try:
             return _read(path)
         except FileNotFoundError:
             raise UsageError(f"{self.path}: no run folder (it has no run.json)") from None
         except OSError as error:
-            raise WireError(f"{path} is damaged: {error}") from error
+            raise StorageError.of(error, path, "run the command again") from error
 
     def info(self) -> RunInfo:
         """run.json. Raises WireError when it is damaged, UsageError where there is none."""
