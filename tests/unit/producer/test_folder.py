@@ -16,10 +16,11 @@ from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.evalcore.records.inputs import Source
 from evalq.producer.folder.journal import Journal
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.folder.sources import Source, open_source
+from evalq.producer.folder.sources import open_source
 
 PARTIALS = [Partial(f"{n:064}", bytes([n]) * (n * 7)) for n in range(5)]
 HEADER = Header("r", "planagent", "1", "c", {"a": [1]}, (PlannedInput("i", "i", "i"),))
