@@ -135,8 +135,8 @@ class _Process:
         """Whether all of the share is in use."""
         units = self._units.get(header.run)
         station = self._stations.ready(header.target)
-        if station is None:
-            return False
+        if station is None or not header.may_call(station.config):
+            return False  # its outputs would be of other settings than it asks for
         due = self._hopeless.due(header.run, station)
         if due:
             await self._give_up(header)
