@@ -99,6 +99,7 @@ def sweep(
     max_calls: int | None = None,
     max_cost: float | None = None,
     cache: str | Path | None = None,
+    reuse: Sequence[str | Path] = (),
     params: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     broker: str | None = None,
@@ -122,7 +123,8 @@ def sweep(
     ``target`` names an agent of the file ``targets``: with it this process's own helpers make at most ``calls`` calls
     at once; without it the fleet at ``broker`` calls. Each case is called ``repeat`` times, or with
     ``stop="when-decided"`` until its verdict is certain. ``max_calls`` and ``max_cost`` (in the target's currency)
-    are budgets for the whole sweep. ``cache`` is a file that outputs of the same prompts are taken from and kept in.
+    are budgets for the whole sweep. ``cache`` is a file that outputs of the same prompts are taken from and kept in;
+    ``reuse`` names runs whose outputs are taken: a gate does not take them for fresh evidence.
     The run folder is ``folder`` or evalq-runs/<run id>; its outputs.jsonl holds every answer. With the same ``once``
     and the same of everything else the sweep is one, that is paid once. The other arguments are those of `evaluate`.
 
@@ -145,7 +147,8 @@ def sweep(
         Cache(str(cache)).close()  # one that cannot be used is told before anything starts
     given = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     chosen_settings = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)
-    live = SweepOptions(target, repeat, stop, max_calls or 0, max_cost or 0.0, str(cache or ""))
+    taken = tuple(str(run_folder(run).path.absolute()) for run in reuse)
+    live = SweepOptions(target, repeat, stop, max_calls or 0, max_cost or 0.0, str(cache or ""), taken)
     asked = _asked(chosen_settings, folder, suite, tags, once=once)
     request = _request(chosen, given, params, options)
     place = Backend(chosen_settings, workers=workers)

@@ -26,6 +26,11 @@ class Lineage(msgspec.Struct, frozen=True):
     number: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)] = 1
     first: str = ""
 
+    def told(self) -> str:
+        """In words, for whoever reads the numbers."""
+        given = " and ".join(f"{count:,} outputs of {run}" for run, count in sorted(self.reused.items()))
+        return f"it has {given}: no fresh evidence for a gate"
+
 
 class Usage(msgspec.Struct, frozen=True):
     """Over all outputs: ``attempts`` with those that failed, ``cost`` of all of them where the target has a price.

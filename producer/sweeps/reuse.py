@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from evalq.evalcore.compare.run import Lineage
-from evalq.evalcore.errors import EvalqError, UsageError, WireError
+from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.producer.folder.call_log import UNANSWERED
@@ -18,7 +18,7 @@ from evalq.producer.folder.names import OUTPUTS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.options import SweepOptions
 
-__all__ = ["Giver", "lineage_of", "refuse_unusable"]
+__all__ = ["Giver", "lineage_of"]
 
 _STEP = 500
 
@@ -105,15 +105,6 @@ def lineage_of(givers: Mapping[str, Giver], reused: Counter[str]) -> Lineage | N
         number = max(number, 1 + (before.number if before else 0))
         first = first or (before.first if before else "") or giver.report
     return Lineage(taken, tuple(sorted(akin)), number, first)
-
-
-def refuse_unusable(folders: tuple[str, ...]) -> None:
-    """Raise UsageError, before anything is begun, for folders of which nothing can be taken."""
-    for path in folders:
-        try:
-            Giver(path)
-        except EvalqError as error:
-            raise UsageError(f"--reuse: {error}") from error
 
 
 def _unanswered(output: Output) -> bool:

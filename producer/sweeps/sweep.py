@@ -31,6 +31,7 @@ from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
 from evalq.producer.sweeps.identity import asked_of, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweeps.reuse import Giver
 from evalq.workers.ledger.sweep_model import SweepHeader
 
 __all__ = ["Sweep"]
@@ -76,6 +77,8 @@ class Sweep:
             raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
         if "-" in request.inputs:
             raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
+        for path in live.reuse:
+            Giver(path)  # one that gives nothing is told before anything is paid
         cases, digest = prompts_digest(calls.prompts(request))
         if not cases:
             raise UsageError("there is nothing to ask: no case is left")
