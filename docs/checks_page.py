@@ -38,7 +38,11 @@ checks:
 _COMMON: list[tuple[object, ...]] = [
     ("name", "text", "what it is called in results; its own name otherwise. Checks of one name are counted together"),
     ("weight", "a number from 0", "what it counts for in an output's score (1); with 0 it is shown, and never decides"),
-    ("threshold", "a number from 0 to 1", "the least score that passes, of checks that measure"),
+    (
+        "threshold",
+        "a number from 0 to 1",
+        "the least score that passes, of checks that measure (`score`: on its scale)",
+    ),
     (
         "at",
         "a path",
@@ -66,6 +70,8 @@ def _section(kind: Kind) -> str:
     example = msgspec.yaml.encode([kind.example]).decode().rstrip("\n")
     takes = _takes(kind.value)
     least = f" Passes from a score of {kind.threshold:g}." if kind.threshold is not None else ""
+    if kind.name == "score":
+        least = " Passes from the middle of the scale."
     needs = f" Needs `pip install evalq[{kind.needs}]`." if kind.needs else ""
     text = f"## {kind.name}\n\n{kind.summary} Takes {takes}.{least}{needs}\n\n```yaml\n{example}\n```\n"
     rows = list(_options(kind))
@@ -78,7 +84,7 @@ def _options(kind: Kind) -> Iterator[tuple[object, ...]]:
         default = field.default
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
-        shown = "-" if default in (None, {}, msgspec.UNSET) else msgspec.json.encode(default).decode().strip('"')
+        shown = "-" if default in (None, {}, "", msgspec.UNSET) else msgspec.json.encode(default).decode().strip('"')
         yield field.encode_name, _takes(field.type), shown, meaning
 
 

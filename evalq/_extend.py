@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evalq._evaluate import _asked, _reporter, _seen_through, _settings
-from evalq._run import Run, run_folder
+from evalq._evaluate import _reporter, _settings
+from evalq._run import Run, open_run, run_folder
 from evalq.evalcore.contract import registry
 
 __all__ = ["extend"]
@@ -44,6 +44,8 @@ def extend(
 
     Raises UsageError for a run that cannot be extended so, and what `sweep` raises.
     """
+    from evalq.producer.attending.start import begin_or_join
+    from evalq.producer.folder.job import RunOptions
     from evalq.producer.runs.backend import Backend
     from evalq.producer.sweeps.execute import with_targets
     from evalq.producer.sweeps.extending import Extension
@@ -53,7 +55,8 @@ def extend(
     chosen = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)
     place = with_targets(Backend(chosen, workers=workers), origin)
     wanted = Extension(repeat, target, [str(path) for path in given], max_calls, max_cost)
-    # The suite is that of the run.
-    asked = _asked(chosen, folder, "", tags, once=once)
+    asked = RunOptions(None if folder is None else Path(folder), tags=dict(tags or {}), once=once)
     reporter = _reporter(registry.get(origin.info().evaluator), progress)
-    return _seen_through(lambda: wanted.begin(origin, asked), place, reporter)
+    begun = begin_or_join(lambda: wanted.begin(origin, asked), place, reporter, detach=False, command=False)
+    assert begun is not None, "nothing is left to the fleet"
+    return open_run(begun.path)

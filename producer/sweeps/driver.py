@@ -100,6 +100,7 @@ class SweepDriver:
         look = self.registration.look()
         if look is None:
             return True
+        # With a cache or earlier runs nothing is offered before they were asked: an offered call may be paid for at once.
         known = self._intake.known and not self.registration.offered
         if look.state == "open" and look.left and (known or look.prompts < self._sweep.header.cases):
             config = self._served.config()
@@ -110,6 +111,7 @@ class SweepDriver:
             return True
         self._ending.judge(look)
         if look.state == "open" and not (look.holders or self._ending.over):
+            # Only then, since it reads what every process of the fleet tells of itself.
             self._served.config()  # nobody calls: it finds out why
         return True
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from evalq.evalcore.evaluators.checks.judging.vote import Vote
 from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.extract import NoJson, extract
 
@@ -52,15 +53,21 @@ _NOTHING = Usage()
 class Answer:
     """``output`` is any JSON value, ``text`` the whole of it where the record has that besides.
 
-    ``tool_calls`` is the record's own list of them, None where it has none.
+    ``tool_calls`` is the record's own list of them, None where it has none; ``judgements`` what judges said of it.
     """
 
-    __slots__ = ("_encoded", "_folded", "_json", "_text", "_tool_calls", "output", "usage")
+    __slots__ = ("_encoded", "_folded", "_json", "_text", "_tool_calls", "judgements", "output", "usage")
 
     def __init__(
-        self, output: Any, text: str | None = None, usage: Usage | None = None, tool_calls: Any = None
+        self,
+        output: Any,
+        text: str | None = None,
+        usage: Usage | None = None,
+        tool_calls: Any = None,
+        judgements: Sequence[Vote] = (),
     ) -> None:
         self.output = output
+        self.judgements = judgements
         self.usage = usage or _NOTHING
         self._text = text
         self._folded: str | None = None
@@ -103,7 +110,7 @@ class Answer:
 
     def part(self, value: Any) -> Answer:
         """A part of the answer, as an answer of its own."""
-        return Answer(value, None, self.usage, self._tool_calls)
+        return Answer(value, None, self.usage, self._tool_calls, self.judgements)
 
     @property
     def tool_calls(self) -> list[ToolCall]:

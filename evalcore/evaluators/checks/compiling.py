@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
 from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Kind, Run
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck, Kind, Made
 from evalq.evalcore.naming import join, kind_of, shorten
 from evalq.evalcore.records.extract import NoJson
 from evalq.evalcore.records.json_path import Missing, find, parse_path
@@ -56,33 +57,48 @@ class _Shared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Check:
     """One check made ready, its parts included."""
 
-    __slots__ = ("_at", "_negated", "_run", "_threshold", "name", "wanted", "weight")
+    __slots__ = ("_at", "_made", "_negated", "_threshold", "name", "wanted", "weight")
 
-    def __init__(self, name: str, shared: _Shared, negated: bool, wanted: str, run: Run | None, least: float) -> None:
+    def __init__(self, name: str, shared: _Shared, negated: bool, wanted: str, made: Made | None, least: float) -> None:
         self.name = shorten(shared.name or name)
         self.weight = shared.weight
         self.wanted = shorten(f"not: {wanted}" if negated else wanted, WANTED_CHARACTERS)
         self._negated = negated
-        self._threshold = least if shared.threshold is None else shared.threshold
-        self._run = run
+        self._threshold = least
+        self._made = made
         self._at = None if shared.at is None else parse_path(shared.at)
 
     def judge(self, answer: Answer) -> Verdict:
         """What becomes of it, looking at ``answer``."""
-        if self._at is not None:
-            try:
-                answer = answer.part(find(answer.json, self._at, "the answer"))
-            except (NoJson, Missing) as error:
-                # Nothing is there to look at: that is no success of a negated check, either.
-                return Verdict(
-                    self.name, False, 0.0, self.wanted, shorten(str(error), FOUND_CHARACTERS), "", self.weight
-                )
+        try:
+            answer = self._seen(answer)
+        except (NoJson, Missing) as error:
+            # Nothing is there to look at: that is no success of a negated check, either.
+            return Verdict(self.name, False, 0.0, self.wanted, shorten(str(error), FOUND_CHARACTERS), "", self.weight)
         return self._judged(answer)
 
+    def _seen(self, answer: Answer) -> Answer:
+        """What it looks at. Raises NoJson, Missing."""
+        return answer if self._at is None else answer.part(find(answer.json, self._at, "the answer"))
+
+    def asks(self) -> Iterator[Asked]:
+        """What it asks judges, and its parts do."""
+        if self._made is not None and self._made.asked is not None:
+            yield self._made.asked
+
+    def questions(self, answer: Answer) -> Iterator[tuple[Asked, Answer]]:
+        """What is to be asked, and about what, so that it can be computed."""
+        with contextlib.suppress(NoJson, Missing):
+            seen = self._seen(answer)
+            yield from self._questions(seen)
+
+    def _questions(self, answer: Answer) -> Iterator[tuple[Asked, Answer]]:
+        return ((asked, answer) for asked in self.asks())
+
     def _judged(self, answer: Answer) -> Verdict:
-        assert self._run is not None, "a composed check judges by its parts"
+        assert self._made is not None, "a composed check judges by its parts"
         try:
-            score, found = self._run(answer)
+            score, found = self._made.run(answer)
         except Uncomputable as error:
             return Verdict(self.name, None, None, self.wanted, "", shorten(str(error), FOUND_CHARACTERS), self.weight)
         except Unfit as error:
@@ -104,6 +120,14 @@ class _Composed(Check):
         wanted = f"{count} of {len(parts)} checks" if kind == "at-least" else f"{kind} of {len(parts)} checks"
         super().__init__(name, shared, negated, wanted, None, 0.0)
         self._kind, self._parts, self._count = kind, parts, count
+
+    def asks(self) -> Iterator[Asked]:
+        """What its parts ask judges."""
+        return (asked for part in self._parts for asked in part.asks())
+
+    def _questions(self, answer: Answer) -> Iterator[tuple[Asked, Answer]]:
+        # All of them: which part decides depends on the others, and an answer must not count by what was asked of it.
+        return (question for part in self._parts for question in part.questions(answer))
 
     def _judged(self, answer: Answer) -> Verdict:
         parts = [part.judge(answer) for part in self._parts]
@@ -181,10 +205,21 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> Check:
         made = kind.make(value, options)
     except BadCheck as error:
         raise BadCheck(str(error), error.path or name) from None
-    if shared.threshold is not None and kind.threshold is None:
-        raise BadCheck(f"goes with checks that measure; {plain} holds or does not", "threshold")
-    least = 1.0 if kind.threshold is None else kind.threshold
-    return Check(name, shared, negated, made.wanted, made.run, least)
+    return Check(name, shared, negated, made.wanted, made, _least(shared, kind, made))
+
+
+def _least(shared: _Shared, kind: Kind, made: Made) -> float:
+    """The least score that passes. Raises BadCheck."""
+    given = shared.threshold
+    if given is None:
+        return made.least if made.least is not None else 1.0 if kind.threshold is None else kind.threshold
+    if kind.threshold is None:
+        raise BadCheck(f"goes with checks that measure; {kind.name} holds or does not", "threshold")
+    if made.scaled is not None:
+        return made.scaled(given)
+    if not 0.0 <= given <= 1.0:
+        raise BadCheck("must be a number from 0 to 1", "threshold")
+    return given
 
 
 @cache
@@ -229,8 +264,6 @@ def _shared(written: Mapping[str, Any]) -> _Shared:
     shared: _Shared = _typed(given, _Shared, "")
     if not 0.0 <= shared.weight <= 1e9:
         raise BadCheck("must be a number from 0 to 1e9", "weight")
-    if shared.threshold is not None and not 0.0 <= shared.threshold <= 1.0:
-        raise BadCheck("must be a number from 0 to 1", "threshold")
     if shared.at is not None:
         try:
             parse_path(shared.at)

@@ -12,14 +12,16 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
+from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
-from evalq.evalcore.evaluators.checks.params import ChecksParams, thresholds_of
-from evalq.evalcore.evaluators.checks.stopping import Stopping
+from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
+from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of, thresholds_of
+from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.records.decoding import Malformed, decode
 
-__all__ = ["answered", "complete", "output_line", "prompts", "stopping"]
+__all__ = ["answered", "asks_recorded", "complete", "judging", "output_line", "prompts", "stopping"]
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 _NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.(?:json|txt|md)")
@@ -59,10 +61,37 @@ def answered(asked: Request, outputs: Path, folder: Path) -> Request:
     return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
 
 
-def stopping(asked: Request) -> Stopping | None:
-    """What says which cases are decided; None where none has a threshold. Raises UsageError, ConfigError."""
+def stopping(asked: Request) -> StoppingByCase | None:
+    """What says which cases are decided; None where none has a threshold, nor its answers counted by kind.
+
+    Raises UsageError, ConfigError.
+    """
     params = _selected(asked)[1]
-    return Stopping(params) if any(thresholds_of(case, params) for case in params.selected()) else None
+    wanted = any(thresholds_of(case, params) or diversity_of(case, params) for case in params.selected())
+    return stopping_for(params) if wanted else None
+
+
+def asks_recorded(asked: Request) -> bool:
+    """Whether judges are to be asked about recorded outputs."""
+    return bool(asked.options.get("judge") and asked.options.get("outputs"))
+
+
+def judging(asked: Request) -> JudgeStage | None:
+    """What asks judges about outputs; None where no check of the cases does. Raises UsageError, ConfigError."""
+    _, params, loaded = _selected(asked)
+    judge, inputs = str(asked.options.get("judge") or ""), {}
+    for case in loaded:
+        if case.input is not None:
+            text = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
+            inputs[case.params["id"]] = text
+    defaults = {case.params["id"]: case.judge for case in loaded}
+    stage = JudgeStage(params, inputs, defaults, judge, {})
+    asked_of = [stage.targets(case.id) for case in params.selected()]  # raises for one without a judge
+    if not any(asked_of):
+        if judge:
+            raise UsageError("--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)")
+        return None
+    return stage
 
 
 def _selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded]]:

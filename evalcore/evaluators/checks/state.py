@@ -7,16 +7,19 @@ from typing import Self
 import msgspec
 
 from evalq.evalcore.contract.evaluator import State
+from evalq.evalcore.evaluators.checks.diversity.drawn import Drawn
+from evalq.evalcore.evaluators.checks.judging.tally import JudgeTally, count_votes, merge_judges
+from evalq.evalcore.evaluators.checks.judging.vote import Vote
 from evalq.evalcore.evaluators.checks.score import Judgement
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked
 from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.seen import has_seen, merge_seen, overlap, see
 from evalq.evalcore.model.tally import LISTED, Faults
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.quantiles import Quantiles
 
 __all__ = ["BILLION", "CaseState", "ChecksState", "Gatherer"]
 
-# Repeats are kept as bits, sixty-four in one number: a list of them would make states several times as long.
-_BITS = 64
 BILLION = 1_000_000_000
 """Scores are added up in billionths: whole numbers add up to the same in any order."""
 _EVIDENCE = 300
@@ -47,10 +50,6 @@ class CaseState(Merging, array_like=True):
         """Outputs of any kind, those without a verdict included."""
         return self.passed + self.failed + self.errors
 
-    def overlaps(self, later: CaseState) -> bool:
-        """Whether a repeat is in both."""
-        return any(self.seen.get(block, 0) & bits for block, bits in later.seen.items())
-
     def merge(self, later: CaseState) -> None:
         """Take in the outputs of later lines."""
         self.passed += later.passed
@@ -64,26 +63,15 @@ class CaseState(Merging, array_like=True):
             for mine, theirs in zip(self.checks, later.checks, strict=False):
                 for at, count in enumerate(theirs):
                     mine[at] += count
-        for block, bits in later.seen.items():
-            self.seen[block] = self.seen.get(block, 0) | bits
-
-    def see(self, repeat: int) -> bool:
-        """Mark a repeat as seen; true when it was already."""
-        block, bit = repeat // _BITS, 1 << repeat % _BITS
-        before = self.seen.get(block, 0)
-        self.seen[block] = before | bit
-        return bool(before & bit)
-
-    def has(self, repeat: int) -> bool:
-        """Whether a repeat was seen."""
-        return bool(self.seen.get(repeat // _BITS, 0) >> repeat % _BITS & 1)
+        merge_seen(self.seen, later.seen)
 
 
 class ChecksState(State):
     """Cases by their place among the params' cases. ``overlap``: some (case, repeat) came twice, `settle` must look.
 
     ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``failures`` the first outputs
-    that failed, each with what it failed by.
+    that failed, each with what it failed by, ``drawn`` the answers of the cases in which they are
+    counted by kind. ``judges`` are those whose judgements were counted, by name.
     """
 
     cases: dict[int, CaseState] = msgspec.field(default_factory=dict)
@@ -94,6 +82,8 @@ class ChecksState(State):
     latency: Quantiles = msgspec.field(default_factory=Quantiles)
     cost: Quantiles = msgspec.field(default_factory=Quantiles)
     tokens: Quantiles = msgspec.field(default_factory=Quantiles)
+    drawn: dict[int, Drawn] = msgspec.field(default_factory=dict)
+    judges: dict[str, JudgeTally] = msgspec.field(default_factory=dict)
 
     def merge(self, later: Self) -> None:
         """Take in the state of the lines that follow."""
@@ -103,13 +93,20 @@ class ChecksState(State):
         self.failures.merge(later.failures)
         for mine, theirs in ((self.latency, later.latency), (self.cost, later.cost), (self.tokens, later.tokens)):
             mine.merge(theirs)
+        if later.judges:
+            self.judges = merge_judges(self.judges, later.judges)
         for index, case in later.cases.items():
             known = self.cases.get(index)
             if known is None:
                 self.cases[index] = case
                 continue
-            self.overlap = self.overlap or known.overlaps(case)
+            self.overlap = self.overlap or overlap(known.seen, case.seen)
             known.merge(case)
+        for index, answers in later.drawn.items():
+            if index in self.drawn:
+                self.drawn[index].merge(answers)
+            else:
+                self.drawn[index] = answers
 
     def to_wire(self) -> bytes:
         """JSON of the fields, every mapping in the order of its keys: the same in whatever order parts were merged."""
@@ -119,6 +116,9 @@ class ChecksState(State):
                 case.seen = dict(sorted(case.seen.items()))
         for quantiles in (self.latency, self.cost, self.tokens):
             quantiles.buckets = dict(sorted(quantiles.buckets.items()))
+        self.drawn = dict(sorted(self.drawn.items()))
+        for answers in self.drawn.values():
+            answers.sort()
         return msgspec.json.encode(self)
 
 
@@ -131,6 +131,7 @@ class Gatherer:
         self._cost: list[float] = []
         self._tokens: list[float] = []
         self._failures: list[tuple[int, str]] = []
+        self._votes: list[tuple[Vote, Asked]] = []
 
     def add(self, line: int, test: Judgement) -> None:
         """Count the judgement of ``line``; skipped ones and those of no known case leave no trace but the line."""
@@ -142,12 +143,13 @@ class Gatherer:
         if case is None:
             case = self.state.cases[plan.index] = CaseState()
         case.planned = max(case.planned, test.planned)
+        self._votes += [(vote, plan.asked[vote.check]) for vote in test.votes]
         self._count_checks(case, test)
         if test.score is None or test.repeat is None:
             case.errors += 1
             return
         # Only noted: which output came first is known when all chunks are merged, and `settle` leaves out the others.
-        if case.see(test.repeat):
+        if see(case.seen, test.repeat):
             self.state.overlap = True
         if test.status == "passed":
             case.passed += 1
@@ -156,6 +158,8 @@ class Gatherer:
             told = f"{shorten(plan.case.id)} repeat {test.repeat}: {test.reason}"
             self._failures.append((line, shorten(told, _EVIDENCE)))
         case.score += round(test.score * BILLION)
+        if test.kind:
+            self._drawn(plan.index).add(test.repeat, test.kind)
         usage = test.usage
         if usage.latency is not None:
             self._latency.append(usage.latency)
@@ -163,6 +167,11 @@ class Gatherer:
             self._cost.append(usage.cost)
         if usage.tokens is not None:
             self._tokens.append(usage.tokens)
+
+    def _drawn(self, index: int) -> Drawn:
+        if index not in self.state.drawn:
+            self.state.drawn[index] = Drawn()
+        return self.state.drawn[index]
 
     def _count_checks(self, case: CaseState, test: Judgement) -> None:
         if not test.checks:
@@ -177,7 +186,7 @@ class Gatherer:
         if test.plan is None or test.repeat is None or test.score is None:
             return False
         case = self.state.cases.get(test.plan.index)
-        return case is not None and case.has(test.repeat)
+        return case is not None and has_seen(case.seen, test.repeat)
 
     def finish(self) -> ChecksState:
         """The state, with quantiles and failures in it."""
@@ -185,4 +194,5 @@ class Gatherer:
         self.state.latency = Quantiles.of(self._latency)
         self.state.cost = Quantiles.of(self._cost)
         self.state.tokens = Quantiles.of(self._tokens)
+        self.state.judges = count_votes(self._votes)
         return self.state

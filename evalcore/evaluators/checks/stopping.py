@@ -5,61 +5,62 @@ It judges lines as the report does, so what it says of the lines it was fed is t
 
 from __future__ import annotations
 
+from collections import Counter
+
+from evalq.evalcore.contract.stopping import CaseSoFar, StoppingByCase
 from evalq.evalcore.evaluators.checks.deciding import Demand
-from evalq.evalcore.evaluators.checks.params import ChecksParams, thresholds_of
-from evalq.evalcore.evaluators.checks.score import Plan, judge_for
+from evalq.evalcore.evaluators.checks.diversity.drawn import MOST_REPEATS
+from evalq.evalcore.evaluators.checks.params import ChecksParams, Diversity, thresholds_of
+from evalq.evalcore.evaluators.checks.score import Judgement, judge_for
+from evalq.evalcore.modes.block import share_rule
 
-__all__ = ["Stopping"]
-
-
-class _Case:
-    """The answers of one case so far."""
-
-    def __init__(self) -> None:
-        self.seen: set[int] = set()
-        self.passed = self.answers = self.planned = 0
-        self.decided = False
-
-    def count(self, plan: Plan, params: ChecksParams) -> None:
-        demands = [
-            Demand(plan.case.id, each, self.passed, self.answers, self.planned)
-            for each in thresholds_of(plan.case, params)
-        ]
-        self.decided = bool(demands) and all(demand.verdict in ("holds", "fails") for demand in demands)
+__all__ = ["stopping_for"]
 
 
-class Stopping:
-    """Lines of outputs.jsonl in, decided cases out: those of which each threshold holds or fails.
-
-    The chance that a threshold is ever said to hold, or to fail, wrongly is ALPHA at most, however often one asks. A
-    decided case may be undecided again when answers arrive to calls that were under way; it is then to be called on.
-    """
+class _Case(CaseSoFar):
+    """How many outputs had a verdict, how many of them passed, and how many were of which kind."""
 
     def __init__(self, params: ChecksParams) -> None:
-        self._judge = judge_for(params)
+        super().__init__()
         self._params = params
-        self._cases: dict[str, _Case] = {}
+        self._passed = self._answers = 0
+        self._kinds: Counter[bytes] = Counter()
+        self._counted = self._mode = 0
 
-    def add(self, line: bytes) -> str | None:
-        """Take in one line; the id of its case if the line has decided it, else None.
+    def count(self, test: Judgement) -> None:
+        if test.plan is None:
+            return
+        self._answers += 1
+        self._passed += test.status == "passed"
+        case = test.plan.case
+        demands = [
+            Demand(case.id, each, self._passed, self._answers, self.planned)
+            for each in thresholds_of(case, self._params)
+        ]
+        settled = [demand.verdict in ("holds", "fails") for demand in demands]
+        if test.plan.diversity is not None:
+            settled.append(self._one_kind(test, test.plan.diversity))
+        self.decided = bool(settled) and all(settled)
 
-        Lines may come in any order. Errors, and outputs of a repeat that has one already, change nothing.
-        """
-        test = self._judge.test(line)
-        if test.plan is None or test.repeat is None or test.score is None:
-            return None
-        case = self._cases.setdefault(test.plan.case.id, _Case())
-        # As `settle` does for the report: both count the same outputs.
-        if test.repeat in case.seen:
-            return None
-        case.seen.add(test.repeat)
-        case.planned = max(case.planned, test.planned)
-        case.answers += 1
-        case.passed += test.status == "passed"
-        before = case.decided
-        case.count(test.plan, self._params)
-        return test.plan.case.id if case.decided and not before else None
+    def _one_kind(self, test: Judgement, how: Diversity) -> bool:
+        """Whether it is known that the answers collapsed, or did not."""
+        if test.kind and test.repeat is not None and test.repeat < MOST_REPEATS:
+            self._kinds[test.kind] += 1
+            self._counted += 1
+            self._mode = max(self._mode, self._kinds[test.kind])
+        # A single answer repeats nothing.
+        return self._counted > 1 and share_rule(self.planned).decided(self._mode, self._counted, how.collapse_share)
 
-    def decided(self, case: str) -> bool:
-        """Whether the case has its verdicts as of now; false for one of which nothing has come."""
-        return case in self._cases and self._cases[case].decided
+
+def stopping_for(params: ChecksParams) -> StoppingByCase:
+    """Decides each case when each of its thresholds holds or fails, and its answers are collapsed or diverse.
+
+    The chance that either verdict of one of them is ever wrong is ALPHA at most, however often one asks.
+    """
+    judge = judge_for(params)
+
+    def judged(line: bytes) -> Judgement | None:
+        test = judge.test(line)
+        return None if test.plan is None or test.repeat is None or test.score is None else test
+
+    return StoppingByCase(judged, lambda: _Case(params))
