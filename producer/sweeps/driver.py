@@ -100,7 +100,7 @@ class SweepDriver:
         look = self.registration.look()
         if look is None:
             return True
-        # With a cache or earlier runs nothing is offered before they were asked: an offered call may be paid for at once.
+        # With a cache or earlier runs nothing is offered before they were asked: an offered call may be paid at once.
         known = self._intake.known and not self.registration.offered
         if look.state == "open" and look.left and (known or look.prompts < self._sweep.header.cases):
             config = self._served.config()

@@ -39,7 +39,9 @@ def main() -> None:
             rng = np.random.default_rng([given.seed, cases, step, round(10 * rate)])  # the same answers for both
             wrong = "GO" if fall else "NO-GO"
             shares.append(
-                np.mean([wrong in _history(rng, cases, step, rate, fall, counted) for _ in range(given.histories)])
+                float(
+                    np.mean([wrong in _history(rng, cases, step, rate, fall, counted) for _ in range(given.histories)])
+                )
             )
         line = "{:.3f} / {:.3f}; {:.3f} / {:.3f}".format(*shares)
         sys.stdout.write(f"{cases} x {step}, {rate}: {line}\n")
