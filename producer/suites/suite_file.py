@@ -43,7 +43,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, Request, live_calls
 from evalq.evalcore.contract.params import as_json, explained, line_of, load_mapping, option_params, validate
 from evalq.evalcore.errors import ConfigError, UsageError
-from evalq.producer.invocation.finding import find
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.suites.policy_paths import why_no_passes, why_unknown
 from evalq.producer.suites.run_model import AnyRun, SuiteKeys, live_keys, run_model
 from evalq.producer.sweeps.options import SweepOptions
@@ -176,10 +176,10 @@ def _live(path: str | Path, key: Key, calls: Calls | None, written: dict[str, An
 
 
 def _reused(path: str | Path, key: Key, base: Path, name: str) -> str:
-    """The folder of a run that a suite names: beside the file, or by its id. Raises ConfigError."""
+    """The folder of a run that a suite names: seen from the file, or by its id. Raises ConfigError."""
     beside = Path(_beside(base, name))
     try:
-        return str((beside if beside.is_dir() else find(name).path).absolute())
+        return str(RunFolder.existing(beside if beside.is_dir() else Path("evalq-runs") / name).path.absolute())
     except UsageError as error:
         raise _wrong(path, [((*key, "reuse"), str(error))]) from None
 
