@@ -15,7 +15,6 @@ from evalq.evalcore.errors import UsageError
 if TYPE_CHECKING:
     from evalq.producer.folder.job import Job, RunOptions
     from evalq.producer.monitor.reporter import Reporter
-    from evalq.producer.runs.backend import Backend
     from evalq.producer.sweeps.sweep import Sweep
     from evalq.workers.settings import Settings
 
@@ -47,7 +46,6 @@ def evaluate(
     Everything is computed in this process unless ``broker`` (a URL), ``workers`` (local worker processes to start;
     without a broker, over a private server) or ``ledger`` asks for the queue. The report is the same, byte for byte.
 
-        evalq.evaluate("planagent", "results.csv", params={"rules": {"speed": "mean_of_points"}})
         evalq.evaluate("vs", "golden.yaml", options={"outputs": ["recorded.jsonl"]})
         evalq.evaluate("planagent", "results/*.csv", broker="redis://localhost:6379/0", suite="nightly")
 
@@ -55,37 +53,26 @@ def evaluate(
     its longest flag with underscores (``skip_bad_lines=True``). In this process nothing is written and the records
     are held in memory, unless there is a ``folder``; through the queue the run folder is ``folder`` or
     evalq-runs/<run id>. ``chunk_size`` is in records, ``limit`` stops after so many, ``suite`` and ``tags`` are kept
-    with the run, ``settings`` is a YAML file of settings, and ``progress`` shows a bar on standard error. Through the
-    queue, settings that are not given come from EVALQ_* variables. Records without a result raise nothing:
-    ``report["records"]`` counts them.
+    with the run, ``settings`` is a YAML file; through the queue, EVALQ_* variables say what it does not. ``progress``
+    shows a bar on standard error. Records without a result raise nothing: ``report["records"]`` counts them.
 
     The same ``once``, inputs, parameters, chunk size, limit, suite and version of evalq are one run, with a folder: a
     cell that is run again returns it, resumes it where it was left, or waits for the process that drives it.
 
-    Raises InputError, ConfigError, UsageError or NothingEvaluated for what was given; BrokerUnreachable, ServerRefused,
-    WorkersLost, StorageError and other InfrastructureErrors for the machinery; Interrupted for Ctrl-C while the queue
-    computes: `resume` resumes that run.
+    Raises InputError, ConfigError, UsageError or NothingEvaluated for what was given; InfrastructureErrors, such as
+    BrokerUnreachable, WorkersLost or StorageError, for the machinery; Interrupted for Ctrl-C: see `resume`.
     """
-    chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
-    given = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     inline = broker is None and ledger is None and workers is None
-    if limit is not None and limit < 1:
-        raise UsageError(f"limit={limit}: at least 1 record")
     if inline and folder is None and not once:
-        from evalq.evalcore.fold.inline import evaluate_files
-
-        evaluation = evaluate_files(chosen, given, params, options=options, chunk_size=chunk_size, limit=limit)
-        return computed(chosen, evaluation, dict(options or {}), Asked(chosen.name, suite, tags=dict(tags or {})))
-    _refuse_unregistered(chosen)
+        kept = Asked("", suite, tags=tags or {})
+        return _in_memory(_chosen(evaluator), inputs, params, options, kept, chunk_size, _at_least_one(limit))
     from evalq.producer.folder.job import Job
-    from evalq.producer.runs.backend import Backend
 
     # Empty, not None: EVALQ_BROKER must not move to a queue what was asked for in this process.
-    chosen_settings = _settings(settings, broker="", ledger="") if inline else _settings(settings, broker, ledger)
-    asked = _asked(chosen_settings, folder, suite, tags, once=once, chunk_size=chunk_size, limit=limit)
-    request = _request(chosen, given, params, options)
-    place = Backend(chosen_settings, inline=inline, workers=workers)
-    return _seen_through(lambda: Job.start(chosen, request, asked), place, _reporter(chosen, progress))
+    ready = _Ready(evaluator, _settings(settings, *(("", "") if inline else (broker, ledger))), inline, workers)
+    asked = ready.asked(folder, suite, tags, once=once, chunk_size=chunk_size, limit=_at_least_one(limit))
+    request = _request(ready.evaluator, inputs, params, options)
+    return ready.see_through(lambda: Job.start(ready.evaluator, request, asked), progress)
 
 
 def sweep(
@@ -114,8 +101,7 @@ def sweep(
 ) -> Run:
     """Call an agent live for every case of ``inputs``, record what it answers, evaluate that, and return the `Run`.
 
-    It is what `evalq vs GOLDEN --target NAME --repeat N` does: over ``broker``, or over a private server that ends
-    with the sweep.
+    As `evalq vs GOLDEN --target NAME --repeat N` does: over ``broker``, or a private server that ends with the sweep.
 
         evalq.sweep("vs", "golden.yaml", target="local", targets="targets.yaml", repeat=20)
 
@@ -127,29 +113,18 @@ def sweep(
     and the same of everything else the sweep is one, that is paid once. The other arguments are those of `evaluate`.
 
     Calls that were never answered raise nothing here: they have no output, and `evalq retry RUN --errors` makes them
-    again. Raises what `evaluate` raises, and UsageError for an evaluator that calls nobody; Interrupted for Ctrl-C:
-    `resume` resumes the sweep without paying again for what is recorded.
+    again. Raises what `evaluate` raises, and UsageError for an evaluator that calls nobody. After Ctrl-C `resume`
+    pays for nothing again that is recorded.
     """
-    from evalq.producer.runs.backend import Backend
-    from evalq.producer.sweeps.cache import Cache
     from evalq.producer.sweeps.options import SweepOptions
     from evalq.producer.sweeps.sweep import Sweep
 
-    chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
-    _refuse_unregistered(chosen)
-    if chosen.calls is None:
-        raise UsageError(f"{chosen.name} calls nobody: evaluate recorded outputs with evalq.evaluate")
-    if repeat != 1 and not chosen.calls.repeats:
-        raise UsageError(f"repeat={repeat}: {chosen.name} calls each case once")
-    if cache:
-        Cache(str(cache)).close()  # one that cannot be used is told before anything starts
-    given = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    chosen_settings = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)
-    live = SweepOptions(target, repeat, stop, max_calls or 0, max_cost or 0.0, str(cache or ""))
-    asked = _asked(chosen_settings, folder, suite, tags, once=once)
-    request = _request(chosen, given, params, options)
-    place = Backend(chosen_settings, workers=workers)
-    return _seen_through(lambda: Sweep.start(chosen, request, live, asked), place, _reporter(chosen, progress))
+    named: dict[str, Any] = {"targets": str(targets) if targets else None, "calls": calls}
+    ready = _Ready(evaluator, _settings(settings, broker, ledger, **named), workers=workers)
+    _refuse_uncallable(ready.evaluator, repeat)
+    live = SweepOptions(target, repeat, stop, max_calls or 0, max_cost or 0.0, _usable_cache(cache))
+    asked, request = ready.asked(folder, suite, tags, once=once), _request(ready.evaluator, inputs, params, options)
+    return ready.see_through(lambda: Sweep.start(ready.evaluator, request, live, asked), progress)
 
 
 def resume(
@@ -194,14 +169,82 @@ def resume(
     return open_run(folder.path)
 
 
-def _seen_through(begin: Callable[[], Job | Sweep], place: Backend, reporter: Reporter) -> Run:
-    """A run that has its report: a new one, or the one that its key has already."""
-    from evalq.producer.attending.start import begin_or_join
+class _Ready:
+    """An evaluator, and the place where what it is asked is computed."""
 
-    folder = begin_or_join(begin, place, reporter, detach=False, command=False)
-    if folder is None:
-        raise AssertionError("only a detached run is left")
-    return open_run(folder.path)
+    def __init__(
+        self,
+        evaluator: str | Evaluator[Any, Any],
+        settings: Settings,
+        inline: bool = False,
+        workers: int | None = None,
+    ) -> None:
+        from evalq.producer.runs.backend import Backend
+
+        self.evaluator = _chosen(evaluator)
+        _refuse_unregistered(self.evaluator)
+        self._settings = settings
+        self._place = Backend(settings, inline=inline, workers=workers)
+
+    def asked(self, folder: str | Path | None, suite: str, tags: Mapping[str, str] | None, **more: Any) -> RunOptions:
+        from evalq.producer.folder.job import RunOptions
+
+        out = None if folder is None else Path(folder)
+        return RunOptions(out=out, suite=suite, tags=dict(tags or {}), **more, unpack_bytes=self._settings.unpack_bytes)
+
+    def see_through(self, begin: Callable[[], Job | Sweep], progress: bool) -> Run:
+        """A run that has its report: a new one, or the one that its key has already."""
+        from evalq.producer.attending.start import begin_or_join
+
+        reporter = _reporter(self.evaluator, progress)
+        folder = begin_or_join(begin, self._place, reporter, detach=False, command=False)
+        if folder is None:
+            raise AssertionError("only a detached run is left")
+        return open_run(folder.path)
+
+
+def _chosen(evaluator: str | Evaluator[Any, Any]) -> Evaluator[Any, Any]:
+    return registry.get(evaluator) if isinstance(evaluator, str) else evaluator
+
+
+def _at_least_one(limit: int | None) -> int | None:
+    if limit is not None and limit < 1:
+        raise UsageError(f"limit={limit}: at least 1 record")
+    return limit
+
+
+def _usable_cache(cache: str | Path | None) -> str:
+    """Its path; a cache that cannot be used is told before anything starts."""
+    if not cache:
+        return ""
+    from evalq.producer.sweeps.cache import Cache
+
+    Cache(str(cache)).close()
+    return str(cache)
+
+
+def _in_memory(
+    evaluator: Evaluator[Any, Any],
+    inputs: Inputs,
+    params: Mapping[str, Any] | None,
+    options: Mapping[str, Any] | None,
+    asked: Asked,
+    chunk_size: int | None,
+    limit: int | None,
+) -> Run:
+    """The run of an evaluation in this process, of which nothing is written."""
+    from evalq.evalcore.fold.inline import evaluate_files
+
+    evaluation = evaluate_files(evaluator, inputs, params, options=options, chunk_size=chunk_size, limit=limit)
+    return computed(evaluator, evaluation, dict(options or {}), asked._replace(evaluator=evaluator.name))
+
+
+def _refuse_uncallable(evaluator: Evaluator[Any, Any], repeat: int) -> None:
+    """Raise UsageError for an evaluator that makes no live calls, or not so many."""
+    if evaluator.calls is None:
+        raise UsageError(f"{evaluator.name} calls nobody: evaluate recorded outputs with evalq.evaluate")
+    if repeat != 1 and not evaluator.calls.repeats:
+        raise UsageError(f"repeat={repeat}: {evaluator.name} calls each case once")
 
 
 def _refuse_unregistered(evaluator: Evaluator[Any, Any]) -> None:
@@ -221,31 +264,14 @@ def _settings(file: str | Path | None, broker: str | None, ledger: str | None, *
 
 def _request(
     evaluator: Evaluator[Any, Any],
-    inputs: Sequence[str | Path],
+    inputs: Inputs,
     params: Mapping[str, Any] | None,
     options: Mapping[str, Any] | None,
 ) -> Request:
     from evalq.evalcore.fold.inline import request_of
 
-    return request_of(evaluator, [str(path) for path in inputs], params or {}, options or {})
-
-
-def _asked(
-    settings: Settings,
-    folder: str | Path | None,
-    suite: str,
-    tags: Mapping[str, str] | None,
-    **more: Any,
-) -> RunOptions:
-    from evalq.producer.folder.job import RunOptions
-
-    return RunOptions(
-        out=None if folder is None else Path(folder),
-        suite=suite,
-        tags=dict(tags or {}),
-        **more,
-        unpack_bytes=settings.unpack_bytes,
-    )
+    given = [inputs] if isinstance(inputs, str | Path) else inputs
+    return request_of(evaluator, [str(path) for path in given], params or {}, options or {})
 
 
 def _reporter(evaluator: Evaluator[Any, Any], progress: bool) -> Reporter:

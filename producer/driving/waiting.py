@@ -62,6 +62,7 @@ class Patience:
         """
         pause, longest = _PAUSES
         while True:
+            # Before each try: a server of this command's own that has been given up does not come back.
             self._check()
             self._step_began, self._held = time.monotonic(), False
             try:
@@ -118,6 +119,7 @@ class Patience:
             yield
         finally:
             ended.set()
+            # No longer than its probe may take: a command ends in time also where its server does not answer.
             thread.join(PROBE_SECONDS + 1)
 
     def _suffer(self, error: BaseException) -> None:
@@ -128,6 +130,8 @@ class Patience:
         with self._lock:
             now = time.monotonic()
             if self._since is None:
+                # From when the step began, not from its failure: a server that is stopped lets the whole time-out pass
+                # first.
                 self._since = self._step_began or now
             self._what = str(trouble)
             lasted = now - self._since
@@ -158,6 +162,7 @@ class Patience:
             return
         trouble = self._probed()
         with self._lock:
+            # Unless the step ended while the server was asked: then there was no trouble.
             if isinstance(trouble, BrokerUnreachable) and self._step_began == began and self._since is None:
                 self._since, self._what = began, str(trouble)
 
@@ -168,5 +173,6 @@ class Patience:
             if not due or (self._said_at is not None and now - self._said_at < AGAIN_SECONDS):
                 return
             self._said_at = now
+        # Outside the lock: a terminal that is stopped holds up whoever writes to it, and must not hold up the steps.
         if self._told is not None and since is not None:
             self._told.waiting(what, now - since, self._settings.patience_seconds)

@@ -16,7 +16,7 @@ class AppendedFile:
     """A file to append to, whose pieces are whole up to byte ``end``: the rest is what a killed driver left half
     written, and goes when the first piece comes.
 
-    Only a run's driver appends. A reader may look in the midst of a write, and leaves what is not whole alone.
+    Only a run's driver appends. A reader may look in the middle of a write, and leaves an unfinished piece alone.
     """
 
     def __init__(self, path: Path, end: int = 0) -> None:

@@ -32,6 +32,7 @@ class Recorded:
 
     def __init__(self, path: Path, total: int) -> None:
         self._path = path
+        # Places instead of outputs: of a million calls these are eight megabytes, however long the answers are.
         self._places = array("q", bytes(8 * total))  # where each call's line begins, plus 1; 0: none
         self._earlier: dict[int, list[int]] = {}
         self._failed: dict[int, str] = {}
@@ -117,10 +118,12 @@ class Recorded:
 
         What is ``cached`` was paid for by another sweep.
         """
+        # Reversed, since the last one of a key stays: of two outputs of a call the first counts, as in the ledger.
         fresh = {output.call: output for output in reversed(outputs) if not self.has(output.call)}
         if fresh:
             lines = [msgspec.json.encode(output) + b"\n" for output in fresh.values()]
             if cached:
+                # In one piece with the outputs, and before them: after a crash in between they would count as paid.
                 lines.insert(0, _CACHED + b":" + msgspec.json.encode(list(fresh)) + b"}\n")
             self._append(lines)
         return list(fresh.values())

@@ -35,6 +35,7 @@ class Journal:
         """The answers so far, in order from chunk 0, but a torn last one; this changes nothing."""
         expected = 0
         for seq, partial, end in _frames(self.path) if self.path.exists() else ():
+            # Whatever this is (a page that a crash lost, an older piece), from here on answers are computed again.
             if seq != expected:
                 break
             self._file.end, expected = end, seq + 1
@@ -47,6 +48,7 @@ class Journal:
 
     def add(self, seq: int, partial: Partial) -> None:
         """Append the answer of chunk ``seq`` behind those replayed; `sync` makes it safe. For the run's driver."""
+        # A sync for each answer would take longer than many a chunk: whoever trims the ledger syncs before.
         self._file.append(_frame(seq, partial), sync=False)
 
     def sync(self) -> None:
@@ -94,6 +96,7 @@ class Kept:
             for seq, answer in answers(folder):
                 if seq not in unwanted:
                     out.write(_frame(seq, answer))
+        # Last: killed before, the journal is still the whole truth, and this is done again from it.
         (folder.path / JOURNAL).unlink(missing_ok=True)
 
 

@@ -67,6 +67,7 @@ class RunLock:
 
     def release(self, *, remove: bool = False) -> None:
         """Let go; with ``remove``, of the file too, while it is still this process's."""
+        # While it is still locked: a moment later the name could be that of the next driver's lock.
         if remove:
             with contextlib.suppress(OSError):
                 self._path.unlink()
@@ -90,6 +91,7 @@ def holder(path: Path) -> str:
     """ "host pid" of the process that holds the lock at ``path``; empty while nobody does. Changes nothing."""
     try:
         with open_raw(path) as file:
+            # Shared, so that two who look at the same moment do not take each other for a driver.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _written(path) or "another process"

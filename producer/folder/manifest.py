@@ -99,6 +99,7 @@ class Manifest:
     def extend(self, chunks: Sequence[Chunk]) -> None:
         """Add chunks, safely on disk when this returns."""
         lines, end = [b'{"chunk":' + to_wire(chunk) + b"}\n" for chunk in chunks], self._file.end
+        # The file first: pages are read from it as soon as they are full.
         self._file.append(b"".join(lines))
         for chunk, line in zip(chunks, lines, strict=True):
             self._chunks.add(chunk, end, len(line))

@@ -101,6 +101,7 @@ class RunFolder:
         folder._lock = RunLock.take(path / LOCK)
         if folder._lock is None:
             raise FolderTaken
+        # Looked at again under the lock: another process may have begun a run here, and ended, in between.
         try:
             folder._refuse_used()
         except UsageError:
@@ -119,6 +120,8 @@ class RunFolder:
 
     def _settle(self) -> None:
         """The folder gets its name, safely on disk. Raises FolderTaken."""
+        # First what is in it, then its name: after a crash of the machine, a folder that has its name has its
+        # run.json.
         sync_folder(self.path)
         if self._own:
             try:

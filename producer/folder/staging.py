@@ -50,6 +50,7 @@ def clean_up(parent: Path, name: str = "", *, dry_run: bool = False) -> list[Pat
 
 def _remove(path: Path) -> None:
     """Under its lock, so that nobody begins to use it meanwhile."""
+    # A process that is slow to begin may come back to a folder that looks left: who has the lock decides.
     lock = RunLock.take(path / LOCK)
     if lock is not None:
         shutil.rmtree(path)

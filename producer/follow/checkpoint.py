@@ -55,9 +55,10 @@ class Checkpoint(msgspec.Struct, forbid_unknown_fields=True):
         return self.marks[-1].sha256 if self.marks else digest(b"")
 
     def mark(self, sha256: str) -> None:
-        """Note the digest at the position reached; of many marks every second goes, the older ones by and by."""
+        """Note the digest at the position reached. Of too many marks every second one goes: the older, the sparser."""
         self.marks.append(Mark(self.position, self.line, sha256))
         if len(self.marks) > MOST_MARKS:
+            # From the end, so that the newest stays: it is the digest of all that was read.
             self.marks = self.marks[::-2][::-1]
 
     def same_question(self, other: Checkpoint) -> bool:

@@ -80,7 +80,7 @@ class Follower:
         """Evaluate all whole lines behind those known; whether there were any. They are kept unless one is at fault.
 
         Raises InputChanged where the bytes already read are not what they were, or where some that came behind them
-        cannot be had; InputError for a file that cannot be read, or a line that is too long.
+        are missing; InputError for a file that cannot be read, or a line that is too long.
         """
         before = self.kept.position
         for pause in (*self._settling, None):
@@ -229,6 +229,7 @@ class Follower:
             whole, kept.carry = (kept.carry + block[:cut], block[cut:]) if cut else (b"", kept.carry + block)
             if whole:
                 self._evaluate(whole)
+            # Checked for every block: a log without newlines would otherwise be gathered in memory to its end.
             if len(kept.carry) > MAX_RECORD_BYTES:
                 reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a newline missing?"
                 raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{kept.line}", reason)])
@@ -257,7 +258,7 @@ class Follower:
         path = locate(self._log, segment)
         if path is None:
             reason = f"{segment.path} is gone, and all of the log must be read again (to sort it, or to verify it)"
-            raise InputChanged("a part of the log cannot be had", [(f"{self._name}:{segment.first_line}", reason)])
+            raise InputChanged("a part of the log is missing", [(f"{self._name}:{segment.first_line}", reason)])
         if segment is not self._current and path.stat().st_size > segment.length:
             where = f"{self._name}:{segment.first_line}"
             raise InputChanged("the log changed behind its reader", [(where, f"{path} grew after the next was begun")])

@@ -78,7 +78,7 @@ def rotated_later(log: Path, path: Path) -> Path | None:
                 "rotated away after the last pass, and packed or removed before it was read: keep rotated files plain "
                 "for a while (logrotate: delaycompress), or begin anew in another --run-dir"
             )
-            raise InputChanged("a part of the log cannot be had", [(str(found), reason)])
+            raise InputChanged("a part of the log is missing", [(str(found), reason)])
         return found
     return None
 

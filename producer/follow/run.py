@@ -85,7 +85,7 @@ class FollowRun:
     def run_pass(self) -> Pass:
         """Evaluate what is new and write the report of the whole; one that is there already is left alone.
 
-        Raises InputError as an evaluation of the whole would, and InputChanged where the whole cannot be had.
+        Raises InputError as an evaluation of the whole would, and InputChanged where a part of it is missing.
         """
         follower = self._follower
         position, line = follower.kept.position, follower.kept.line
@@ -155,6 +155,7 @@ class FollowRun:
         report: dict[str, Json] = as_written(found)
         self.folder.write(RECORDS, b"".join(line + b"\n" for line in lines))
         write_report(self.folder, self.evaluator, self.request, report)
+        # Last, because it says which bytes the report is of: see `_reported`.
         self.folder.note(progress={"records": follower.kept.line - 1, "bytes": follower.kept.position})
         return report
 

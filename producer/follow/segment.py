@@ -56,6 +56,7 @@ class Segment(msgspec.Struct):
 
     def difference(self, stream: BinaryIO) -> int | None:
         """The first byte known to be another than was read: at the file's end, if it is too short; None for none."""
+        # Both ends, not all of it: a log may have gigabytes, and whatever cuts or replaces one changes an end.
         file, start = stream.fileno(), self.length - len(self.tail)
         for expected, at in ((self.head, 0), (self.tail, start)):
             found = os.pread(file, len(expected), at)

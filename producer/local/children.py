@@ -29,6 +29,9 @@ RESTART_PAUSES = (0.5, 2.0, 5.0)
 STEADY_SECONDS = 60.0
 """One that ran for so long begins with the first pause again."""
 _LAST_LINES = 5
+# It says the exit code in a shell of its own: where nobody reads any more SIGPIPE ends that one, and there is still a
+# folder to remove. It waits for the pipe again before it goes, so that while the command may signal its group, the
+# group's number is nobody else's.
 _GUARD = """
 dir=$1; shift; exec 3<&0 4>&2 2>/dev/null
 "$@" </dev/null >/dev/null 2>&4 3<&- 4>&- & pid=$!
@@ -147,6 +150,7 @@ class Keeper:
             if self._ending.is_set():
                 return
             self.deaths += 1
+            # Also what it had started itself, which would work on beside the new one.
             self._child.end()
             tries = tries + 1 if time.monotonic() - began < STEADY_SECONDS else 1
             error = self._error(code, tries)
@@ -157,6 +161,7 @@ class Keeper:
             self._children.warn(f"{self._name} ended ({_how(code)}); {again}")
             if self._ending.wait(self._children.pauses[tries - 1]):
                 return
+            # Under the lock, so that `end` never misses a process that is started in the same moment.
             with self._lock:
                 if self._ending.is_set():
                     return

@@ -35,8 +35,10 @@ def embedded_server(children: Children | None = None) -> Iterator[str]:
         command = [
             program,
             *("--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700"),
+            # Nothing of it is kept: it dies with its command, and a run is written anew from its folder.
             *("--save", "", "--appendonly", "no", "--dir", str(folder), "--logfile", str(log), "--loglevel", "warning"),
         ]
+        # On a unix socket alone: no port that other users of the host could reach.
         with children.running("the embedded server", command, folder) as keeper:
             _wait_for(path, keeper, log)
             yield f"unix://{path}"

@@ -140,6 +140,7 @@ class Beginning:
 
     def _drain(self, watch: Watcher) -> None:
         """What will be answered soon need not be computed twice."""
+        # A bound, since a chunk may take as long as its evaluator likes, and the workers are waiting.
         until = time.monotonic() + _DRAIN_SECONDS
         while self._forks.busy and time.monotonic() < until:
             self._take(watch)
@@ -184,6 +185,7 @@ class Beginning:
 
     def _leave(self, reason: str) -> None:
         self._reporter.detail(f"{reason}; left to workers")
+        # They come behind the chunk that is missing, and the journal has answers in order: workers compute them again.
         self._answers.clear()
         if self._later is None:
             raise InfrastructureError(f"{reason}, and there are no workers to take apart what it was given")

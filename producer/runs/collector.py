@@ -1,4 +1,4 @@
-"""Collecting answers in chunk order: safely into the run folder first, then into the fold."""
+"""Collecting answers in chunk order, into the fold and into the run folder."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Collector:
         self._job = job
         self._fold = Fold(job.evaluator, job.params, len(job.sources))
         self._journal = Journal(job.folder)
+        # Anew in every process, from the journal: what a killed one left could be torn at any byte.
         self._records = open_new(job.folder.path / (RECORDS + ".partial"))
         self._kept = Kept(job.folder)
         self.next = 0
@@ -58,6 +59,7 @@ class Collector:
 
     def add(self, chunk: Chunk, partial: Partial) -> None:
         """The answer of the next chunk. Raises WireError when it is damaged; nothing is kept then."""
+        # Opened before it is kept: a damaged answer in the journal would stop every resume.
         self._take(chunk, partial)
         self._journal.add(chunk.seq, partial)
 

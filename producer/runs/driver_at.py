@@ -85,5 +85,6 @@ def _let_go(ledger: RunLedger, run: str, error: BaseException) -> None:
     with contextlib.suppress(Driven):
         if _stops(error):
             state: RunState = "failed" if isinstance(error, InputError) else "paused"
+            # Closed before it is let go: workers go on with a run that is merely without a driver.
             ledger.close(run, state, str(error).partition("\n")[0])
         ledger.hand_over(run)

@@ -51,6 +51,7 @@ class HandOver:
         plan = self._registration.plan
         with tracing.run_span(self._job.run, begun=self._job.folder.info().epoch > 0):
             self._patiently(self._registration.establish)
+            # To its end: workers publish what is planned, and plan nothing.
             while not plan.sealed:
                 self._patiently(lambda: plan.extend(ahead=_ALL))
             self._patiently(self._publisher.publish)
@@ -67,6 +68,7 @@ class HandOver:
     def _detach(self) -> bool:
         target, tags = target_of(self._job.folder), tags_of(self._job.folder)
         facts = Detached(server_seconds(self._ledger.client), target, tags, self._job.folder.info().name)
+        # First what a report needs, then nobody drives: a worker that finds the run without a driver finds both.
         Reports(self._ledger, self._ledger.settings).detach(self._job.run, facts)
         self._ledger.hand_over(self._job.run)
         return True
@@ -84,6 +86,7 @@ class HandOver:
                 self._ledger.close(self._job.run, "cancelled", reason)
                 self._job.folder.note(state="cancelled")
                 raise UsageError(f"--detach is refused: {reason}: give workers a --root that has it, or stay attached")
+        # All of it is packed by now: a refusal has left nothing at the server.
         self._inputs.leave(blobs)
         return True
 

@@ -98,6 +98,7 @@ class ToldPlan:
         with tracing.span("plan", job.run, first=len(job.manifest.chunks)) as span:
             chunks = list(islice(self._chunks, PLAN_STEP))
             span.set_attribute("evalq.chunks", len(chunks))
+        # Into the folder before the ledger: an answer to a chunk that only the ledger knew could not be collected.
         if chunks:
             job.manifest.extend(chunks)
         elif self._planner.seal is not None:

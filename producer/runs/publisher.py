@@ -68,6 +68,7 @@ class InputBytes:
     def supply(self, seq: int) -> bool:
         """Send a chunk's bytes, then its message; False when it was committed meanwhile. Raises InputChanged."""
         blob = self.packed(seq)
+        # The bytes before the message: a worker that came first would refuse the chunk again.
         if not self._ledger.supply(self._job.run, seq, blob):
             return False
         self._sent[seq] = len(blob)

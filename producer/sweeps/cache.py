@@ -33,6 +33,7 @@ class Cache:
         self._path = path
         with self._telling():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
+            # Other sweeps may write to the same file: each holds it for one transaction.
             self._db = sqlite3.connect(path, timeout=30)
             with self._db:
                 self._db.execute(_SCHEMA)

@@ -71,6 +71,7 @@ class Calling:
         except Incomplete as error:
             raise Incomplete(f"{error}; after fixing it, resume with: {place.resume(sweep.folder)}") from None
         finally:
+            # However it ends: what was paid for can be looked at, and evaluated by hand.
             with contextlib.suppress(OSError):
                 if self._state != "called":
                     sweep.write_outputs()

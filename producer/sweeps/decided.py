@@ -57,6 +57,7 @@ class Stops:
             return
         numbers = {self._cases[case]: case for case in cases if case in self._cases}
         decided = {number for number, case in numbers.items() if self._rule.decided(case)}
+        # Both ways, because answers to calls that were under way may open a decided case again.
         halt, go = decided - self.halted, (numbers.keys() - decided) & self.halted
         self.halted = (self.halted | halt) - go
         if halt:

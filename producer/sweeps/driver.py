@@ -100,6 +100,7 @@ class SweepDriver:
         look = self.registration.look()
         if look is None:
             return True
+        # With a cache nothing is offered before it was asked: an offered call may be paid for at once.
         cached = self._intake.cache is not None and not self.registration.offered
         if look.state == "open" and look.left and (cached or look.prompts < self._sweep.header.cases):
             config = self._served.config()
@@ -109,6 +110,7 @@ class SweepDriver:
             return True
         self._ending.judge(look)
         if look.state == "open" and not (look.holders or self._ending.over):
+            # Only then, since it reads what every process of the fleet tells of itself.
             self._served.config()  # nobody calls: it finds out why
         return True
 

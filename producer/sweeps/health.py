@@ -21,8 +21,8 @@ _AGAIN_SECONDS = 60.0
 class Health:
     """Of one sweep, as its producer sees it: `news` are lines for a person, each told once a minute at most."""
 
-    def __init__(self, register: Heartbeats, header: SweepHeader, *, look_seconds: float = 2.0) -> None:
-        self._register = register
+    def __init__(self, heartbeats: Heartbeats, header: SweepHeader, *, look_seconds: float = 2.0) -> None:
+        self._heartbeats = heartbeats
         self._header = header
         self._look_seconds = look_seconds
         self._looked = -look_seconds
@@ -35,8 +35,9 @@ class Health:
         if now - self._looked < self._look_seconds:
             return []
         self._looked = now
+        # Nobody waits for news: that the server is away is told by the steps that need it.
         with contextlib.suppress(*SERVER_ERRORS):
-            callers = self._register.callers().values()
+            callers = self._heartbeats.callers().values()
             lines = [*self._troubles(list(callers)), *self._long(list(callers))]
             fresh = [line for key, line in lines if now - self._told.get(key, -_AGAIN_SECONDS) >= _AGAIN_SECONDS]
             self._told |= {key: now for key, line in lines if line in fresh}

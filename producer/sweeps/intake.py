@@ -68,6 +68,7 @@ class SweepIntake:
             found = self.cache.find(header.target, config, prompt, wanted)
             fresh += [msgspec.structs.replace(o, call=r * header.cases + number) for r, o in sorted(found.items())]
         self._keep(fresh, cached=True)
+        # The folder has them by now: counted the other way round, a crash in between would have them paid for.
         self._calls.restore(self._sweep.run, [output.call for output in fresh])
 
     def _keep(self, outputs: Sequence[Output], *, cached: bool = False) -> list[Output]:

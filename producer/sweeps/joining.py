@@ -109,7 +109,7 @@ def resume_any(
 def resume_or_take(
     folder: RunFolder, place: Backend, reporter: Reporter, budgets: tuple[int | None, float | None]
 ) -> None:
-    """`resume_any`; of a run that others have meanwhile driven to its end there is only the report to be had."""
+    """`resume_any`; of a run that others have meanwhile driven to its end only the report is left to fetch."""
     try:
         resume_any(folder, place, reporter, budgets)
     except Driven as driven:

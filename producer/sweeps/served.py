@@ -47,8 +47,8 @@ class Notices:
 class Served:
     """The processes that call for one sweep. ``priced``: its target needs a price."""
 
-    def __init__(self, register: Heartbeats, header: SweepHeader, notices: Notices, *, priced: bool) -> None:
-        self._register = register
+    def __init__(self, heartbeats: Heartbeats, header: SweepHeader, notices: Notices, *, priced: bool) -> None:
+        self._heartbeats = heartbeats
         self._header = header
         self._notices = notices
         self._priced = priced
@@ -62,7 +62,7 @@ class Served:
         return alone
 
     def _callers(self) -> list[CallerFacts]:
-        return [one for one in self._register.callers().values() if one.code == self._header.code]
+        return [one for one in self._heartbeats.callers().values() if one.code == self._header.code]
 
     def config(self) -> str | None:
         """The digest of the target's settings, from who can call it; empty where they differ, None while nobody can.

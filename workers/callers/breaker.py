@@ -61,6 +61,7 @@ class Breaker:
             return wanted
         if self._clock() < self._next:
             return 0
+        # The next probe is due however this one ends: of one that hangs until its timeout nothing would be heard.
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         self._next = self._clock() + self._pause
         return 1

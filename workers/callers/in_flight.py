@@ -33,14 +33,14 @@ class InFlightCalls:
         self,
         header: SweepHeader,
         holder: str,
-        station: TargetSession,
+        session: TargetSession,
         calls: SweepLedger,
         lanes: asyncio.Semaphore,
         wake: asyncio.Event,
     ) -> None:
         self._header = header
         self._holder = holder
-        self._station = station
+        self._session = session
         self._calls = calls
         self._lanes = lanes
         self._wake = wake
@@ -162,25 +162,26 @@ class InFlightCalls:
 
     async def _made(self, call: int, attempts: list[Answer | Failure]) -> Result | None:
         """What became of a call; None where it was withdrawn."""
-        station, prompt = self._station, self.prompts.get(call % self._header.cases)
+        session, prompt = self._session, self.prompts.get(call % self._header.cases)
         if prompt is None:
             return None
         repeat = call // self._header.cases
-        if station.caller is None or station.pacer is None:
+        if session.caller is None or session.pacer is None:
             return None
         asked = Call(prompt.text, prompt.agent, prompt.case, repeat, prompt.messages)
-        tries = Tries(station.named.target)
+        tries = Tries(session.named.target)
         while True:
             try:
-                result = await self._attempt(station.caller, station.pacer, asked)
+                result = await self._attempt(session.caller, session.pacer, asked)
+            # The pace is the fleet's: without its server no call may start. This one waits, and has not failed.
             except BrokerUnreachable:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             if result is None:
                 return None
             attempts.append(result)
-            station.breaker.told(result)
-            if station.breaker.holds(result):
+            session.breaker.told(result)
+            if session.breaker.holds(result):
                 self.withdraw()  # until this process claims again: one call, to see whether the target is back
                 return None
             wait = tries.wait(result)
@@ -235,8 +236,9 @@ class InFlightCalls:
             self._resting -= 1
 
     def _result(self, call: int, prompt: Prompt, attempts: list[Answer | Failure]) -> Result:
-        result = result_of(self._header, self._station, call, prompt, attempts)
+        result = result_of(self._header, self._session, call, prompt, attempts)
         if result.fatal:
+            # A wrong key fails every call alike: those that wait need not be spent on finding that out again.
             self._refusals += 1
             self.withdraw()
         return result
@@ -245,6 +247,7 @@ class InFlightCalls:
         """Record what ended, soon and together."""
         while not self._closing:
             await self._due.wait()
+            # Calls end in bursts: those of a moment are one round trip together instead of one each.
             await asyncio.sleep(_GATHER_SECONDS)
             self._due.clear()
             try:
@@ -261,6 +264,7 @@ class InFlightCalls:
             await asyncio.to_thread(self._calls.commit, run, holder, self._header.target, results)
             # What ended meanwhile stays for the next time.
             del self._results[: len(results)]
+            # Only now: what was never committed is still in ``_results``, and cannot have been lost by the server.
             self._told.keep(results)
         if returned:
             await asyncio.to_thread(self._calls.give_back, run, holder, returned)

@@ -65,26 +65,26 @@ def run_calls(
 
 
 class _Process:
-    """One process: its stations (a target each), its sweeps, and what it tells of itself."""
+    """One process: its sessions (a target each), its sweeps, and what it tells of itself."""
 
     def __init__(self, settings: Settings, timings: Timings = TIMINGS) -> None:
         self._settings = settings
         self._timings = timings
         self._name = unique_name()
         self._calls = SweepLedger(connect(settings.ledger_url, settings), settings)
-        self._register = Heartbeats(self._calls.client)
-        self._stations = TargetSessions(load_targets(settings.targets), self._calls.client)
+        self._heartbeats = Heartbeats(self._calls.client)
+        self._sessions = TargetSessions(load_targets(settings.targets), self._calls.client)
         self._hopeless = Hopeless(settings.down_seconds)
         self._complaint = Complaint(log, f"the ledger at {redacted(settings.ledger_url)}")
         self._lanes = asyncio.Semaphore(settings.calls)
-        self._units: dict[str, InFlightCalls] = {}
+        self._in_flight: dict[str, InFlightCalls] = {}
         self._named: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
 
     @property
     def name(self) -> str:
-        """What the register calls it."""
+        """What heartbeats call it."""
         return self._name
 
     async def serve(self, parent: int | None) -> None:
@@ -92,7 +92,7 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
             loop.add_signal_handler(number, self._end)
-        async with self._stations:
+        async with self._sessions:
             beat = asyncio.create_task(self._beat(parent))
             try:
                 while not self._stop.is_set():
@@ -101,6 +101,8 @@ class _Process:
                         async with asyncio.timeout(pause):
                             await self._wake.wait()
                     self._wake.clear()
+                    # Calls that end at about the same time are one round: each round asks the ledger about every
+                    # sweep.
                     await asyncio.sleep(self._timings.call_pause)
             finally:
                 self._stop.set()
@@ -114,12 +116,12 @@ class _Process:
         """Take calls of every sweep, as many as there is room for; returns seconds until there may be more."""
         try:
             headers = await asyncio.to_thread(self._calls.sweeps)
-            mine = [header for header in headers if header.target in self._stations]
+            mine = [header for header in headers if header.target in self._sessions]
             known = {header.run for header in mine}
-            for run in [run for run in self._units if run not in known]:
+            for run in [run for run in self._in_flight if run not in known]:
                 state, _ = await self._claimed(run, 0)  # what is in flight is mine
                 await self._withdraw(run, state)
-            self._named = {run: at for run, at in self._named.items() if run in self._units or run in known}
+            self._named = {run: at for run, at in self._named.items() if run in self._in_flight or run in known}
             full = True
             self._hopeless.keep(header.run for header in mine)
             for header in mine:
@@ -133,34 +135,34 @@ class _Process:
 
     async def _claim(self, header: SweepHeader, share: int) -> bool:
         """Whether all of the share is in use."""
-        units = self._units.get(header.run)
-        station = self._stations.ready(header.target)
-        if station is None:
+        in_flight = self._in_flight.get(header.run)
+        session = self._sessions.ready(header.target)
+        if session is None:
             return False
-        due = self._hopeless.due(header.run, station)
+        due = self._hopeless.due(header.run, session)
         if due:
             await self._give_up(header)
-        if station.fault and units is None and not due:
+        if session.fault and in_flight is None and not due:
             return False
         most, refusals = share, 0
-        if units is not None:
+        if in_flight is not None:
             # A fatal failure that is not yet recorded has stopped the sweep: the ledger just does not know it.
-            most, refusals = 0 if units.refused else max(0, share - units.active), units.refusals
-        most = station.room(most)
+            most, refusals = 0 if in_flight.refused else max(0, share - in_flight.active), in_flight.refusals
+        most = session.room(most)
         state, calls = await self._claimed(header.run, most)
-        if units is None and not calls:
+        if in_flight is None and not calls:
             return False
-        if units is None:
-            units = self._units[header.run] = self._made(header, station)
+        if in_flight is None:
+            in_flight = self._in_flight[header.run] = self._made(header, session)
         if state != "open":
             await self._withdraw(header.run, state)
         elif calls:
-            await self._start(units, header, calls, refusals)
-        return state == "open" and len(calls) == most and not station.trouble
+            await self._start(in_flight, header, calls, refusals)
+        return state == "open" and len(calls) == most and not session.trouble
 
     async def _give_up(self, header: SweepHeader) -> None:
         """End a sweep whose target nobody can call, and no other."""
-        callers = await asyncio.to_thread(self._register.callers)
+        callers = await asyncio.to_thread(self._heartbeats.callers)
         reasons = unable(callers.values(), header.code, header.target)
         if reasons:
             reason = f"{header.target}: no process can call it: {reasons}"
@@ -170,45 +172,47 @@ class _Process:
         """(state of a sweep, calls to make). Every now and then the ledger is told which calls this process has; what
         that one has lost is recorded again. A ledger that came back older than it was is told at once.
         """
-        units, now = self._units.get(run), time.monotonic()
+        in_flight, now = self._in_flight.get(run), time.monotonic()
         mine: set[int] | None = None
         told: list[int] = []
         if now - self._named.get(run, -inf) >= self._timings.call_names:
-            mine, told = (units.mine, units.told) if units else (set(), [])
+            mine, told = (in_flight.mine, in_flight.told) if in_flight else (set(), [])
             self._named[run] = now
         lease = self._timings.call_lease
         state, calls, untold = await asyncio.to_thread(self._calls.claim, run, self._name, most, lease, mine, told)
+        # A server that came back older than it was would hand this process's own calls to others. Named at once, they
+        # stay; what it has just handed out is not among them, and goes back.
         if mine is None and self._calls.fell:
             del self._named[run]
             return await self._claimed(run, most)
-        if units is not None and untold:
-            units.tell(untold)
+        if in_flight is not None and untold:
+            in_flight.tell(untold)
         return state, calls
 
     async def _withdraw(self, run: str, state: str) -> None:
         """Call no more for a sweep, and let go of it once all that was in flight is recorded; a server that lost the
         sweep may come to know it again, and of what it had.
         """
-        units = self._units[run]
-        units.withdraw()
-        if units.idle and not (state == "gone" and units.told):
-            del self._units[run]
-            await units.close()
+        in_flight = self._in_flight[run]
+        in_flight.withdraw()
+        if in_flight.idle and not (state == "gone" and in_flight.told):
+            del self._in_flight[run]
+            await in_flight.close()
 
-    def _made(self, header: SweepHeader, station: TargetSession) -> InFlightCalls:
-        return InFlightCalls(header, self._name, station, self._calls, self._lanes, self._wake)
+    def _made(self, header: SweepHeader, session: TargetSession) -> InFlightCalls:
+        return InFlightCalls(header, self._name, session, self._calls, self._lanes, self._wake)
 
-    async def _start(self, units: InFlightCalls, header: SweepHeader, calls: list[int], refusals: int) -> None:
+    async def _start(self, in_flight: InFlightCalls, header: SweepHeader, calls: list[int], refusals: int) -> None:
         """Make the calls, unless a fatal failure came after those that were known when they were asked for."""
-        missing = sorted({call % header.cases for call in calls} - units.prompts.keys())
+        missing = sorted({call % header.cases for call in calls} - in_flight.prompts.keys())
         try:
-            units.prompts.update(await asyncio.to_thread(self._calls.prompts, header.run, missing))
+            in_flight.prompts.update(await asyncio.to_thread(self._calls.prompts, header.run, missing))
         except WireError as error:
             await asyncio.to_thread(self._calls.close, header.run, "failed", str(error)[:1000])
-        if units.refusals > refusals:
-            units.decline(calls)
+        if in_flight.refusals > refusals:
+            in_flight.decline(calls)
         else:
-            units.start(calls)
+            in_flight.start(calls)
 
     async def _beat(self, parent: int | None) -> None:
         while not self._stop.is_set():
@@ -219,28 +223,28 @@ class _Process:
                 pid=os.getpid(),
                 code=code_version(),
                 calls=self._settings.calls,
-                busy=sum(units.active for units in self._units.values()),
-                targets=self._stations.facts(),
-                oldest={run: units.oldest for run, units in self._units.items() if units.oldest},
+                busy=sum(in_flight.active for in_flight in self._in_flight.values()),
+                targets=self._sessions.facts(),
+                oldest={run: in_flight.oldest for run, in_flight in self._in_flight.items() if in_flight.oldest},
             )
             with contextlib.suppress(redis.RedisError, OSError):
-                await asyncio.to_thread(self._register.beat_caller, self._name, facts, self._timings.life)
+                await asyncio.to_thread(self._heartbeats.beat_caller, self._name, facts, self._timings.life)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timings.beat):
                     await self._stop.wait()
 
     async def _leave(self, beat: asyncio.Task[None]) -> None:
         """Withdraw what waits, let calls in flight end, keep their outputs, and give the rest back."""
-        for units in self._units.values():
-            units.withdraw()
+        for in_flight in self._in_flight.values():
+            in_flight.withdraw()
         await self._ended()
-        for run, units in self._units.items():
+        for run, in_flight in self._in_flight.items():
             with contextlib.suppress(redis.RedisError, OSError, BrokerUnreachable):
-                await units.close()
+                await in_flight.close()
                 await asyncio.to_thread(self._calls.give_back, run, self._name, {}, leave=True)
         await asyncio.gather(beat, return_exceptions=True)  # one under way would put this process on the list again
         with contextlib.suppress(redis.RedisError, OSError):
-            await asyncio.to_thread(self._register.leave, self._name)
+            await asyncio.to_thread(self._heartbeats.leave, self._name)
 
     async def _ended(self) -> None:
         """Until no call is in flight, ``soft_shutdown_seconds`` at most; so long they stay this process's."""
@@ -248,11 +252,11 @@ class _Process:
         deadline = loop.time() + self._settings.soft_shutdown_seconds
         while (left := deadline - loop.time()) > 0:
             with contextlib.suppress(redis.RedisError, OSError):
-                for run in self._units:
+                for run in self._in_flight:
                     await self._claimed(run, 0)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(left, self._timings.call_lease / 3)):
-                    await asyncio.gather(*(units.ended() for units in self._units.values()))
+                    await asyncio.gather(*(in_flight.ended() for in_flight in self._in_flight.values()))
                     return
 
 

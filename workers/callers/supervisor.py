@@ -24,6 +24,8 @@ _STEADY_SECONDS = 5.0
 
 def environment(settings: Settings, *without: str) -> dict[str, str]:
     """This process's environment with ``settings`` as EVALQ_* variables, but those named and all else of evalq."""
+    # The EVALQ_* variables of this process are in ``settings`` already, unless an option overruled them: handed on
+    # they would overrule that option in the child.
     kept = {key: value for key, value in os.environ.items() if not key.startswith("EVALQ_")}
     values = settings.model_dump(mode="json", exclude={"roots", *without}, exclude_none=True)
     return kept | {f"EVALQ_{name.upper()}": str(value) for name, value in values.items() if value != ""}
@@ -56,6 +58,7 @@ class _Keeper:
         """Start the process, and again whenever it ends; what ends at once time and again, ever more seldom."""
         pause = _RESTART_SECONDS
         while True:
+            # Under the lock, so that `end` never misses a process that is started in the same moment.
             with self._lock:
                 if self._ending.is_set():
                     return
@@ -63,6 +66,7 @@ class _Keeper:
                 self._child = subprocess.Popen(command, env=self._environment)  # noqa: S603 - this project's own module
             began = time.monotonic()
             code = self._child.wait()
+            # What ran for a while died of something new; what dies at once dies of the same again.
             if time.monotonic() - began > _STEADY_SECONDS:
                 pause = _RESTART_SECONDS
             if self._ending.is_set():

@@ -24,8 +24,11 @@ from evalq.workers.targets import Caller, NamedTarget, limits_of
 
 __all__ = ["TargetSession", "TargetSessions", "config_digest", "target_facts"]
 
+# A key or a file that was missing may have been put there: no process has to be started anew for it.
 _AGAIN_SECONDS = 10.0
 _REASON_CHARACTERS = 300
+# Keys, prices and limits differ between hosts, and change, without an answer becoming another: a digest with them in
+# it would empty every cache.
 _NO_PART_OF_ANSWERS = (
     *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
     *("max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
@@ -111,12 +114,13 @@ class TargetSessions:
             return TargetSession(
                 named, config, fault=f"target {named.name}: cannot be opened: {error.strerror or error}"
             )
+        # After the caller: a target that cannot be called here takes no place in the fleet's pace.
         pacer = await self._stack.enter_async_context(RateLimiter(self._client, named.name, limits_of(named)))
         return TargetSession(named, config, caller, pacer)
 
     def facts(self) -> dict[str, TargetFacts]:
         """What producers may know of each target."""
-        told = {name: station.trouble[:_REASON_CHARACTERS] for name, station in self._open.items()}
+        told = {name: session.trouble[:_REASON_CHARACTERS] for name, session in self._open.items()}
         return {name: msgspec.structs.replace(facts, trouble=told.get(name, "")) for name, facts in self._facts.items()}
 
 

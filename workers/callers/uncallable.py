@@ -24,12 +24,12 @@ class Hopeless:
         self._clock = clock
         self._since: dict[str, float] = {}
 
-    def due(self, run: str, station: TargetSession) -> bool:
+    def due(self, run: str, session: TargetSession) -> bool:
         """Whether a sweep has waited for its target, as this process sees it, for as long as it may; now and then."""
-        if not station.trouble:
+        if not session.trouble:
             self._since.pop(run, None)
             return False
-        limit = FAULT_SECONDS if station.fault else self._down_seconds
+        limit = FAULT_SECONDS if session.fault else self._down_seconds
         now = self._clock()
         if now - self._since.setdefault(run, now) < limit:
             return False

@@ -73,6 +73,7 @@ class Reports:
         """Keep a run's report, once; False when it is there already. Raises Divergent where another one is."""
         keys = RunKeys.of(run)
         pipe = self._client.pipeline(transaction=True)
+        # In one transaction: a report whose run does not say so would be made again and again.
         pipe.hsetnx(keys.final, "report", report)
         pipe.hset(keys.meta, "reported", 1)
         pipe.pexpire(keys.final, self._settings.keep_ms)

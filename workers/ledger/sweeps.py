@@ -134,6 +134,7 @@ class SweepLedger(Scripts):
                 break
         if not outputs:
             return Collected()
+        # For `trim`: a server that came back older may have other outputs under these numbers by then.
         last = hashlib.sha1(packed[len(outputs) - 1], usedforsecurity=False).hexdigest()
         return Collected(outputs, number + len(outputs), last)
 
@@ -188,6 +189,7 @@ class SweepLedger(Scripts):
         for data in self.client.hvals(SHARED.sweeps):
             try:
                 header = msgspec.json.decode(data, type=SweepHeader)
+            # Of another version, whose own processes read it: one such sweep must not keep these from all others.
             except msgspec.DecodeError:
                 continue
             if header.code == code_version():
@@ -253,6 +255,7 @@ class SweepLedger(Scripts):
         tally.count(made)
         rows = (field for result in results for field in result.row())
         fresh = int(self.step("commit", run, holder, tally.wire(), target, *rows))
+        # Only when the server has answered: a commit whose answer is lost is made again, and must not count again.
         tally.told(made)
         return fresh
 

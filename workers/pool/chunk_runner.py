@@ -66,7 +66,7 @@ class ChunkRunner:
         self._pulse = settings.lease_seconds / 3
         self._limits = Limits.of(settings)
         self._failures = Failures(ledger)
-        self._register = Heartbeats(ledger.client)
+        self._heartbeats = Heartbeats(ledger.client)
         self._committed_in: float | None = None
         self._loaded: set[str] = set()
         self._streak = 0
@@ -184,7 +184,7 @@ class ChunkRunner:
         """
         if name in self._loaded and not _suspicious(lease):
             return registry.get(name)
-        sick = self._register.sick(self._name, name)
+        sick = self._heartbeats.sick(self._name, name)
         try:
             # An import may kill its process, too: after such deaths it is tried in another one first.
             if (sick or _suspicious(lease)) and (died := self._limits.dies_of(partial(registry.get, name))):
@@ -194,10 +194,10 @@ class ChunkRunner:
             raise
         except (Exception, SystemExit) as error:  # whatever a plug-in's import raises
             _raise_if_told_to_stop(error)
-            self._register.sicken(self._name, name, _brief(error))
+            self._heartbeats.sicken(self._name, name, _brief(error))
             raise _Failed("load", f"cannot load {name}: {_brief(error)}") from error
         if sick:
-            self._register.heal(self._name, name)
+            self._heartbeats.heal(self._name, name)
         self._loaded.add(name)
         return evaluator
 

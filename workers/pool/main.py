@@ -213,14 +213,14 @@ class _Attendant:
 
     def _serve(self) -> None:
         client = connect(self._settings.ledger_url, self._settings)
-        ledger, register = RunLedger(client, self._settings), Heartbeats(client)
+        ledger, heartbeats = RunLedger(client, self._settings), Heartbeats(client)
         broker = Broker(self._settings)
         reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings, ledger, self._name)
         left = UnattendedSweeps(SweepLedger(client, self._settings), self._settings)
         resting = 0
         try:
             while not self._stop.wait(self._timings.beat):
-                self._beat(register)
+                self._beat(heartbeats)
                 self._complaint.over()
                 finalisers.idle()
                 resting -= 1
@@ -235,10 +235,10 @@ class _Attendant:
             broker.close()
             client.close()
 
-    def _beat(self, register: Heartbeats) -> None:
+    def _beat(self, heartbeats: Heartbeats) -> None:
         with self._telling:
             if not self._stop.is_set():
-                register.beat(self._name, self._facts(), self._timings.life)
+                heartbeats.beat(self._name, self._facts(), self._timings.life)
 
     def _facts(self) -> dict[str, str | int]:
         return {

@@ -176,6 +176,7 @@ class RateLimiter:
             self._wake.clear()
 
     async def _once(self) -> None:
+        # Taken out before the exchange: what ends while it is under way belongs to the next one.
         outcomes, self._outcomes = self._outcomes, _Outcomes()
         ask = self._asking(outcomes)
         data = msgspec.json.encode(ask)
@@ -203,6 +204,7 @@ class RateLimiter:
             if not turn.done():
                 turn.set_result(grant)
                 return
+        # Nobody waits any more: with the next exchange its place is free for another process.
         self._in_flight -= 1
 
     def _asking(self, outcomes: _Outcomes) -> Ask:

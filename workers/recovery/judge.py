@@ -59,6 +59,7 @@ def judge(evaluator: str, told: FailureCounts, look: Look, living: Mapping[str, 
 def _hopeless(told: FailureCounts, able: set[str]) -> str:
     for seq, tries in sorted(told.chunks.items()):
         total = sum(tries.values())
+        # Where nobody able is left, nothing is proven against the chunk: the run waits for a worker.
         everywhere = bool(able) and able <= tries.keys()
         if (total >= CHUNK_TRIES and everywhere) or len(tries) >= MANY or total >= HOPELESS:
             whom = [told.workers[name] for name in tries if name in told.workers]

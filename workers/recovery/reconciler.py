@@ -57,7 +57,7 @@ class Reconciler:
         self._ledger = ledger
         self._broker = broker
         self._failures = Failures(ledger)
-        self._register = Heartbeats(ledger.client)
+        self._heartbeats = Heartbeats(ledger.client)
         self._missing: dict[str, set[int]] = {}
         self._damaged: set[str] = set()
 
@@ -86,7 +86,7 @@ class Reconciler:
             if look.progress.state != "open":
                 return look
         lost = self._lost(header, look)
-        if lost and self._register.living(header.code_version):  # without a worker, publishing again helps nobody
+        if lost and self._heartbeats.living(header.code_version):  # without a worker, publishing again helps nobody
             wanted = self._ledger.mark(header, {seq: look.suspect[seq] for seq in lost})
             self._broker.publish(header.queue, header.run, look.progress.epoch, wanted)
         self.pump(header, look.progress.epoch)
@@ -136,7 +136,7 @@ class Reconciler:
     def _judged(self, header: Header, look: Look) -> Look:
         """A look with what failed and where; where that is hopeless, the run is closed, and it is looked at again."""
         run, settings = header.run, self._ledger.settings
-        living = self._register.living(header.code_version)
+        living = self._heartbeats.living(header.code_version)
         found = judge(header.evaluator, told := self._failures.told(run), look, living)
         fails = found.fails
         if found.unserved or look.unserved:

@@ -5,7 +5,6 @@ grammar.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,19 +13,18 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, spelled
+from evalq.evalcore.evaluators.checks.faults import Faults, Place
+from evalq.evalcore.evaluators.checks.filling import Missing, Room, fill
 from evalq.evalcore.evaluators.checks.params import Threshold
-from evalq.evalcore.evaluators.checks.reading import Faults, Place, Written, read_cases
+from evalq.evalcore.evaluators.checks.reading import Written, read_cases
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import kind_of, shorten
 
 __all__ = ["Loaded", "load_cases"]
 
-_PLACEHOLDER = re.compile(r"(\\?)\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}", re.ASCII)
 _LONGEST_ID = 500
 _MOST_TAGS = 100
-_MOST_WRITTEN_OUT = 256 << 20
-_VALUE = 8
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
@@ -53,41 +51,13 @@ def load_cases(paths: Iterable[str | Path]) -> list[Loaded]:
     return loaded
 
 
-class _Room:
-    """How much cases may hold with their layers and placeholders written out, where a few lines can mean terabytes."""
-
-    def __init__(self) -> None:
-        self._left = _MOST_WRITTEN_OUT
-
-    def take(self, value: Any) -> Any:
-        """``value``, counted. Raises ConfigError."""
-        waiting = [value]
-        while waiting:
-            part = waiting.pop()
-            self._left -= _VALUE + (len(part) if isinstance(part, str) else 0)
-            if self._left < 0:
-                most = f"{_MOST_WRITTEN_OUT >> 20} MiB"
-                raise ConfigError(
-                    f"the cases hold more than {most} with defaults, templates and placeholders filled in"
-                )
-            if isinstance(part, dict):
-                waiting += (*part, *part.values())
-            elif isinstance(part, list):
-                waiting += part
-        return value
-
-
-class _Missing(ValueError):
-    """A placeholder names nothing that is known."""
-
-
 class _Reader:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._first: dict[str, Place] = {}
         self._checked: dict[bytes, BadCheck | None] = {}
         self._now: Written | None = None
-        self._room = _Room()
+        self._room = Room()
 
     def _fault(self, place: Place, reason: str) -> None:
         """Note what is wrong at ``place``; where that is in a layer under the case, the case is named."""
@@ -155,8 +125,8 @@ class _Reader:
 
     def _filled(self, value: Any, values: Mapping[str, Any], place: Place) -> Any:
         try:
-            return _fill(value, values, self._room)
-        except _Missing as error:
+            return fill(value, values, self._room)
+        except Missing as error:
             self._fault(place, str(error))
         except RecursionError:
             self._fault(place, "nested too deeply")
@@ -298,47 +268,6 @@ def _topmost(layers: Sequence[tuple[Mapping[str, Any], Place]], key: str) -> tup
         if layer.get(key) is not None:
             return layer[key], place.at(key)
     return None, layers[-1][1].at(key)
-
-
-def _fill(value: Any, values: Mapping[str, Any], room: _Room) -> Any:
-    """``value`` with its placeholders replaced in one pass, so that a variable's own braces stay what they are.
-
-    Text that is nothing but a placeholder becomes the value itself. Raises _Missing.
-    """
-    if isinstance(value, str):
-        room.take(value)
-        if "{{" not in value:
-            return value
-        whole = _PLACEHOLDER.fullmatch(value)
-        if whole and not whole[1]:
-            return room.take(_value(whole[2], values))
-        return _PLACEHOLDER.sub(lambda match: str(room.take(_inside(match, values))), value)
-    room.take(None)
-    if isinstance(value, dict):
-        return {key: _fill(inner, values, room) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_fill(inner, values, room) for inner in value]
-    return value
-
-
-def _inside(match: re.Match[str], values: Mapping[str, Any]) -> str:
-    if match[1]:
-        return match[0][1:]
-    found = _value(match[2], values)
-    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
-
-
-def _value(name: str, values: Mapping[str, Any]) -> Any:
-    if name in values:
-        return values[name]
-    found: Any = values
-    for part in name.split("."):
-        if not isinstance(found, Mapping) or part not in found:
-            known = ", ".join(sorted(values))
-            what = f"{{{{{shorten(name)}}}}} is no variable (known: {shorten(known, 200)})"
-            raise _Missing(f"{what}; write \\{{{{...}}}} for the text")
-        found = found[part]
-    return found
 
 
 def _digest(asked: Any) -> str:

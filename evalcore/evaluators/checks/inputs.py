@@ -12,10 +12,11 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
+from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
 from evalq.evalcore.evaluators.checks.params import ChecksParams, thresholds_of
-from evalq.evalcore.evaluators.checks.stopping import Stopping
+from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.records.decoding import Malformed, decode
 
@@ -59,10 +60,10 @@ def answered(asked: Request, outputs: Path, folder: Path) -> Request:
     return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
 
 
-def stopping(asked: Request) -> Stopping | None:
+def stopping(asked: Request) -> StoppingByCase | None:
     """What says which cases are decided; None where none has a threshold. Raises UsageError, ConfigError."""
     params = _selected(asked)[1]
-    return Stopping(params) if any(thresholds_of(case, params) for case in params.selected()) else None
+    return stopping_for(params) if any(thresholds_of(case, params) for case in params.selected()) else None
 
 
 def _selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded]]:

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 
-from evalq.evalcore.bounded_yaml import lines_of
 from evalq.evalcore.contract.params import as_json, load_mapping
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.checks.faults import Faults, Place
 from evalq.evalcore.files import open_given
 from evalq.evalcore.model.span import BOM
-from evalq.evalcore.naming import join, kind_of, shorten
+from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.objects import RecordFault, read_object
 
-__all__ = ["CASE_KEYS", "ENDINGS", "Faults", "Place", "Written", "read_cases"]
+__all__ = ["CASE_KEYS", "ENDINGS", "Written", "read_cases"]
 
 CASE_KEYS = ("id", "template", "input", "vars", "expected", "checks", "tags", "weight", "thresholds")
 """The keys of a case; a template and the defaults have all but the first two."""
@@ -28,28 +27,7 @@ LAYER_KEYS = CASE_KEYS[2:]
 ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".csv")
 _DOCUMENT = ("defaults", "templates", "cases")
 _MOST_BYTES = 256 << 20
-_SHOWN_FAULTS = 20
 _JSON_COLUMNS = ("checks", "vars", "thresholds")
-
-
-class Place(NamedTuple):
-    """Where something is written: a file, the keys that lead there from its top, or its line where that is known."""
-
-    file: str
-    keys: tuple[str | int, ...] = ()
-    line: int | None = None
-
-    def at(self, *keys: str | int) -> Place:
-        """Further in."""
-        return Place(self.file, (*self.keys, *keys), self.line)
-
-    @property
-    def path(self) -> str:
-        """The keys as a path."""
-        path = ""
-        for key in self.keys:
-            path = join(path, key)
-        return path
 
 
 class Written(NamedTuple):
@@ -58,55 +36,6 @@ class Written(NamedTuple):
     case: dict[str, Any]
     place: Place
     layers: tuple[tuple[Mapping[str, Any], Place], ...]
-
-
-class Faults:
-    """Collects what is wrong, so that a user can correct all of it at once."""
-
-    def __init__(self) -> None:
-        self.found: list[tuple[Place, str]] = []
-        self._seen: set[tuple[Place, str]] = set()
-
-    def add(self, place: Place, reason: str) -> None:
-        """Note that something is wrong at ``place``."""
-        # A template's fault is met again with every case.
-        if (place, reason) not in self._seen:
-            self._seen.add((place, reason))
-            self.found.append((place, reason))
-
-    def unknown(self, data: Mapping[Any, Any], known: tuple[str, ...], place: Place) -> None:
-        """Note keys of ``data`` that are none of ``known``."""
-        for key in data:
-            if key not in known:
-                self.add(place.at(str(key)), f"unknown key (known here: {', '.join(known)})")
-
-    def raise_any(self) -> None:
-        """Raise ConfigError that lists the first faults by file, line and key path; nothing where there is none."""
-        if not self.found:
-            return
-        shown = self.found[:_SHOWN_FAULTS]
-        lines = _lines(shown)
-        told = []
-        for place, reason in shown:
-            line = place.line or lines.get((place.file, place.keys))
-            where = f"{place.file}:{line}" if line else place.file
-            told.append(f"{where}: {place.path}: {reason}" if place.keys else f"{where}: {reason}")
-        if len(self.found) > len(shown):
-            told.append(f"and {len(self.found) - len(shown)} more")
-        raise ConfigError("\n  ".join(["the cases are not valid", *told]))
-
-
-def _lines(faults: list[tuple[Place, str]]) -> dict[tuple[str, tuple[str | int, ...]], int]:
-    """The lines of those faults that have none yet, each file composed once."""
-    found = {}
-    for file in {place.file for place, _ in faults if place.line is None}:
-        keys = [place.keys for place, _ in faults if place.file == file]
-        try:
-            text = Path(file).read_text(encoding="utf-8-sig")
-            found.update({(file, key): line for key, line in zip(keys, lines_of(text, keys), strict=True)})
-        except (OSError, ValueError, RecursionError, yaml.YAMLError):
-            continue
-    return found
 
 
 def read_cases(path: str | Path, faults: Faults) -> Iterator[Written]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from evalq.evalcore.contract.evaluator import InputResult
+from evalq.evalcore.contract.stopping import stopping_section
 from evalq.evalcore.evaluators.checks.deciding import Demand, decide
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, thresholds_of
 from evalq.evalcore.evaluators.checks.score import judge_for
@@ -13,7 +14,7 @@ from evalq.evalcore.evaluators.checks.state import BILLION, CaseState, ChecksSta
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.quantiles import RELATIVE_ERROR, Quantiles
-from evalq.evalcore.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
+from evalq.evalcore.rates import Rate, clustered, exact_interval, pass_at_k, pass_hat_k
 from evalq.evalcore.share_sequence import rate_sequence
 
 __all__ = ["checks_section"]
@@ -157,27 +158,13 @@ def _reached(counted: CaseState, bounds: tuple[float, float], k: int, *, hat: bo
 
 
 def _stopping(cases: Sequence[Counted], entries: Sequence[Json]) -> dict[str, Json]:
-    """What stopping early saved; nothing where no case could."""
+    """What stopping early came to; nothing where no case could."""
     calls = [
         (counted.planned, counted.runs, all(each["verdict"] in ("holds", "fails") for each in entry["thresholds"]))
         for (_, counted), entry in zip(cases, entries, strict=True)
         if counted.planned and entry["thresholds"]
     ]
-    if not any(counted.planned for _, counted in cases):
-        return {}
-    decided = sum(settled for _, _, settled in calls)
-    return {
-        "stopping": {
-            "rule": WHEN_DECIDED,
-            "alpha": ALPHA,
-            "cases": len(calls),
-            "decided": decided,
-            "undecided": len(calls) - decided,
-            "calls_planned": sum(planned for planned, _, _ in calls),
-            "calls_made": sum(made for _, made, _ in calls),
-            "calls_saved": sum(max(0, planned - made) for planned, made, settled in calls if settled),
-        }
-    }
+    return stopping_section(calls) if any(counted.planned for _, counted in cases) else {}
 
 
 def _by_tag(cases: Sequence[Counted]) -> Iterator[Json]:

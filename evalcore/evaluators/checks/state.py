@@ -9,14 +9,13 @@ import msgspec
 from evalq.evalcore.contract.evaluator import State
 from evalq.evalcore.evaluators.checks.score import Judgement
 from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.seen import has_seen, merge_seen, overlap, see
 from evalq.evalcore.model.tally import LISTED, Faults
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.quantiles import Quantiles
 
 __all__ = ["BILLION", "CaseState", "ChecksState", "Gatherer"]
 
-# Repeats are kept as bits, sixty-four in one number: a list of them would make states several times as long.
-_BITS = 64
 BILLION = 1_000_000_000
 """Scores are added up in billionths: whole numbers add up to the same in any order."""
 _EVIDENCE = 300
@@ -47,10 +46,6 @@ class CaseState(Merging, array_like=True):
         """Outputs of any kind, those without a verdict included."""
         return self.passed + self.failed + self.errors
 
-    def overlaps(self, later: CaseState) -> bool:
-        """Whether a repeat is in both."""
-        return any(self.seen.get(block, 0) & bits for block, bits in later.seen.items())
-
     def merge(self, later: CaseState) -> None:
         """Take in the outputs of later lines."""
         self.passed += later.passed
@@ -64,19 +59,7 @@ class CaseState(Merging, array_like=True):
             for mine, theirs in zip(self.checks, later.checks, strict=False):
                 for at, count in enumerate(theirs):
                     mine[at] += count
-        for block, bits in later.seen.items():
-            self.seen[block] = self.seen.get(block, 0) | bits
-
-    def see(self, repeat: int) -> bool:
-        """Mark a repeat as seen; true when it was already."""
-        block, bit = repeat // _BITS, 1 << repeat % _BITS
-        before = self.seen.get(block, 0)
-        self.seen[block] = before | bit
-        return bool(before & bit)
-
-    def has(self, repeat: int) -> bool:
-        """Whether a repeat was seen."""
-        return bool(self.seen.get(repeat // _BITS, 0) >> repeat % _BITS & 1)
+        merge_seen(self.seen, later.seen)
 
 
 class ChecksState(State):
@@ -108,7 +91,7 @@ class ChecksState(State):
             if known is None:
                 self.cases[index] = case
                 continue
-            self.overlap = self.overlap or known.overlaps(case)
+            self.overlap = self.overlap or overlap(known.seen, case.seen)
             known.merge(case)
 
     def to_wire(self) -> bytes:
@@ -147,7 +130,7 @@ class Gatherer:
             case.errors += 1
             return
         # Only noted: which output came first is known when all chunks are merged, and `settle` leaves out the others.
-        if case.see(test.repeat):
+        if see(case.seen, test.repeat):
             self.state.overlap = True
         if test.status == "passed":
             case.passed += 1
@@ -177,7 +160,7 @@ class Gatherer:
         if test.plan is None or test.repeat is None or test.score is None:
             return False
         case = self.state.cases.get(test.plan.index)
-        return case is not None and case.has(test.repeat)
+        return case is not None and has_seen(case.seen, test.repeat)
 
     def finish(self) -> ChecksState:
         """The state, with quantiles and failures in it."""

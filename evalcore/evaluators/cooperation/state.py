@@ -22,7 +22,7 @@ class CooperationState(State):
 
     ``first_turn`` and ``last_turn`` are those of the first and the last row; turns are counted by ``distinct`` while
     the rows are ``ordered`` (their turns never decrease), by ``turns`` otherwise. ``dry_run`` is the first row's that
-    has one. ``missing`` are lines whose events could not be had.
+    has one. ``missing`` are lines whose events could not be read.
     ``resorted`` marks a state that was computed anew from the sorted rows.
     """
 

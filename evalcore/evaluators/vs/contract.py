@@ -34,7 +34,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A key of an object; ``wanted``: absence is a fault; ``nullable``: null is as good as absent."""
+    """A key of an object; ``wanted``: absence is a fault; ``nullable``: null counts as absent."""
 
     key: str
     shape: Shape

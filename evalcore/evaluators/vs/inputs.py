@@ -11,11 +11,12 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
+from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.vs.agents import load_agents
 from evalq.evalcore.evaluators.vs.golden import load_golden, load_inputs
 from evalq.evalcore.evaluators.vs.params import VsParams
-from evalq.evalcore.evaluators.vs.stopping import Stopping
+from evalq.evalcore.evaluators.vs.stopping import stopping_for
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.records.decoding import Malformed, decode
 
@@ -52,9 +53,9 @@ def answered(asked: Request, outputs: Path, folder: Path) -> Request:
     return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
 
 
-def stopping(asked: Request) -> Stopping:
+def stopping(asked: Request) -> StoppingByCase:
     """What says which cases of the golden set are decided. Raises UsageError, ConfigError."""
-    return Stopping(_selected(asked)[1])
+    return stopping_for(_selected(asked)[1])
 
 
 def _selected(asked: Request) -> tuple[dict[str, Any], VsParams]:

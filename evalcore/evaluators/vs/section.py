@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from evalq.evalcore.contract.evaluator import InputResult
+from evalq.evalcore.contract.stopping import stopping_section
 from evalq.evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
 from evalq.evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES, in_full
 from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
 from evalq.evalcore.evaluators.vs.state import CaseState, VsState
-from evalq.evalcore.evaluators.vs.stats import ALPHA
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.stats import ExactSum, is_below
@@ -225,27 +225,10 @@ def _counts(collapse: Sequence[Mapping[str, Json]]) -> Iterator[CaseCounts]:
 
 
 def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
-    """``stopping``: what stopping early came to, over the cases that could; nothing where none could.
-
-    Calls made are lines of any kind. Saved are those that decided cases did not take: what an undecided one lacks is
-    still to be called. What a case took beyond its plan, say after errors, takes nothing from what the others saved.
-    """
-    cases = [entry for entry in collapse if "stop" in entry]
-    if not cases:
-        return {}
+    """What stopping early came to; nothing where no case could."""
     calls = [
-        (entry["stop"]["of"], entry["runs"]["total"], entry["verdict"] in ("collapsed", "diverse")) for entry in cases
+        (entry["stop"]["of"], entry["runs"]["total"], entry["verdict"] in ("collapsed", "diverse"))
+        for entry in collapse
+        if "stop" in entry
     ]
-    decided = sum(settled for _, _, settled in calls)
-    return {
-        "stopping": {
-            "rule": WHEN_DECIDED,
-            "alpha": ALPHA,
-            "cases": len(cases),
-            "decided": decided,
-            "undecided": len(cases) - decided,
-            "calls_planned": sum(planned for planned, _, _ in calls),
-            "calls_made": sum(made for _, made, _ in calls),
-            "calls_saved": sum(max(0, planned - made) for planned, made, settled in calls if settled),
-        }
-    }
+    return stopping_section(calls) if calls else {}

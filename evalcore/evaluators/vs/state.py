@@ -9,13 +9,11 @@ import msgspec
 from evalq.evalcore.contract.evaluator import State
 from evalq.evalcore.evaluators.vs.score import Judgement, Scores
 from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.seen import has_seen, merge_seen, overlap, see
 from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.stats import ExactSum
 
 __all__ = ["CaseState", "VsState"]
-
-# Repeats are kept as bits, sixty-four in one number: a list of them would make states several times as long.
-_BITS = 64
 
 
 class CaseState(Merging):
@@ -49,10 +47,6 @@ class CaseState(Merging):
         """Runs of any kind, those without a result included."""
         return self.passed + self.failed + self.errors
 
-    def overlaps(self, later: CaseState) -> bool:
-        """Whether a repeat is in both."""
-        return any(self.seen.get(block, 0) & bits for block, bits in later.seen.items())
-
     def merge(self, later: CaseState) -> None:
         """Take in the tests of later lines."""
         self.passed += later.passed
@@ -68,15 +62,7 @@ class CaseState(Merging):
         _add_counts(self.options, later.options)
         for check, kinds in later.issues.items():
             _add_counts(self.issues.setdefault(check, {}), kinds)
-        for block, bits in later.seen.items():
-            self.seen[block] = self.seen.get(block, 0) | bits
-
-    def see(self, repeat: int) -> bool:
-        """Mark a repeat as seen; true when it was already."""
-        block, bit = repeat // _BITS, 1 << repeat % _BITS
-        before = self.seen.get(block, 0)
-        self.seen[block] = before | bit
-        return bool(before & bit)
+        merge_seen(self.seen, later.seen)
 
     def add_scores(self, scores: Scores, required: int) -> None:
         """Count one test's metrics; ``required`` is how many phases its case needs."""
@@ -105,7 +91,7 @@ class VsState(State):
         self.repeated.merge(later.repeated)
         for name, case in later.cases.items():
             mine = self.cases.setdefault(name, CaseState())
-            self.overlap = self.overlap or mine.overlaps(case)
+            self.overlap = self.overlap or overlap(mine.seen, case.seen)
             mine.merge(case)
 
     def to_wire(self) -> bytes:
@@ -144,7 +130,7 @@ class Gatherer:
             kinds = case.issues.setdefault(check, {})
             kinds[kind] = kinds.get(kind, 0) + 1
         # Only noted: which output came first is known when all chunks are merged, and `settle` leaves out the others.
-        if case.see(test.repeat):
+        if see(case.seen, test.repeat):
             self.state.overlap = True
         case.add_scores(test.scores, len(plan.phases))
         if test.option is not None:
@@ -159,7 +145,7 @@ class Gatherer:
         if test.plan is None or test.repeat is None or test.scores is None:
             return False
         case = self.state.cases.get(test.plan.case.id)
-        return case is not None and bool(case.seen.get(test.repeat // _BITS, 0) >> test.repeat % _BITS & 1)
+        return case is not None and has_seen(case.seen, test.repeat)
 
     def finish(self) -> VsState:
         """The state, with the spreads in it."""

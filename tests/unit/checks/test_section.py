@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import ConfigError, UsageError
-from evalq.evalcore.evaluators.checks.stopping import Stopping
+from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.rates import exact_interval
 from tests.unit.checks.helpers import evaluated, line, params_of, stop_mark
@@ -127,7 +127,7 @@ def test_what_is_said_on_the_way_is_the_verdict_of_the_report(tmp_path: Path) ->
         {"id": "d", "checks": checks},
     ]
     params = params_of(cases)
-    stopping, lines = Stopping(params), list[bytes]()
+    stopping, lines = stopping_for(params), list[bytes]()
     for number in range(40):
         lines.append(line("c", number // 2 * 2, "yes" if number % 14 else "no", **stop_mark(30)))
         lines.append(line("d", number, **stop_mark(30)))

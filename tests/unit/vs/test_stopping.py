@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.vs.stopping import Stopping
+from evalq.evalcore.evaluators.vs.stopping import stopping_for
 from tests.unit.vs.helpers import (
     PARAMS,
     entry,
@@ -53,7 +53,7 @@ def test_what_is_said_is_the_verdict_of_the_report(tmp_path: Path, lines: list[b
     """At the end of any lines, in any order, repeated or broken: decided exactly where the report is."""
     lines = [*lines, marked(line("F", 99, good_output("a plan"))), marked(line("E", 99, good_output("another")))]
     params: dict[str, Any] = {"collapse": {"collapse_share": share}}
-    stopping = Stopping(make_params(**params))
+    stopping = stopping_for(make_params(**params))
     standing: dict[str, bool] = {"F": False, "E": False, "L": False}
     for data in lines:
         before = dict(standing)
@@ -70,7 +70,7 @@ def test_what_is_said_is_the_verdict_of_the_report(tmp_path: Path, lines: list[b
 @given(st.permutations(runs_of("F", ["a"] * 17 + ["b"] * 2 + ["c"])))
 def test_the_order_of_arrival_does_not_matter_in_the_end(lines: list[bytes]) -> None:
     """The same lines in any order leave the case as it is in one order."""
-    stopping, ordered = Stopping(make_params()), Stopping(make_params())
+    stopping, ordered = stopping_for(make_params()), stopping_for(make_params())
     for data in lines:
         stopping.add(data)
     for data in sorted(lines):
@@ -80,7 +80,7 @@ def test_the_order_of_arrival_does_not_matter_in_the_end(lines: list[bytes]) -> 
 
 def test_a_case_is_decided_by_one_line_and_said_once() -> None:
     """Thirteen that agree decide it at the thirteenth; further ones say nothing new."""
-    stopping = Stopping(make_params())
+    stopping = stopping_for(make_params())
     said = [stopping.add(data) for data in runs_of("F", ["a"] * 20)]
     assert said == [None] * 12 + ["F"] + [None] * 7
     assert stopping.decided("F")
@@ -89,12 +89,12 @@ def test_a_case_is_decided_by_one_line_and_said_once() -> None:
 
 def test_a_decided_case_can_become_undecided_and_decided_again() -> None:
     """Answers to calls that were under way count; then it is called on."""
-    stopping = Stopping(make_params())
+    stopping = stopping_for(make_params())
     said = [stopping.add(data) for data in runs_of("F", [*"a" * 13, "b", *"a" * 12])]
     assert said[12] == "F"
     assert said[13] is None
     assert said.index("F", 13) > 14
-    stopping = Stopping(make_params())
+    stopping = stopping_for(make_params())
     for data in runs_of("F", [*"a" * 13, "b"]):
         stopping.add(data)
     assert not stopping.decided("F")
@@ -102,7 +102,7 @@ def test_a_decided_case_can_become_undecided_and_decided_again() -> None:
 
 def test_a_repeated_output_counts_once() -> None:
     """The first of a (case, repeat) counts, also where a later one says something else."""
-    stopping = Stopping(make_params())
+    stopping = stopping_for(make_params())
     lines = runs_of("F", ["a"] * 12)
     assert [stopping.add(data) for data in (*lines, *lines, line("F", 0, good_output("z")))] == [None] * 25
     assert stopping.add(line("F", 12, good_output("a"))) == "F"
@@ -110,7 +110,7 @@ def test_a_repeated_output_counts_once() -> None:
 
 def test_errors_are_never_a_mode() -> None:
     """A hundred failed calls, unreadable answers and answers without an option decide nothing, and take no repeat."""
-    stopping = Stopping(make_params())
+    stopping = stopping_for(make_params())
     bad = without(good_output(), "vs_metadata.final_selection.option")
     for repeat in range(100):
         assert stopping.add(json.dumps({"case": "F", "repeat": repeat, "error": "timeout"}).encode()) is None
@@ -124,14 +124,14 @@ def test_errors_are_never_a_mode() -> None:
 
 def test_cases_left_out_of_the_selection_are_never_decided() -> None:
     """As in the report, which leaves them out."""
-    stopping = Stopping(make_params(level="Light"))
+    stopping = stopping_for(make_params(level="Light"))
     assert [stopping.add(data) for data in runs_of("F", ["a"] * 20)] == [None] * 20
 
 
 def test_thousands_of_cases_are_quick() -> None:
     """Twenty thousand lines of two thousand cases within some seconds; the bound leaves room for a busy machine."""
     cases = [{"id": f"C{n}", "agent": PARAMS["cases"][2]["agent"]} for n in range(2000)]
-    stopping = Stopping(make_params(cases=cases))
+    stopping = stopping_for(make_params(cases=cases))
     lines = [
         marked(line(f"C{number}", repeat, good_output("ab"[repeat % 5 == 4])))
         for repeat in range(10)

@@ -68,11 +68,11 @@ def test_a_sweep_is_hopeless_when_nobody_can_call_its_target_for_long_enough() -
     assert unable(_facts(a="no key"), "v1", "u") == ""
     clock = Clock()
     hopeless = Hopeless(300, clock)
-    station = TargetSession(None, "c", fault="no key")  # type: ignore[arg-type]  # which target it is plays no part
-    assert not hopeless.due("r", station)
+    session = TargetSession(None, "c", fault="no key")  # type: ignore[arg-type]  # which target it is plays no part
+    assert not hopeless.due("r", session)
     clock.now += FAULT_SECONDS
-    assert hopeless.due("r", station)
-    assert not hopeless.due("r", station), "asked again after a moment only"
+    assert hopeless.due("r", session)
+    assert not hopeless.due("r", session), "asked again after a moment only"
     held = TargetSession(None, "c")  # type: ignore[arg-type]  # the same
     assert not hopeless.due("r", held), "and nothing is wrong any more"
     for _ in range(10):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
-import re2
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Unfit
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, holds
+from evalq.evalcore.evaluators.checks.vocabulary.patterns import compiled
 
 __all__ = ["KINDS"]
 
@@ -34,7 +34,7 @@ def _captures(value: str | list[str], options: CaptureOptions) -> Made:
     wanted = [options.is_] if isinstance(options.is_, str) else options.is_
     if not isinstance(wanted, list) or not wanted or not all(isinstance(each, str) for each in wanted):
         raise BadCheck("must be a text, or a list of texts: what the pattern has to take", "is")
-    patterns = [_compiled(each) for each in ([value] if isinstance(value, str) else value)]
+    patterns = [compiled(each) for each in ([value] if isinstance(value, str) else value)]
     known = {_plain(each, options) for each in wanted}
 
     def run(answer: Answer) -> Finding:
@@ -47,16 +47,6 @@ def _captures(value: str | list[str], options: CaptureOptions) -> Made:
 
     told = " or ".join(f'"{each}"' for each in wanted[:_SHOWN])
     return Made(f"{told} by {value if isinstance(value, str) else value[0]}", run)
-
-
-def _compiled(pattern: str) -> Any:
-    how = re2.Options()
-    how.log_errors = False
-    try:
-        return re2.compile(pattern.encode(), how)
-    except (re2.error, UnicodeEncodeError) as error:
-        said = error.args[0] if error.args else ""
-        raise BadCheck(f"no regular expression: {said.decode() if isinstance(said, bytes) else said}") from None
 
 
 def _taken(pattern: Any, text: bytes, which: str) -> list[str] | None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-
-import re2
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
+from evalq.evalcore.evaluators.checks.vocabulary.patterns import compiled
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.records.extract import NoJson
 
@@ -76,14 +74,12 @@ def _judged(validator: Validator, steps: _Steps, given: Any) -> Finding:
 
 
 def _validator(schema: dict[str, Any] | bool) -> tuple[Validator, _Steps]:
-    """Raises BadCheck for what is no schema, refers to another document, or has a pattern that is none to RE2."""
+    """Raises BadCheck for what is no schema, refers to another document, or has a pattern that RE2 does not know."""
     # A tenth of a second to import, and most cases files need none of it.
     from jsonschema import Draft202012Validator, FormatChecker
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import extend, validator_for
-    from referencing import Registry, Resource
-    from referencing.exceptions import Unresolvable
-    from referencing.jsonschema import DRAFT202012
+    from referencing import Registry
 
     if isinstance(schema, dict) and not isinstance(schema.get("$schema", ""), str):
         raise BadCheck("no JSON Schema: $schema: must be a text")
@@ -120,6 +116,18 @@ def _validator(schema: dict[str, Any] | bool) -> tuple[Validator, _Steps]:
     checked.evolve = evolved
     # A registry of nothing: what is not in the schema itself is not to be found, and nobody is asked for it.
     made: Validator = checked(schema, registry=Registry())
+    _require_sound(schema, references, parts, made)
+    return made, steps
+
+
+def _require_sound(
+    schema: dict[str, Any] | bool, references: Iterable[str], parts: Mapping[int, Any], made: Validator
+) -> None:
+    """Raise BadCheck where a reference leads to no schema, or following them all does not end."""
+    from referencing import Registry, Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
     resolver = Registry().resolver_with_root(Resource.from_contents(schema, default_specification=DRAFT202012))
     reference = ""
     try:
@@ -134,7 +142,6 @@ def _validator(schema: dict[str, Any] | bool) -> tuple[Validator, _Steps]:
         raise BadCheck("it refers to itself without end") from None
     except _TooMuch:
         raise BadCheck(f"it takes more than {_MOST_STEPS} steps: its references multiply") from None
-    return made, steps
 
 
 def _require_local(schema: Any, parts: dict[int, dict[str, Any]]) -> Iterator[str]:
@@ -172,14 +179,11 @@ def _require_local(schema: Any, parts: dict[int, dict[str, Any]]) -> Iterator[st
                 waiting.append(value)
 
 
-@lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Any:
-    how = re2.Options()
-    how.log_errors = False
     try:
-        return re2.compile(pattern.encode(), how)
-    except (re2.error, UnicodeEncodeError):
-        raise BadCheck(f"the pattern {pattern!r} is none to RE2") from None
+        return compiled(pattern)
+    except BadCheck as error:
+        raise BadCheck(f"the pattern {pattern!r}: {error}") from None
 
 
 def _matches(pattern: str, text: str) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
-import re2
 
 from evalq.evalcore.evaluators.checks.answer import Answer
 from evalq.evalcore.evaluators.checks.likeness import same_json
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, holds
+from evalq.evalcore.evaluators.checks.vocabulary.patterns import compiled
 from evalq.evalcore.records.extract import NoJson
 
 __all__ = ["KINDS", "quoted"]
@@ -124,15 +124,7 @@ def _edge(end: bool) -> Any:
 
 
 def _regex(value: str, options: RegexOptions) -> Made:
-    how = re2.Options()
-    how.log_errors = False
-    how.case_sensitive = not options.ignore_case
-    how.dot_nl = options.dotall
-    try:
-        pattern = re2.compile(value.encode(), how)
-    except (re2.error, UnicodeEncodeError) as error:
-        said = error.args[0] if error.args else ""
-        raise BadCheck(f"no regular expression: {said.decode() if isinstance(said, bytes) else said}") from None
+    pattern = compiled(value, ignore_case=options.ignore_case, dotall=options.dotall)
 
     def run(answer: Answer) -> Finding:
         found = pattern.search(answer.encoded)

@@ -36,8 +36,8 @@ def test_a_call_that_is_being_made_is_not_made_twice(server: Server, tmp_path: P
     header = SweepHeader("r", "t", code_version(), 1, 1)
 
     async def taken_twice(file: Path) -> None:
-        async with TargetSessions(load_targets(file), server.client) as stations:
-            units = InFlightCalls(header, "p", await stations.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
+        async with TargetSessions(load_targets(file), server.client) as sessions:
+            units = InFlightCalls(header, "p", await sessions.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
             units.prompts[0] = Prompt("c", "a", "q")
             for _ in range(2):
                 server.client.flushall()
@@ -64,8 +64,8 @@ def test_the_call_that_was_begun_first_is_known(server: Server, tmp_path: Path) 
     header = SweepHeader("r", "t", code_version(), 2, 1)
 
     async def seen(agent: Agent, file: Path) -> None:
-        async with TargetSessions(load_targets(file), server.client) as stations:
-            units = InFlightCalls(header, "p", await stations.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
+        async with TargetSessions(load_targets(file), server.client) as sessions:
+            units = InFlightCalls(header, "p", await sessions.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
             assert units.oldest is None
             units.prompts.update({0: Prompt("first", "a", "q"), 1: Prompt("second", "a", "q")})
             for call in (0, 1):
@@ -110,8 +110,8 @@ def test_a_process_that_leaves_while_it_records_counts_its_answers_once(server: 
     calls.offer("r", [Prompt("c", "a", "q")])
 
     async def leaves(file: Path) -> None:
-        async with TargetSessions(load_targets(file), server.client) as stations:
-            units = InFlightCalls(header, "p", await stations.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
+        async with TargetSessions(load_targets(file), server.client) as sessions:
+            units = InFlightCalls(header, "p", await sessions.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
             units.prompts[0] = Prompt("c", "a", "q")
             units.start(calls.claim("r", "p", 5, 600)[1])
             await asyncio.to_thread(calls.recorded.wait, PATIENCE)

@@ -1,0 +1,87 @@
+"""Filling placeholders such as ``{{name}}`` in the values of a case, within a bound on what they may come to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.naming import shorten
+
+__all__ = ["Missing", "Room", "fill"]
+
+_PLACEHOLDER = re.compile(r"(\\?)\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}", re.ASCII)
+_MOST_WRITTEN_OUT = 256 << 20
+_VALUE = 8
+
+
+class Room:
+    """How much cases may hold with their layers and placeholders written out, where a few lines can mean terabytes."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_WRITTEN_OUT
+
+    def take(self, value: Any) -> Any:
+        """``value``, counted. Raises ConfigError."""
+        waiting = [value]
+        while waiting:
+            part = waiting.pop()
+            self._left -= _VALUE + (len(part) if isinstance(part, str) else 0)
+            if self._left < 0:
+                most = f"{_MOST_WRITTEN_OUT >> 20} MiB"
+                raise ConfigError(
+                    f"the cases hold more than {most} with defaults, templates and placeholders filled in"
+                )
+            if isinstance(part, dict):
+                waiting += (*part, *part.values())
+            elif isinstance(part, list):
+                waiting += part
+        return value
+
+
+class Missing(ValueError):
+    """A placeholder names nothing that is known."""
+
+
+def fill(value: Any, values: Mapping[str, Any], room: Room) -> Any:
+    """``value`` with its placeholders replaced in one pass, so that a variable's own braces stay what they are.
+
+    Text that is nothing but a placeholder becomes the value itself. Raises Missing.
+    """
+    if isinstance(value, str):
+        room.take(value)
+        if "{{" not in value:
+            return value
+        whole = _PLACEHOLDER.fullmatch(value)
+        if whole and not whole[1]:
+            return room.take(_value(whole[2], values))
+        return _PLACEHOLDER.sub(lambda match: str(room.take(_inside(match, values))), value)
+    room.take(None)
+    if isinstance(value, dict):
+        return {key: fill(inner, values, room) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [fill(inner, values, room) for inner in value]
+    return value
+
+
+def _inside(match: re.Match[str], values: Mapping[str, Any]) -> str:
+    if match[1]:
+        return match[0][1:]
+    found = _value(match[2], values)
+    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+
+
+def _value(name: str, values: Mapping[str, Any]) -> Any:
+    if name in values:
+        return values[name]
+    found: Any = values
+    for part in name.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            known = ", ".join(sorted(values))
+            what = f"{{{{{shorten(name)}}}}} is no variable (known: {shorten(known, 200)})"
+            raise Missing(f"{what}; write \\{{{{...}}}} for the text")
+        found = found[part]
+    return found
