@@ -82,12 +82,10 @@ def kappa(tables: Sequence[Table], cases: int, alpha: float = ALPHA) -> Estimate
         moved = math.fsum(sum(n * each for n, each in zip(table, influence, strict=True)) ** 2 for table in tables)
     moved = moved * units / (units - 1) + _ADDED * case**2 * math.fsum(each**2 for each in influence)
     half = student_t(units - 1, alpha) * math.sqrt(moved) / size
-    middle = _kappa(shares)
-    assert middle is not None, "every cell has something"
-    low, high = middle - half, middle + half
-    if value is not None:
-        low, high = min(low, value), max(high, value)
-    return Estimate(value, Interval(max(-1.0, low), min(1.0, high)))
+    # Around kappa with one case more of any kind, too: few labels of a kind say little of it.
+    more = [[count + case * (cell == at) for at, count in enumerate(whole)] for cell in range(4)]
+    ends = [found for counts in (whole, *more) if (found := _kappa([n / sum(counts) for n in counts])) is not None]
+    return Estimate(value, Interval(max(-1.0, min(ends) - half), min(1.0, max(ends) + half)))
 
 
 def _kappa(shares: Sequence[float]) -> float | None:
