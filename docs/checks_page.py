@@ -30,15 +30,37 @@ checks:
     count: 2
 ```
 
-`not-` before any name turns it round. A name by itself takes the case's `expected` as its value, where it takes one.
-`any` and `all` hold a list of checks, `at-least` one of which `count` have to hold. Options of every check:
+A name by itself takes the case's `expected` as its value, where it takes one.
+`any` and `all` hold a list of checks, `at-least` one of which `count` have to hold.
+
+`not-` before any name turns it round: what the check looks at is there, and is not as it says. Where nothing is there
+to look at, a check fails, negated or not (`looked` is false in its record):
+
+| check | what has to be there |
+| --- | --- |
+| any with `at` | something at that path |
+| `json-path`, `json-schema` | JSON in the answer; `not-json-path` passes where nothing is at the path |
+| `number` with `which` | the number that it names; `not-number` without `which` says that none is this one |
+| `captures` | a match of a pattern |
+| `edit-similarity`, `edit-distance`, `token-f1`, `rouge-l`, `chrf` | a text, of 200,000 characters at most |
+
+In `any`, `all` and `at-least` such a part is neither true nor false: where the other parts do not decide, the whole
+fails, negated or not. What the record lacks, such as its cost, makes the output an error, whatever the other parts say.
+
+Other checks of text look at data as its JSON, without spaces, and at null as an empty text. Texts are compared sign by
+sign: `é` as one sign is not `é` as two, unless `normalize: nfc` says so (`nfkc` takes `²` for `2`, too). Options of
+every check:
 
 """
 
 _COMMON: list[tuple[object, ...]] = [
     ("name", "text", "what it is called in results; its own name otherwise. Checks of one name are counted together"),
     ("weight", "a number from 0", "what it counts for in an output's score (1); with 0 it is shown, and never decides"),
-    ("threshold", "a number from 0 to 1", "the least score that passes, of checks that measure"),
+    (
+        "threshold",
+        "a number from 0 to 1",
+        "the least score that passes, of checks that measure (`score`: on its scale)",
+    ),
     (
         "at",
         "a path",
@@ -66,6 +88,8 @@ def _section(kind: Kind) -> str:
     example = msgspec.yaml.encode([kind.example]).decode().rstrip("\n")
     takes = _takes(kind.value)
     least = f" Passes from a score of {kind.threshold:g}." if kind.threshold is not None else ""
+    if kind.name == "score":
+        least = " Passes from the middle of the scale."
     needs = f" Needs `pip install evalq[{kind.needs}]`." if kind.needs else ""
     text = f"## {kind.name}\n\n{kind.summary} Takes {takes}.{least}{needs}\n\n```yaml\n{example}\n```\n"
     rows = list(_options(kind))
@@ -78,7 +102,7 @@ def _options(kind: Kind) -> Iterator[tuple[object, ...]]:
         default = field.default
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
-        shown = "-" if default in (None, {}, msgspec.UNSET) else msgspec.json.encode(default).decode().strip('"')
+        shown = "-" if default in (None, {}, "", msgspec.UNSET) else msgspec.json.encode(default).decode().strip('"')
         yield field.encode_name, _takes(field.type), shown, meaning
 
 

@@ -6,14 +6,14 @@ what users are offered the member is None (`Calls`, `Sample`); otherwise it is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Literal, Protocol
 
 import msgspec
 
 from evalq.evalcore.contract.answers import InputResult, Outcome, P, S
-from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.span import Format
 from evalq.evalcore.records.batch import Batch
@@ -28,11 +28,14 @@ __all__ = [
     "Command",
     "CommandLine",
     "Export",
+    "Further",
     "Gathering",
     "Option",
+    "Question",
     "Records",
     "Request",
     "Sample",
+    "Stage",
     "Stopping",
     "Views",
     "WholeInput",
@@ -138,6 +141,43 @@ def _no_rule(asked: Request) -> None:
     return None
 
 
+class Question(msgspec.Struct, frozen=True):
+    """What ``target`` is asked, ``repeats`` times, about an output; ``prompt.case`` names it among all of a run.
+
+    Two of one name are one question: it is asked once, and both are given the answers.
+    """
+
+    prompt: Prompt
+    target: str
+    repeats: int = 1
+
+
+class Stage(Protocol):
+    """Asks about outputs, line by line, and adds the answers to the lines. It must depend on the line alone."""
+
+    def targets(self, case: str) -> Mapping[str, int]:
+        """{target: calls} that an output of ``case`` takes, where it has all that can be asked about."""
+
+    def questions(self, line: bytes) -> Sequence[Question]:
+        """What is asked about the output in a line of outputs.jsonl; nothing where it has none."""
+
+    def joined(self, line: bytes, answers: Sequence[Sequence[Output]]) -> bytes:
+        """The line with what was recorded: for each of its questions, in their order, the answers that there are."""
+
+
+class Further(msgspec.Struct, frozen=True):
+    """Asking further targets about outputs, recorded or live, before they are evaluated.
+
+    ``begin`` gives what asks, None where nothing does; it raises UsageError and ConfigError. ``recorded`` says whether
+    a request without a target asks about the outputs that it names. The lines that `Stage.joined` made are in a file
+    called ``file``, which is evaluated in place of outputs.jsonl.
+    """
+
+    begin: Callable[[Request], Stage | None]
+    recorded: Callable[[Request], bool]
+    file: str
+
+
 class Calls(msgspec.Struct, frozen=True):
     """Asking a target, live, before its answers are evaluated.
 
@@ -149,6 +189,7 @@ class Calls(msgspec.Struct, frozen=True):
     ``answers_suffice`` says that ``answered`` needs nothing but the answers: they are the only input of its request,
     whatever they say, and nothing is written. Workers can then evaluate a sweep that nobody attends. ``repeats`` says
     that a prompt may be asked many times; ``stopping`` then gives what tells when cases are decided, or None.
+    ``further`` asks other targets about the outputs.
     """
 
     option: str
@@ -157,6 +198,7 @@ class Calls(msgspec.Struct, frozen=True):
     answers_suffice: bool = False
     repeats: bool = False
     stopping: Callable[[Request], Stopping | None] = _no_rule
+    further: Further | None = None
 
 
 def _as_merged(state: S, params: P, reopen: Callable[[], BinaryIO], scratch: Path) -> S:

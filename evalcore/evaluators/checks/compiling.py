@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,12 +11,12 @@ import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
 from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Kind, Run
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck, Kind, Made
 from evalq.evalcore.naming import join, kind_of, shorten
 from evalq.evalcore.records.extract import NoJson
 from evalq.evalcore.records.json_path import Missing, find, parse_path
 
-__all__ = ["COMMON", "COMPOSED", "Check", "Verdict", "compile_check", "spelled"]
+__all__ = ["COMMON", "COMPOSED", "Check", "Verdict", "compile_check", "mean_by_weight", "spelled"]
 
 COMPOSED = ("any", "all", "at-least")
 """Checks that hold a list of checks."""
@@ -31,7 +32,8 @@ FOUND_CHARACTERS = 200
 class Verdict(msgspec.Struct, omit_defaults=True):
     """What became of a check: ``passed`` and ``score`` are None, and ``error`` says why, where it cannot be computed.
 
-    ``checks`` are the parts of a composed one. Texts are cut to a bounded length.
+    ``looked`` is false where the answer has nothing that it could look at: it then fails, negated or not. ``checks``
+    are the parts of a composed one. Texts are cut to a bounded length.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Verdict(msgspec.Struct, omit_defaults=True):
     found: str = ""
     error: str = ""
     weight: float = 1.0
+    looked: bool = True
     checks: list[Verdict] = []
 
 
@@ -56,37 +59,56 @@ class _Shared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Check:
     """One check made ready, its parts included."""
 
-    __slots__ = ("_at", "_negated", "_run", "_threshold", "name", "wanted", "weight")
+    __slots__ = ("_at", "_made", "_negated", "_threshold", "name", "wanted", "weight")
 
-    def __init__(self, name: str, shared: _Shared, negated: bool, wanted: str, run: Run | None, least: float) -> None:
+    def __init__(self, name: str, shared: _Shared, negated: bool, wanted: str, made: Made | None, least: float) -> None:
         self.name = shorten(shared.name or name)
         self.weight = shared.weight
         self.wanted = shorten(f"not: {wanted}" if negated else wanted, WANTED_CHARACTERS)
         self._negated = negated
-        self._threshold = least if shared.threshold is None else shared.threshold
-        self._run = run
+        self._threshold = least
+        self._made = made
         self._at = None if shared.at is None else parse_path(shared.at)
 
     def judge(self, answer: Answer) -> Verdict:
         """What becomes of it, looking at ``answer``."""
-        if self._at is not None:
-            try:
-                answer = answer.part(find(answer.json, self._at, "the answer"))
-            except (NoJson, Missing) as error:
-                # Nothing is there to look at: that is no success of a negated check, either.
-                return Verdict(
-                    self.name, False, 0.0, self.wanted, shorten(str(error), FOUND_CHARACTERS), "", self.weight
-                )
+        try:
+            answer = self._seen(answer)
+        except (NoJson, Missing) as error:
+            return self._unlooked(str(error))
         return self._judged(answer)
 
+    def _unlooked(self, why: str, parts: Sequence[Verdict] = ()) -> Verdict:
+        """Nothing is there to look at, of which neither the check nor its opposite is true."""
+        found = shorten(why, FOUND_CHARACTERS)
+        return Verdict(self.name, False, 0.0, self.wanted, found, "", self.weight, False, list(parts))
+
+    def _seen(self, answer: Answer) -> Answer:
+        """What it looks at. Raises NoJson, Missing."""
+        return answer if self._at is None else answer.part(find(answer.json, self._at, "the answer"))
+
+    def asks(self) -> Iterator[Asked]:
+        """What it asks judges, and its parts do."""
+        if self._made is not None and self._made.asked is not None:
+            yield self._made.asked
+
+    def questions(self, answer: Answer) -> Iterator[tuple[Asked, Answer]]:
+        """What is to be asked, and about what, so that it can be computed."""
+        with contextlib.suppress(NoJson, Missing):
+            seen = self._seen(answer)
+            yield from self._questions(seen)
+
+    def _questions(self, answer: Answer) -> Iterator[tuple[Asked, Answer]]:
+        return ((asked, answer) for asked in self.asks())
+
     def _judged(self, answer: Answer) -> Verdict:
-        assert self._run is not None, "a composed check judges by its parts"
+        assert self._made is not None, "a composed check judges by its parts"
         try:
-            score, found = self._run(answer)
+            score, found = self._made.run(answer)
         except Uncomputable as error:
             return Verdict(self.name, None, None, self.wanted, "", shorten(str(error), FOUND_CHARACTERS), self.weight)
         except Unfit as error:
-            return Verdict(self.name, False, 0.0, self.wanted, shorten(str(error), FOUND_CHARACTERS), "", self.weight)
+            return self._unlooked(str(error))
         passed = score >= self._threshold
         if self._negated:
             passed, score = not passed, 1.0 - score
@@ -105,24 +127,42 @@ class _Composed(Check):
         super().__init__(name, shared, negated, wanted, None, 0.0)
         self._kind, self._parts, self._count = kind, parts, count
 
+    def asks(self) -> Iterator[Asked]:
+        """What its parts ask judges."""
+        return (asked for part in self._parts for asked in part.asks())
+
+    def _questions(self, answer: Answer) -> Iterator[tuple[Asked, Answer]]:
+        # All of them: which part decides depends on the others, and an answer must not count by what was asked of it.
+        return (question for part in self._parts for question in part.questions(answer))
+
     def _judged(self, answer: Answer) -> Verdict:
         parts = [part.judge(answer) for part in self._parts]
         deciding = _deciding(parts)
         error = next((part.error for part in deciding if part.passed is None), "")
         if error:
             # Even where the others decide: an answer must not count by whether its record happens to be whole.
-            return Verdict(self.name, None, None, self.wanted, "", error, self.weight, parts)
-        held = sum(part.passed is True for part in deciding)
-        scores = [part.score or 0.0 for part in deciding]
-        if self._kind == "any":
-            score, passed = max(scores), held > 0
-        elif self._kind == "all":
-            score, passed = weighted(parts), held == len(deciding)
-        else:
-            score, passed = min(1.0, held / self._count), held >= self._count
+            return Verdict(self.name, None, None, self.wanted, "", error, self.weight, checks=parts)
+        held, unlooked = sum(part.passed is True for part in deciding), sum(not part.looked for part in deciding)
+        needed = {"any": 1, "all": len(deciding)}.get(self._kind, self._count)
+        found = f"{held} of {len(deciding)} hold"
+        if held < needed <= held + unlooked:
+            # By Kleene's logic: what could not be looked at decides, and may be either.
+            return self._unlooked(f"{found}, {unlooked} found nothing to look at", parts)
+        passed, score = held >= needed, self._score(deciding, held)
         if self._negated:
             passed, score = not passed, 1.0 - score
-        return Verdict(self.name, passed, score, self.wanted, f"{held} of {len(deciding)} hold", "", self.weight, parts)
+        return Verdict(self.name, passed, score, self.wanted, found, "", self.weight, checks=parts)
+
+    def _score(self, deciding: Sequence[Verdict], held: int) -> float:
+        """Before it is turned round; a part that could not be looked at adds nothing to the score that is told."""
+        unlooked = 1.0 if self._negated else 0.0
+        pairs = [(part.weight, part.score or 0.0 if part.looked else unlooked) for part in deciding]
+        if self._kind == "any":
+            return max(score for _, score in pairs)
+        if self._kind == "all":
+            return mean_by_weight(pairs)
+        could = held + sum(not part.looked for part in deciding) * unlooked
+        return min(1.0, could / self._count)
 
 
 def _deciding(parts: Sequence[Verdict]) -> Sequence[Verdict]:
@@ -130,12 +170,13 @@ def _deciding(parts: Sequence[Verdict]) -> Sequence[Verdict]:
     return [part for part in parts if part.weight] or parts
 
 
-def weighted(verdicts: Sequence[Verdict]) -> float:
-    """The mean of computed scores by weight; 1 where nothing has any."""
-    whole = sum(verdict.weight for verdict in verdicts)
+def mean_by_weight(scores: Iterable[tuple[float, float]]) -> float:
+    """The mean of (weight, score); the plain mean where nothing has a weight, and 1 where nothing is there."""
+    pairs = list(scores)
+    whole = sum(weight for weight, _ in pairs)
     if whole <= 0.0:
-        return 1.0
-    return min(1.0, sum(verdict.weight * (verdict.score or 0.0) for verdict in verdicts) / whole)
+        pairs, whole = [(1.0, score) for _, score in pairs], float(len(pairs))
+    return min(1.0, sum(weight * score for weight, score in pairs) / whole) if pairs else 1.0
 
 
 def spelled(written: Any, expected: Any = msgspec.UNSET) -> dict[str, Any]:
@@ -181,10 +222,21 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> Check:
         made = kind.make(value, options)
     except BadCheck as error:
         raise BadCheck(str(error), error.path or name) from None
-    if shared.threshold is not None and kind.threshold is None:
-        raise BadCheck(f"goes with checks that measure; {plain} holds or does not", "threshold")
-    least = 1.0 if kind.threshold is None else kind.threshold
-    return Check(name, shared, negated, made.wanted, made.run, least)
+    return Check(name, shared, negated, made.wanted, made, _least(shared, kind, made))
+
+
+def _least(shared: _Shared, kind: Kind, made: Made) -> float:
+    """The least score that passes. Raises BadCheck."""
+    given = shared.threshold
+    if given is None:
+        return made.least if made.least is not None else 1.0 if kind.threshold is None else kind.threshold
+    if kind.threshold is None:
+        raise BadCheck(f"goes with checks that measure; {kind.name} holds or does not", "threshold")
+    if made.scaled is not None:
+        return made.scaled(given)
+    if not 0.0 <= given <= 1.0:
+        raise BadCheck("must be a number from 0 to 1", "threshold")
+    return given
 
 
 @cache
@@ -229,8 +281,6 @@ def _shared(written: Mapping[str, Any]) -> _Shared:
     shared: _Shared = _typed(given, _Shared, "")
     if not 0.0 <= shared.weight <= 1e9:
         raise BadCheck("must be a number from 0 to 1e9", "weight")
-    if shared.threshold is not None and not 0.0 <= shared.threshold <= 1.0:
-        raise BadCheck("must be a number from 0 to 1", "threshold")
     if shared.at is not None:
         try:
             parse_path(shared.at)

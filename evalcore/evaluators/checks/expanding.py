@@ -13,9 +13,10 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, spelled
+from evalq.evalcore.evaluators.checks.diversity.options import layered_diversity
 from evalq.evalcore.evaluators.checks.faults import Faults, Place
 from evalq.evalcore.evaluators.checks.filling import Missing, Room, fill
-from evalq.evalcore.evaluators.checks.params import Threshold
+from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Threshold, weightless
 from evalq.evalcore.evaluators.checks.reading import Written, read_cases
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
@@ -29,11 +30,15 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 class Loaded(NamedTuple):
-    """A case, expanded: its ``params`` as plain data, and its ``input``, None where it has none."""
+    """A case, expanded: its ``params`` as plain data, and its ``input``, None where it has none.
+
+    ``judge`` is the target that judges where neither a check nor the command names one.
+    """
 
     params: dict[str, Any]
     input: Any
     place: Place
+    judge: str = ""
 
 
 def load_cases(paths: Iterable[str | Path]) -> list[Loaded]:
@@ -81,11 +86,13 @@ class _Reader:
             "checks": self._checks(layers, values, place),
             "tags": self._tags(layers),
             "thresholds": self._thresholds(layers),
+            "diversity": layered_diversity(layers, self._faults),
         }
         weight, at = _topmost(layers, "weight")
         if weight is not None:
             params["weight"] = self._weight(weight, at)
-        return Loaded(params, asked, place) if len(self._faults.found) == before else None
+        judge = self._judge(*_topmost(layers, "judge"))
+        return Loaded(params, asked, place, judge) if len(self._faults.found) == before else None
 
     def _id(self, written: Written) -> str:
         identity, place = written.case.get("id"), written.place.at("id")
@@ -167,6 +174,8 @@ class _Reader:
             found = [{"equals": expected}]
         if not found and not self._faults.found:
             self._faults.add(place, "nothing is checked: the case needs `checks`, or `expected` for one of equality")
+        if found and weightless(found):
+            self._faults.add(place.at("checks"), NO_WEIGHT)
         return found
 
     def _check(self, written: Any, expected: Any, place: Place) -> dict[str, Any] | None:
@@ -215,6 +224,11 @@ class _Reader:
             self._faults.add(place, "must be 0, or a number from 1e-9 to 1e9")
             return 1.0
         return float(weight)
+
+    def _judge(self, name: Any, place: Place) -> str:
+        if name is not None and (not isinstance(name, str) or not name):
+            self._faults.add(place, f"must be the name of a target, found {kind_of(name)}")
+        return name if isinstance(name, str) else ""
 
     def _thresholds(self, layers: Sequence[tuple[Mapping[str, Any], Place]]) -> dict[str, Any]:
         rates: dict[str, float] = {}

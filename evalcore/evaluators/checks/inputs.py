@@ -15,15 +15,16 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
-from evalq.evalcore.evaluators.checks.params import ChecksParams, thresholds_of
+from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
+from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.records.decoding import Malformed, decode
 
-__all__ = ["answered", "complete", "output_line", "prompts", "stopping"]
+__all__ = ["answered", "asks_recorded", "complete", "judging", "output_line", "prompts", "stopping"]
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
-_NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.(?:json|txt|md)")
+_ENDING = re.compile(r"\.(?:json|txt|md)\Z")
 
 
 def complete(asked: Request) -> Request:
@@ -61,9 +62,36 @@ def answered(asked: Request, outputs: Path, folder: Path) -> Request:
 
 
 def stopping(asked: Request) -> StoppingByCase | None:
-    """What says which cases are decided; None where none has a threshold. Raises UsageError, ConfigError."""
+    """What says which cases are decided; None where none has a threshold, nor its answers counted by kind.
+
+    Raises UsageError, ConfigError.
+    """
     params = _selected(asked)[1]
-    return stopping_for(params) if any(thresholds_of(case, params) for case in params.selected()) else None
+    wanted = any(thresholds_of(case, params) or diversity_of(case, params) for case in params.selected())
+    return stopping_for(params) if wanted else None
+
+
+def asks_recorded(asked: Request) -> bool:
+    """Whether judges are to be asked about recorded outputs."""
+    return bool(asked.options.get("judge") and asked.options.get("outputs"))
+
+
+def judging(asked: Request) -> JudgeStage | None:
+    """What asks judges about outputs; None where no check of the cases does. Raises UsageError, ConfigError."""
+    _, params, loaded = _selected(asked)
+    judge, inputs = str(asked.options.get("judge") or ""), {}
+    for case in loaded:
+        if case.input is not None:
+            text = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
+            inputs[case.params["id"]] = text
+    defaults = {case.params["id"]: case.judge for case in loaded}
+    stage = JudgeStage(params, inputs, defaults, judge, {})
+    asked_of = [stage.targets(case.id) for case in params.selected()]  # raises for one without a judge
+    if not any(asked_of):
+        if judge:
+            raise UsageError("--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)")
+        return None
+    return stage
 
 
 def _selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded]]:
@@ -79,21 +107,18 @@ def _selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded
 
 
 def output_line(name: str, data: bytes) -> bytes:
-    """The content of the file ``name`` as one line ``{"case", "repeat", "output"}``.
+    """The content of the file ``name`` as one line ``{"named", "output"}``.
 
-    A .json file holds such an object, or the output alone; a text file the output. It is then named
-    ``CASE.REPEAT.txt``, ``CASE#REPEAT.txt``, or ``CASE.txt`` for repeat 0. One that cannot be read becomes a line with
-    an ``error``.
+    A .json file holds an object with ``case`` and ``output``, or the output alone; a text file the output. Which case
+    and repeat the name means is found by who knows the cases. One that cannot be read becomes a line with an ``error``.
     """
-    match = _NAME.fullmatch(name)
-    case, repeat = (match["case"], int(match["repeat"] or 0)) if match else (name, 0)
-    head = msgspec.json.encode({"case": case, "repeat": repeat})
+    head = msgspec.json.encode({"named": _ENDING.sub("", name)})
     try:
         if not name.endswith(".json"):
             return head[:-1] + b',"output":' + msgspec.json.encode(data.decode()) + b"}"
         content = decode(data)
     except (Malformed, UnicodeDecodeError) as error:
-        return msgspec.json.encode({"case": case, "repeat": repeat, "error": str(error)})
+        return head[:-1] + b',"error":' + msgspec.json.encode(str(error)) + b"}"
     # Reformatted without decoding: numbers, escapes and repeated keys stay as the agent wrote them.
     compact = msgspec.json.format(data, indent=-1)
     if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):

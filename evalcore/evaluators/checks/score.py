@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check, weighted
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
+from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check, mean_by_weight
+from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
+from evalq.evalcore.evaluators.checks.judging.vote import Vote, votes_of
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
+from evalq.evalcore.evaluators.checks.taken import Misplaced, usage_of
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
 from evalq.evalcore.records.decoding import Malformed, decode, repeated_keys
 from evalq.evalcore.records.stop_note import stop_of
 
-__all__ = ["Judge", "Judgement", "Plan", "judge_for"]
+__all__ = ["Judge", "Judgement", "Plan", "Question", "judge_for"]
 
 _MOST_REPEATS = 2**53
 _KEYS = frozenset(
     (
-        *("case", "repeat", "output", "error", "text", "tool_calls", "attempts", "stop", "stop.rule", "stop.of"),
+        *("case", "repeat", "named", "output", "error", "text", "tool_calls", "attempts", "judgements"),
+        *("stop", "stop.rule", "stop.of"),
         *("latency_seconds", "cost", "prompt_tokens", "completion_tokens"),
     )
 )
-_TOKENS = ("prompt_tokens", "completion_tokens")
+_IN_JUDGEMENT = re.compile(r"judgements\[(\d+)\]")
+_NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A case made ready: its place among the cases, and whether the selection leaves it out."""
+    """A case made ready: its place among the cases, and whether the selection leaves it out.
+
+    ``asked`` is what its checks ask judges, by the key that recorded judgements have; ``diversity`` says how answers
+    are counted by kind, None where they are not.
+    """
 
     index: int
     case: Case
     checks: tuple[Check, ...]
     skipped: bool
+    asked: Mapping[str, Asked]
+    diversity: Diversity | None = None
 
 
 class Judgement(msgspec.Struct, frozen=True):
     """One line judged. ``status`` is passed, failed, error or skipped; ``plan`` is None when its case is not known.
 
     ``score`` is there for passed and failed ones; ``checks`` wherever there was an answer. ``planned`` is how many
-    calls its case was to get where it could stop early, else 0.
+    calls its case was to get where it could stop early, else 0. ``votes`` are the recorded judgements of its checks;
+    ``kind`` is what its answer counts as, where answers are counted by kind and this one has a verdict.
     """
 
     status: str
@@ -56,10 +68,27 @@ class Judgement(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     text: str = ""
     planned: int = 0
+    kind: bytes = b""
+    votes: tuple[Vote, ...] = ()
 
 
-class _Misplaced(ValueError):
-    """A key of the line holds what it cannot hold."""
+class Question(NamedTuple):
+    """What is to be asked about ``text``, the output of a case's repeat or a part of it."""
+
+    case: Case
+    repeat: int
+    asked: Asked
+    text: str
+
+
+class _Line(NamedTuple):
+    """A line that is about an output of a case, with the paths of keys that it gives twice."""
+
+    record: dict[str, Any]
+    plan: Plan
+    repeat: int
+    planned: int
+    twice: list[str]
 
 
 class Judge:
@@ -68,6 +97,7 @@ class Judge:
     def __init__(self, params: ChecksParams) -> None:
         self._cases = {case.id: (index, case) for index, case in enumerate(params.cases)}
         self._tag = params.tag
+        self._params = params
         self._plans: dict[str, Plan] = {}
         self._compiled: dict[bytes, Check] = {}
 
@@ -78,7 +108,9 @@ class Judge:
             index, given = self._cases[case]
             skipped = bool(self._tag) and self._tag not in given.tags
             checks = () if skipped else tuple(self._check(written, given) for written in given.checks)
-            known = self._plans[case] = Plan(index, given, checks, skipped)
+            asked = {each.key: each for check in checks for each in check.asks()}
+            how = diversity_of(given, self._params)
+            known = self._plans[case] = Plan(index, given, checks, skipped, asked, how)
         return known
 
     def _check(self, written: Mapping[str, Any], case: Case) -> Check:
@@ -95,6 +127,29 @@ class Judge:
 
     def test(self, data: bytes) -> Judgement:
         """The judgement of one line, whatever its bytes are."""
+        line = self._read(data)
+        if isinstance(line, Judgement):
+            return line
+        try:
+            return _judged(line)
+        except Misplaced as error:
+            return Judgement("error", str(error), line.plan, line.repeat, planned=line.planned)
+
+    def questions(self, data: bytes) -> list[Question]:
+        """What judges are to be asked about the output of a line, each once; nothing about a line that is at fault."""
+        line = self._read(data)
+        if isinstance(line, Judgement) or not line.plan.asked or _lacks_output(line.record):
+            return []
+        try:
+            answer = _answer(line.record, usage_of(line.record), ())
+        except Misplaced:
+            return []
+        asked = (question for check in line.plan.checks for question in check.questions(answer))
+        found = {(each.key, each.judge, part.text): (each, part) for each, part in asked}
+        return [Question(line.plan.case, line.repeat, each, part.text) for each, part in found.values()]
+
+    def _read(self, data: bytes) -> _Line | Judgement:
+        """A line that can be judged, or the judgement of one that cannot."""
         try:
             record = decode(data)
         except Malformed as error:
@@ -106,17 +161,15 @@ class Judge:
         if plan is not None and plan.skipped:
             return Judgement("skipped", plan=plan, repeat=repeat)
         # Decoders differ in which of two values they keep, so what is given twice says nothing.
-        unclear = [path for path in repeated_keys(data, record) if path in _KEYS]
+        twice = repeated_keys(data, record)
+        unclear = [path for path in twice if path in _KEYS]
         if unclear and not problem:
             problem = f"{unclear[0]}: the key is given more than once"
         planned, misplanned = stop_of(record)
         problem = problem or misplanned
-        if plan is None or problem:
+        if plan is None or repeat is None or problem:
             return Judgement("error", problem, plan, repeat)
-        try:
-            return self._judged(record, plan, repeat, planned)
-        except _Misplaced as error:
-            return Judgement("error", str(error), plan, repeat, planned=planned)
+        return _Line(record, plan, repeat, planned, twice)
 
     def case(self, data: bytes) -> str:
         """The case that the judgement of a line will be about; empty where it is about none."""
@@ -129,6 +182,8 @@ class Judge:
 
     def _addressed(self, record: dict[str, Any]) -> tuple[Plan | None, int | None, str]:
         """Which case and repeat a line is of, and what is wrong with the address."""
+        if "case" not in record and isinstance(record.get("named"), str):
+            return self._named(record["named"])
         case, repeat = record.get("case"), record.get("repeat", 0)
         whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
         if not isinstance(case, str):
@@ -140,27 +195,68 @@ class Judge:
             return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
         return plan, repeat, ""
 
-    def _judged(self, record: dict[str, Any], plan: Plan, repeat: int | None, planned: int) -> Judgement:
-        usage = _usage(record)
-        if "error" in record or "output" not in record:
-            return Judgement("error", _no_output(record), plan, repeat, usage=usage, planned=planned)
-        text = record.get("text")
-        if text is not None and not isinstance(text, str):
-            raise _Misplaced(f"text: {kind_of(text)} where a string is wanted")
-        answer = Answer(record["output"], text, usage, record.get("tool_calls"))
-        verdicts = tuple(check.judge(answer) for check in plan.checks)
-        wrong = next((each for each in verdicts if each.passed is None and each.weight), None)
-        if wrong is not None:
-            status, score, reason = "error", None, f"{wrong.name}: {wrong.error}"
-        else:
-            status, score, reason = _passed(verdicts, plan.case.thresholds.score)
-        return Judgement(status, reason, plan, repeat, score, verdicts, usage, answer.text, planned)
+    def _named(self, name: str) -> tuple[Plan | None, int | None, str]:
+        """Of an output in a file: the case of that name, else the name's last number is the repeat."""
+        plan = self.plan(name)
+        if plan is not None:
+            return plan, 0, ""
+        match = _NUMBERED.fullmatch(name)
+        plan = self.plan(match["case"]) if match else None
+        if match is None or plan is None:
+            tried = [name, match["case"]] if match else [name]
+            told = " nor ".join(repr(shorten(each)) for each in tried)
+            return None, None, f"named: no case has the id {told}; call the file ID.txt or ID.REPEAT.txt"
+        return plan, int(match["repeat"]), ""
+
+
+def _judged(line: _Line) -> Judgement:
+    """What becomes of a whole line. Raises Misplaced."""
+    record, plan, at = line.record, line.plan, (line.plan, line.repeat)
+    usage = usage_of(record)
+    votes = _votes(line)
+    if _lacks_output(record):
+        return Judgement("error", _no_output(record), *at, usage=usage, planned=line.planned)
+    answer = _answer(record, usage, votes)
+    verdicts = tuple(check.judge(answer) for check in plan.checks)
+    wrong = next((each for each in verdicts if each.passed is None and each.weight), None)
+    if wrong is not None:
+        status, score, reason = "error", None, f"{wrong.name}: {wrong.error}"
+    else:
+        status, score, reason = _passed(verdicts, plan.case.thresholds.score)
+    counted = plan.diversity is not None and score is not None
+    kind = kind_of_text(normal(answer.text)) if counted else b""
+    return Judgement(status, reason, *at, score, verdicts, usage, answer.text, line.planned, kind, votes)
+
+
+def _lacks_output(record: dict[str, Any]) -> bool:
+    return "error" in record or "output" not in record
+
+
+def _votes(line: _Line) -> tuple[Vote, ...]:
+    """The recorded judgements that its checks ask for. Raises Misplaced."""
+    listed = line.record.get("judgements")
+    if listed is None or not line.plan.asked:
+        return ()
+    unclear = {int(match[1]) for path in line.twice if (match := _IN_JUDGEMENT.match(path))}
+    try:
+        votes = votes_of(listed, unclear)
+    except ValueError as error:
+        raise Misplaced(str(error)) from None
+    return tuple(vote for vote in votes if vote.check in line.plan.asked)
+
+
+def _answer(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> Answer:
+    """The output of a line that has one. Raises Misplaced."""
+    text = record.get("text")
+    if text is not None and not isinstance(text, str):
+        raise Misplaced(f"text: {kind_of(text)} where a string is wanted")
+    return Answer(record["output"], text, usage, record.get("tool_calls"), votes)
 
 
 def _passed(verdicts: tuple[Verdict, ...], least: float | None) -> tuple[str, float, str]:
     """(passed or failed, score, why it failed) where all checks that count were computed."""
     counted = [verdict for verdict in verdicts if verdict.passed is not None]
-    score = weighted(counted)
+    score = mean_by_weight((verdict.weight, verdict.score or 0.0) for verdict in counted)
     failed = [verdict for verdict in counted if not verdict.passed and verdict.weight]
     if least is None:
         fine, why = not failed, ""
@@ -180,57 +276,6 @@ def _no_output(record: dict[str, Any]) -> str:
     if isinstance(record.get("error"), str):
         return f"no output: {shorten(record['error'], 200)}"
     return "output: missing" if "error" not in record else f"error: {kind_of(record['error'])} where a string is wanted"
-
-
-def _usage(record: dict[str, Any]) -> Usage:
-    """What the line says that its output took: by its own keys, else by its attempts. Raises _Misplaced."""
-    cost, latency = (_amount(record, key, "") for key in ("cost", "latency_seconds"))
-    prompt, completion = (_count(record, key, "") for key in _TOKENS)
-    attempts = record.get("attempts")
-    if not attempts:
-        return Usage(latency, cost, prompt, completion)
-    if not isinstance(attempts, list):
-        raise _Misplaced(f"attempts: {kind_of(attempts)} where a list is wanted")
-    costs, prompts, completions = [], [], []
-    last: float | None = None
-    for index, attempt in enumerate(attempts):
-        where = f"attempts[{index}]"
-        if not isinstance(attempt, dict):
-            raise _Misplaced(f"{where}: {kind_of(attempt)} where an object is wanted")
-        last = _amount(attempt, "latency_seconds", f"{where}.")
-        costs.append(_amount(attempt, "cost", f"{where}."))
-        prompts.append(_count(attempt, "prompt_tokens", f"{where}."))
-        completions.append(_count(attempt, "completion_tokens", f"{where}."))
-    return Usage(
-        latency if latency is not None else last,
-        cost if cost is not None else _sum(costs),
-        prompt if prompt is not None else _sum(prompts),
-        completion if completion is not None else _sum(completions),
-    )
-
-
-def _sum(values: list[Any]) -> Any:
-    """Of what is known; None where nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _amount(holder: dict[str, Any], key: str, where: str) -> float | None:
-    value = holder.get(key)
-    if value is None:
-        return None
-    if type(value) not in (int, float) or not 0 <= value < 1e15 or not math.isfinite(value):
-        raise _Misplaced(f"{where}{key}: {found(holder, key)} where a number from 0 is wanted")
-    return float(value)
-
-
-def _count(holder: dict[str, Any], key: str, where: str) -> int | None:
-    value = holder.get(key)
-    if value is None:
-        return None
-    if type(value) is not int or not 0 <= value < 1e15:
-        raise _Misplaced(f"{where}{key}: {found(holder, key)} where a whole number from 0 is wanted")
-    return value
 
 
 @lru_cache(maxsize=16)

@@ -5,21 +5,27 @@ It judges lines as the report does, so what it says of the lines it was fed is t
 
 from __future__ import annotations
 
+from collections import Counter
+
 from evalq.evalcore.contract.stopping import CaseSoFar, StoppingByCase
 from evalq.evalcore.evaluators.checks.deciding import Demand
-from evalq.evalcore.evaluators.checks.params import ChecksParams, thresholds_of
+from evalq.evalcore.evaluators.checks.diversity.drawn import MOST_REPEATS
+from evalq.evalcore.evaluators.checks.params import ChecksParams, Diversity, thresholds_of
 from evalq.evalcore.evaluators.checks.score import Judgement, judge_for
+from evalq.evalcore.modes.block import share_rule
 
 __all__ = ["stopping_for"]
 
 
 class _Case(CaseSoFar):
-    """How many outputs had a verdict, and how many of them passed."""
+    """How many outputs had a verdict, how many of them passed, and how many were of which kind."""
 
     def __init__(self, params: ChecksParams) -> None:
         super().__init__()
         self._params = params
         self._passed = self._answers = 0
+        self._kinds: Counter[bytes] = Counter()
+        self._counted = self._mode = 0
 
     def count(self, test: Judgement) -> None:
         if test.plan is None:
@@ -31,13 +37,25 @@ class _Case(CaseSoFar):
             Demand(case.id, each, self._passed, self._answers, self.planned)
             for each in thresholds_of(case, self._params)
         ]
-        self.decided = bool(demands) and all(demand.verdict in ("holds", "fails") for demand in demands)
+        settled = [demand.verdict in ("holds", "fails") for demand in demands]
+        if test.plan.diversity is not None:
+            settled.append(self._one_kind(test, test.plan.diversity))
+        self.decided = bool(settled) and all(settled)
+
+    def _one_kind(self, test: Judgement, how: Diversity) -> bool:
+        """Whether it is known that the answers collapsed, or did not."""
+        if test.kind and test.repeat is not None and test.repeat < MOST_REPEATS:
+            self._kinds[test.kind] += 1
+            self._counted += 1
+            self._mode = max(self._mode, self._kinds[test.kind])
+        # A single answer repeats nothing.
+        return self._counted > 1 and share_rule(self.planned).decided(self._mode, self._counted, how.collapse_share)
 
 
 def stopping_for(params: ChecksParams) -> StoppingByCase:
-    """Decides each case when each of its thresholds holds or fails.
+    """Decides each case when each of its thresholds holds or fails, and its answers are collapsed or diverse.
 
-    The chance that a threshold is ever said to hold, or to fail, wrongly is ALPHA at most, however often one asks.
+    The chance that either verdict of one of them is ever wrong is ALPHA at most, however often one asks.
     """
     judge = judge_for(params)
 

@@ -8,6 +8,7 @@ from functools import cache
 from evalq.evalcore.evaluators.checks.vocabulary import (
     captures,
     data,
+    judged,
     numbers,
     refusal,
     schema,
@@ -23,7 +24,7 @@ __all__ = ["VOCABULARY", "known_kinds"]
 
 VOCABULARY: Mapping[str, Kind] = {
     kind.name: kind
-    for module in (text, captures, similar, numbers, data, schema, tools, usage, refusal)
+    for module in (text, captures, similar, numbers, data, schema, tools, usage, refusal, judged)
     for kind in module.KINDS
 }
 """Those that come with evalq."""

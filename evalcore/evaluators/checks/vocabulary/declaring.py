@@ -9,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer
 
-__all__ = ["EXPECTED", "BadCheck", "Finding", "Kind", "Made", "NoOptions", "Run", "holds"]
+__all__ = ["EXPECTED", "Asked", "BadCheck", "Finding", "Kind", "Made", "NoOptions", "Run", "holds"]
 
 EXPECTED = "expected"
 
@@ -32,14 +32,39 @@ class Finding(NamedTuple):
 Run = Callable[[Answer], Finding]
 
 
+class Asked(NamedTuple):
+    """What a check asks a judge about an answer, ``votes`` times in each of so many ``orders`` of two texts.
+
+    ``key`` names it in recorded judgements: the same for the same question, however it is weighed. ``judge`` is the
+    target that the check itself names, else empty. ``template`` is the digest of the words around the texts. ``prompt``
+    is given what the program was asked, its answer, the other text (empty where the check has its own) and the order.
+    ``read`` takes the verdict out of a reply and raises `Unreadable`. ``against``: the other text is an output of
+    another run.
+    """
+
+    key: str
+    judge: str
+    votes: int
+    orders: int
+    template: str
+    prompt: Callable[[str | None, str, str, int], str]
+    read: Callable[[dict[str, Any]], Any]
+    against: bool = False
+
+
 class Made(NamedTuple):
     """A check made ready: what it wants, in words, and how it looks at an answer.
 
-    ``run`` raises `Uncomputable` where the record of an answer lacks what it is about.
+    ``run`` raises `Uncomputable` where the record of an answer lacks what it is about. ``least`` is the score that
+    passes, where that depends on the options; ``scaled`` makes one of a ``threshold`` that is in units of its own, and
+    raises BadCheck. ``asked`` is there where judges decide.
     """
 
     wanted: str
     run: Run
+    least: float | None = None
+    scaled: Callable[[float], float] | None = None
+    asked: Asked | None = None
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):

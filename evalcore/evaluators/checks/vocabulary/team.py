@@ -79,8 +79,9 @@ def _guarded(make: Callable[[Any, Any], Made]) -> Callable[[Any, Any], Made]:
     """The same, whose checks raise nothing but `Uncomputable`: an answer that a team's code trips over ends no run."""
 
     def made(value: Any, options: Any) -> Made:
-        wanted, run = make(value, options)
-        return Made(wanted, _safe(run))
+        ready = make(value, options)
+        # Not what judges are asked: a plug-in's prompt would be one that no cases file shows.
+        return Made(ready[0], _safe(ready[1]))
 
     return made
 

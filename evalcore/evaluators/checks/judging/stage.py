@@ -1,0 +1,112 @@
+"""Asking judges about outputs: a question for each check, output and order; replies become a line's ``judgements``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import Question
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.evaluators.checks.judging.vote import about
+from evalq.evalcore.evaluators.checks.params import ChecksParams
+from evalq.evalcore.evaluators.checks.score import Question as Asking
+from evalq.evalcore.evaluators.checks.score import judge_for
+from evalq.evalcore.model.calls import Output, Prompt
+from evalq.evalcore.naming import shorten
+
+__all__ = ["JudgeStage"]
+
+
+class JudgeStage:
+    """Asks about outputs of the selected cases of ``params``.
+
+    ``inputs`` is what each case asks, as text, and ``defaults`` the judge of those that name one; ``judge`` is the one
+    that the command names. ``against`` has the other run's answers by (case, repeat).
+    """
+
+    def __init__(
+        self,
+        params: ChecksParams,
+        inputs: Mapping[str, str],
+        defaults: Mapping[str, str],
+        judge: str,
+        against: Mapping[tuple[str, int], str],
+    ) -> None:
+        self._judge = judge_for(params)
+        self._inputs = inputs
+        self._defaults = defaults
+        self._named = judge
+        self._against = against
+
+    def targets(self, case: str) -> Mapping[str, int]:
+        """{judge: calls} that an output of ``case`` takes. Raises UsageError where none is named."""
+        plan, found = self._judge.plan(case), Counter[str]()
+        for asked in plan.asked.values() if plan is not None else ():
+            found[self._target(asked.judge, case)] += asked.votes * asked.orders
+        return found
+
+    def _target(self, own: str, case: str) -> str:
+        target = own or self._named or self._defaults.get(case, "")
+        if not target:
+            raise UsageError(f"case {shorten(case)}: a judge is to decide, and none is named: --judge NAME")
+        return target
+
+    def questions(self, line: bytes) -> list[Question]:
+        """What judges are asked about the output in ``line``, the answer first before the other text."""
+        return [question for asking in self._asked(line) for question in self._both(asking)]
+
+    def _asked(self, line: bytes) -> list[Asking]:
+        """Without those that the other run has no answer for."""
+        found = self._judge.questions(line)
+        return [each for each in found if not each.asked.against or (each.case.id, each.repeat) in self._against]
+
+    def _both(self, asking: Asking) -> list[Question]:
+        case, asked = asking.case.id, asking.asked
+        other = self._against.get((case, asking.repeat), "")
+        name = f"{case}#{asking.repeat} {asked.key} {about(asking.text)}"
+        return [
+            Question(
+                Prompt(f"{name} {order}", "", asked.prompt(self._inputs.get(case), asking.text, other, order)),
+                self._target(asked.judge, case),
+                asked.votes,
+            )
+            for order in range(asked.orders)
+        ]
+
+    def joined(self, line: bytes, answers: Sequence[Sequence[Output]]) -> bytes:
+        """``line`` with the recorded replies as its ``judgements``; what it had of other checks stays before them."""
+        asked = [(asking, order) for asking in self._asked(line) for order in range(asking.asked.orders)]
+        if not asked:
+            return line
+        # The values as they were written: numbers and repeated keys of an answer are no business of a judge.
+        record = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        again = {asking.asked.key for asking, _ in asked}
+        told = [vote for vote in _former(record) if vote.get("check") not in again]
+        for (asking, order), replies in zip(asked, answers, strict=True):
+            told += [_told(asking, order, reply) for reply in replies]
+        return msgspec.json.encode({**record, "judgements": told})
+
+
+def _former(record: Mapping[str, msgspec.Raw]) -> list[dict[str, Any]]:
+    """The judgements that a line has already; none where these are not of that form."""
+    try:
+        return msgspec.json.decode(record.get("judgements", msgspec.Raw(b"[]")), type=list[dict[str, Any]])
+    except msgspec.DecodeError:
+        return []
+
+
+def _told(asking: Asking, order: int, reply: Output) -> dict[str, Any]:
+    """One judgement, as a line has it."""
+    told: dict[str, Any] = {"check": asking.asked.key, "about": about(asking.text), "judge": reply.target}
+    told |= {"config": reply.config, "prompt": reply.prompt, "template": asking.asked.template}
+    told |= {"order": order, "vote": reply.repeat}
+    if reply.failed:
+        told["error"] = reply.error
+    else:
+        told["output"] = reply.output
+    if reply.text is not None:
+        told["text"] = reply.text
+    return {**told, "attempts": reply.attempts}

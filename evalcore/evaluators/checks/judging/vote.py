@@ -1,0 +1,123 @@
+"""One recorded judgement: what a judge replied when it was asked about an answer, as it stands in a line's
+``judgements``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from evalq.evalcore.model.calls import Attempt
+from evalq.evalcore.naming import kind_of
+from evalq.evalcore.records.decoding import repeated_keys
+from evalq.evalcore.records.extract import NoJson, extract, json_text
+
+__all__ = ["Unreadable", "Vote", "about", "first_votes", "votes_of"]
+
+_BAD = "bad_output"
+_MOST = 10_000
+"""Judgements of one output; what has more is damaged, or made to take long."""
+
+_Text = Annotated[str, msgspec.Meta(max_length=1000)]
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+
+
+class Unreadable(ValueError):
+    """A judge's reply that is no verdict; the message says why."""
+
+
+class Vote(msgspec.Struct, frozen=True, kw_only=True):
+    """One reply of ``judge``, asked with the settings of digest ``config``.
+
+    ``check`` is the key of what it was asked, ``about`` the digest of the text that it judged, ``order`` which of two
+    texts it saw first (0: the answer), ``vote`` the how manieth time it was asked. ``prompt`` is the digest of all that
+    it was sent, ``template`` that of the words around the texts. ``output`` is its reply, where ``error`` does not say
+    why there is none; ``attempts`` what that took.
+    """
+
+    check: _Text
+    about: _Text
+    judge: _Text
+    config: _Text = ""
+    prompt: _Text = ""
+    template: _Text = ""
+    order: _Count = 0
+    vote: _Count = 0
+    output: Any = msgspec.UNSET
+    text: str | None = None
+    error: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is no reply at all: a reply that is no JSON is one that cannot be read."""
+        return self.output is msgspec.UNSET and not (self.error or "").startswith(_BAD)
+
+    def reply(self) -> dict[str, Any]:
+        """The JSON object that it replied, by itself or in one fenced block. Raises Unreadable."""
+        if self.output is msgspec.UNSET:
+            raise Unreadable(self.error or "no reply is recorded")
+        value = self.output
+        if isinstance(value, str):
+            try:
+                value, told = extract(value), json_text(value).encode(errors="surrogatepass")
+            except NoJson as error:
+                raise Unreadable(str(error)) from None
+            if repeated_keys(told, value):
+                raise Unreadable("a key stands in it twice")
+        if not isinstance(value, dict):
+            raise Unreadable(f"{kind_of(value)} where a JSON object is wanted")
+        return value
+
+    @property
+    def reason(self) -> str:
+        """What it says for its verdict; empty where it says nothing."""
+        try:
+            reason = self.reply().get("reason")
+        except Unreadable:
+            return ""
+        return reason if isinstance(reason, str) else ""
+
+    def read(self, take: Callable[[dict[str, Any]], Any]) -> Any:
+        """What ``take`` finds in the reply. Raises Unreadable."""
+        return take(self.reply())
+
+
+def votes_of(listed: Any, unclear: Collection[int] = ()) -> tuple[Vote, ...]:
+    """The judgements of a line; of those numbered in ``unclear`` a key is given twice, so that they say nothing.
+
+    Raises ValueError that names what is wrong, from ``judgements`` on.
+    """
+    if listed is None:
+        return ()
+    if not isinstance(listed, list):
+        raise ValueError(f"judgements: {kind_of(listed)} where a list is wanted")
+    if len(listed) > _MOST:
+        raise ValueError(f"judgements: {len(listed)} of them; {_MOST} are the most")
+    try:
+        votes = msgspec.convert(listed, tuple[Vote, ...], strict=True)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).replace("`", "").partition(" - at $")
+        raise ValueError(f"judgements{path}: {message[:1].lower()}{message[1:]}") from None
+    return tuple(_nothing(vote) if index in unclear else vote for index, vote in enumerate(votes)) if unclear else votes
+
+
+def _nothing(vote: Vote) -> Vote:
+    return msgspec.structs.replace(vote, output=msgspec.UNSET, error=f"{_BAD}: a key stands in it twice")
+
+
+def about(*texts: str) -> str:
+    """The digest of the text that is judged."""
+    return hashlib.sha256("\0".join(texts).encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def first_votes(votes: Sequence[Vote], key: str, seen: str) -> dict[tuple[int, int], Vote]:
+    """{(order, vote): judgement} of check ``key`` about the text ``seen``; of several the first one counts."""
+    found: dict[tuple[int, int], Vote] = {}
+    for vote in votes:
+        if vote.check == key and vote.about == seen:
+            found.setdefault((vote.order, vote.vote), vote)
+    return found
