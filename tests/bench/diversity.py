@@ -85,7 +85,7 @@ def _estimate(counts: list[int]) -> tuple[float, float, float]:
 
 
 class Accuracy(NamedTuple):
-    """Of estimated shares: the root of the mean square error, the mean error, the largest; and microseconds a sketch."""
+    """Of estimated shares: the root of the mean square error, the mean and largest error; and microseconds a sketch."""
 
     rms: float
     bias: float
@@ -131,14 +131,14 @@ class NearRates(NamedTuple):
 
 
 def near_rates(
-    shares: Sequence[float], answers: int, times: int, source: random.Random, limit: float = 0.7
+    shares: Sequence[float], answers: int, changes: int, times: int, source: random.Random, limit: float = 0.7
 ) -> NearRates:
-    """An agent that says texts of 40 words by ``shares``, each time with up to two words replaced."""
+    """An agent that says texts of 40 words by ``shares``, each time with up to so many words replaced."""
     covered = wrong = decided = 0
     for _ in range(times):
         bases, kinds = [text_of(40, source) for _ in shares], Kinds(0.8)
         for base in source.choices(bases, shares, k=answers):
-            text = edited(base, source.randrange(3), source)
+            text = edited(base, source.randint(0, changes), source)
             kinds.add(kind_of_text(text), sketch(text))
         low, high = FIXED_RUNS.interval(kinds.mode, answers)
         said = FIXED_RUNS.verdict(kinds.mode, answers, limit)
@@ -149,10 +149,11 @@ def near_rates(
 
 
 def _near_rows(times: int, source: random.Random) -> Iterator[tuple[object, ...]]:
-    for shares, answers in product(((0.7, 0.3), (0.7, 0.1, 0.1, 0.1), (0.5, 0.5), (0.9, 0.1), (1.0,)), (5, 20, 50)):
-        found = near_rates(shares, answers, times, source)
+    agents = ((0.7, 0.3), (0.7, 0.1, 0.1, 0.1), (0.5, 0.5), (0.9, 0.1), (1.0,))
+    for changes, shares, answers in product((1, 2), agents, (5, 20, 50)):
+        found = near_rates(shares, answers, changes, times, source)
         told = ", ".join(f"{share:g}" for share in shares)
-        yield told, answers, f"{found.covered:.1%}", f"{found.wrong:.1%}", f"{found.decided:.1%}"
+        yield changes, told, answers, f"{found.covered:.1%}", f"{found.wrong:.1%}", f"{found.decided:.1%}"
 
 
 def _accuracy_rows(source: random.Random) -> Iterator[tuple[object, ...]]:
@@ -179,7 +180,9 @@ def main() -> None:
     words = random.Random(asked.seed)
     print(table(("words", "root mean square", "mean error", "largest", "µs a sketch"), list(_accuracy_rows(words))))
     rows = list(_near_rows(asked.times, words))
-    print(table(("shares of texts", "answers", "interval held", "wrong verdict", "any verdict"), rows))
+    print(
+        table(("words replaced", "shares of texts", "answers", "interval held", "wrong verdict", "any verdict"), rows)
+    )
     error = 1.96 * math.sqrt(0.05 * 0.95 / asked.times)
     print(f"{asked.times} runs a cell, seed {asked.seed}; a share near 95 % is known to {error:.1%}.")
 

@@ -146,6 +146,6 @@ def test_a_sweep_ends_early_by_near_texts_only_where_they_collapsed() -> None:
 @pytest.mark.parametrize(("shares", "answers"), [((0.7, 0.3), 20), ((0.5, 0.3, 0.2), 20), ((0.9, 0.1), 40)])
 def test_rates_of_near_kinds_hold(shares: tuple[float, ...], answers: int) -> None:
     """Answers that vary about a few texts: covered by the interval, and called collapsed wrongly in 2.5 % at most."""
-    found = near_rates(shares, answers, 200, random.Random(5))
+    found = near_rates(shares, answers, 1, 200, random.Random(5))
     assert found.covered >= 0.93 - 0.03
     assert found.wrong <= 0.025 + 0.03
