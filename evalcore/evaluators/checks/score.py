@@ -11,7 +11,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check, weighted
+from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check, mean_by_weight
 from evalq.evalcore.evaluators.checks.diversity.near import sketch
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.judging.vote import Vote, votes_of
@@ -28,12 +28,13 @@ __all__ = ["Judge", "Judgement", "Plan", "Question", "judge_for"]
 _MOST_REPEATS = 2**53
 _KEYS = frozenset(
     (
-        *("case", "repeat", "output", "error", "text", "tool_calls", "attempts", "stop", "stop.rule", "stop.of"),
-        "judgements",
+        *("case", "repeat", "named", "output", "error", "text", "tool_calls", "attempts", "judgements"),
+        *("stop", "stop.rule", "stop.of"),
         *("latency_seconds", "cost", "prompt_tokens", "completion_tokens"),
     )
 )
 _IN_JUDGEMENT = re.compile(r"judgements\[(\d+)\]")
+_NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -184,6 +185,8 @@ class Judge:
 
     def _addressed(self, record: dict[str, Any]) -> tuple[Plan | None, int | None, str]:
         """Which case and repeat a line is of, and what is wrong with the address."""
+        if "case" not in record and isinstance(record.get("named"), str):
+            return self._named(record["named"])
         case, repeat = record.get("case"), record.get("repeat", 0)
         whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
         if not isinstance(case, str):
@@ -194,6 +197,19 @@ class Judge:
         if not whole:
             return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
         return plan, repeat, ""
+
+    def _named(self, name: str) -> tuple[Plan | None, int | None, str]:
+        """Of an output in a file: the case of that name, else the name's last number is the repeat."""
+        plan = self.plan(name)
+        if plan is not None:
+            return plan, 0, ""
+        match = _NUMBERED.fullmatch(name)
+        plan = self.plan(match["case"]) if match else None
+        if match is None or plan is None:
+            tried = [name, match["case"]] if match else [name]
+            told = " nor ".join(repr(shorten(each)) for each in tried)
+            return None, None, f"named: no case has the id {told}; call the file ID.txt or ID.REPEAT.txt"
+        return plan, int(match["repeat"]), ""
 
 
 def _judged(line: _Line) -> Judgement:
@@ -250,7 +266,7 @@ def _answer(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> An
 def _passed(verdicts: tuple[Verdict, ...], least: float | None) -> tuple[str, float, str]:
     """(passed or failed, score, why it failed) where all checks that count were computed."""
     counted = [verdict for verdict in verdicts if verdict.passed is not None]
-    score = weighted(counted)
+    score = mean_by_weight((verdict.weight, verdict.score or 0.0) for verdict in counted)
     failed = [verdict for verdict in counted if not verdict.passed and verdict.weight]
     if least is None:
         fine, why = not failed, ""
