@@ -96,11 +96,12 @@ def test_one_case_is_covered_for_any_judge(rate: float, good: float, bad: float)
     for cells in product(range(7), repeat=4):
         if sum(cells) != 6:
             continue
+        both, false_pass, false_fail, neither = cells
         chance = float(math.factorial(6))
         for count, each in zip(cells, chances, strict=True):
             chance *= each**count / math.factorial(count)
         if chance:
-            found = corrected([Labelled(*cells, passed, answers)])
+            found = corrected([Labelled(both, false_pass, false_fail, neither, passed, answers)])
             assert found is not None
             held += chance * (found.interval.low - 1e-4 <= rate <= found.interval.high + 1e-4)
     assert held >= LEAST
