@@ -56,7 +56,7 @@ class Calling:
             self._state = "called"
             if facts["ended"] == "spent":
                 self._tell_spent(facts["reason"])
-            sweep.folder.note(calls=facts)
+            sweep.note_calls(facts)
             sweep.write_outputs()
             if not sweep.recorded.count:
                 raise NothingEvaluated("nothing was called: the budget allows no call")

@@ -21,7 +21,7 @@ from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 
-__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep"]
+__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep", "with_targets"]
 
 
 def carry_out_sweep(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
@@ -47,7 +47,7 @@ def resume_sweep(
     with driving(folder, place) as interrupts:
         _refuse_over(folder)
         _refuse_unnamed(folder, place)
-        sweep, place = Sweep.load(folder), _with_targets(place, folder)
+        sweep, place = Sweep.load(folder), with_targets(place, folder)
         sweep.budgeted(*budgets)
         reporter.event("launch", run=sweep.run, folder=str(folder.path))
         return sweep, *_carry_out_here(sweep, place, reporter, interrupts)
@@ -104,7 +104,7 @@ def _note_targets(place: Backend, folder: RunFolder) -> None:
         folder.note(targets=str(Path(place.settings.targets).absolute()))
 
 
-def _with_targets(place: Backend, folder: RunFolder) -> Backend:
+def with_targets(place: Backend, folder: RunFolder) -> Backend:
     """``place`` with the targets file of the command that called last, where none is named now, nor a fleet."""
     known, settings = folder.info().targets, place.settings
     if not known or settings.targets or settings.broker or place.inline:
@@ -114,8 +114,8 @@ def _with_targets(place: Backend, folder: RunFolder) -> Backend:
 
 def refuse_detached(live: SweepOptions) -> None:
     """Raise UsageError for what cannot be left to the processes that call."""
-    if live.stop or live.cache:
-        raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
+    if live.stop or live.cache or live.reuse:
+        raise UsageError("--detach goes with none of --stop, --cache and --reuse: they need a producer that stays")
 
 
 def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ import msgspec
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
-from evalq.evalcore.errors import ConfigError, UsageError, WireError
+from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.files import replacing
 from evalq.evalcore.model.calls import Prompt, StopNote
+from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
@@ -27,32 +28,19 @@ from evalq.producer.folder.job import Job, RunOptions, begun, planned
 from evalq.producer.folder.names import ASKED, CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.run_id import new_run_id
-from evalq.producer.sweeps.identity import asked_of, expectations, once_id, prompts_digest
+from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
+from evalq.producer.sweeps.identity import asked_of, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweeps.reuse import Giver
 from evalq.workers.ledger.sweep_model import SweepHeader
 
 __all__ = ["Sweep"]
 
 
-class _Head(msgspec.Struct, frozen=True):
-    header: SweepHeader
-    live: SweepOptions
-    asked: RunOptions
-    request: Request
-    cwd: str = ""
-
-    def to_wire(self) -> bytes:
-        return msgspec.json.encode(self, order="sorted", enc_hook=str) + b"\n"
-
-    @classmethod
-    def from_wire(cls, data: bytes) -> _Head:
-        return msgspec.json.decode(data, type=cls, dec_hook=lambda _kind, value: Path(value))
-
-
 class Sweep:
     """One sweep; made by `start` or `load`."""
 
-    def __init__(self, folder: RunFolder, head: _Head, *, new: bool = False) -> None:
+    def __init__(self, folder: RunFolder, head: SweepHead, *, new: bool = False) -> None:
         self.folder = folder
         self.new = new
         """Begun by this process: nobody else can have recorded anything for it."""
@@ -72,8 +60,15 @@ class Sweep:
         return self.header.run
 
     @classmethod
-    def start(cls, evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> Sweep:
-        """A new sweep, its prompts written down.
+    def start(
+        cls,
+        evaluator: Evaluator[Any, Any],
+        request: Request,
+        live: SweepOptions,
+        asked: RunOptions,
+        origin: str = "",
+    ) -> Sweep:
+        """A new sweep, its prompts written down; ``origin`` is the run that it asks again.
 
         Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
         """
@@ -82,13 +77,15 @@ class Sweep:
             raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
         if "-" in request.inputs:
             raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
+        for path in live.reuse:
+            Giver(path)  # one that gives nothing is told before anything is paid
         cases, digest = prompts_digest(calls.prompts(request))
         if not cases:
             raise UsageError("there is nothing to ask: no case is left")
         facts = asked_of(evaluator, request, live, asked, digest)
         header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
         run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
-        head = _Head(msgspec.structs.replace(header, run=run), live, asked, request, str(Path.cwd()))
+        head = SweepHead(msgspec.structs.replace(header, run=run), live, asked, request, str(Path.cwd()))
 
         def fill(folder: RunFolder) -> RunFolder:
             _write_prompts(folder.path / PROMPTS, calls.prompts(request))
@@ -103,6 +100,7 @@ class Sweep:
                 suite=asked.suite,
                 name=asked.name,
                 **{calls.option: live.target},
+                origin=origin or None,
                 request=msgspec.to_builtins(request),
             )
             return folder
@@ -110,15 +108,17 @@ class Sweep:
         return cls(begun(asked, evaluator.name, run, fill), head, new=True)
 
     @classmethod
-    def asked_in(cls, folder: RunFolder) -> Sweep | None:
+    def asked_in(cls, folder: RunFolder, *, same: bool = True) -> Sweep | None:
         """What was asked in ``folder``, finished or not, to be asked `again`; None where nothing was that is known.
 
-        By whatever code it was asked. Raises WireError for damaged files, and ConfigError as `load` does.
+        By whatever code it was asked. Raises WireError for damaged files, and ConfigError as `load` does; unless it
+        need not be about the ``same``.
         """
         for name in (HEAD, ASKED):
             if (folder.path / name).is_file():
-                head = _head(folder, name)
-                _refuse_changed(folder, head)
+                head = read_head(folder, name)
+                if same:
+                    refuse_changed(folder, head)
                 return cls(folder, head)
         return None
 
@@ -128,13 +128,13 @@ class Sweep:
 
         Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
         """
-        head = _head(folder, HEAD)
+        head = read_head(folder, HEAD)
         if head.header.code != code_version():
             raise ConfigError(
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; "
                 f"resume it with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
             )
-        _refuse_changed(folder, head)
+        refuse_changed(folder, head)
         return cls(folder, head)
 
     def again(self, target: str, once: str) -> Sweep:
@@ -146,6 +146,20 @@ class Sweep:
         suite, tags = f"{self._asked.suite}-confirm", {**self._asked.tags, "confirms": self.run}
         asked = msgspec.structs.replace(self._asked, out=None, under=None, suite=suite, tags=tags, once=once)
         return Sweep.start(self.evaluator, self.request, live, asked)
+
+    def request_of(self, inputs: Sequence[str]) -> Request:
+        """What it was asked for, about ``inputs`` where there are any."""
+        return msgspec.structs.replace(self.request, inputs=list(inputs)) if inputs else self.request
+
+    def anew(self, live: SweepOptions, inputs: Sequence[str], asked: RunOptions) -> Sweep:
+        """A new sweep of the same suite and parameters, as ``live`` says, of the cases in ``inputs``.
+
+        ``asked`` says where its folder is, its key and further notes. Raises what `start` raises.
+        """
+        more = {"out": asked.out, "under": None, "once": asked.once, "tags": {**self._asked.tags, **asked.tags}}
+        return Sweep.start(
+            self.evaluator, self.request_of(inputs), live, msgspec.structs.replace(self._asked, **more), self.run
+        )
 
     @staticmethod
     def in_calls(folder: RunFolder) -> bool:
@@ -163,7 +177,7 @@ class Sweep:
         chosen = {name: value for name, value in given.items() if value is not None}
         if chosen:
             self.live = msgspec.structs.replace(self.live, **chosen)
-            head = _Head(self.header, self.live, self._asked, self.request, self._cwd)
+            head = SweepHead(self.header, self.live, self._asked, self.request, self._cwd)
             self.folder.write(HEAD, head.to_wire())
 
     def prompts(self) -> Iterator[Prompt]:
@@ -201,6 +215,13 @@ class Sweep:
     def stop_note(self) -> StopNote | None:
         """What each output says of the rule by which cases end; None without one."""
         return StopNote(self.live.stop, self.header.repeats) if self.live.stop else None
+
+    def note_calls(self, facts: Mapping[str, Json]) -> None:
+        """Say in run.json how the calls ended, and how many outputs earlier runs gave: one made anew is its own."""
+        lineage, reused = self.folder.info().lineage, self.recorded.reused
+        if lineage is not None:
+            lineage = msgspec.structs.replace(lineage, reused={run: reused[run] for run in lineage.reused})
+        self.folder.note(calls=facts, lineage=msgspec.to_builtins(lineage))
 
     def write_outputs(self) -> None:
         """All that is recorded, by case and repeat."""
@@ -264,26 +285,6 @@ class Sweep:
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
             for name in (PROMPTS, CALLS, DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
-
-
-def _head(folder: RunFolder, name: str) -> _Head:
-    try:
-        return _Head.from_wire((folder.path / name).read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise WireError(f"{folder.path / name} is damaged: {error}; start the sweep anew") from error
-
-
-def _refuse_changed(folder: RunFolder, head: _Head) -> None:
-    """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
-    away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
-    if away and head.cwd not in ("", str(Path.cwd())):
-        raise ConfigError(f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {head.cwd}")
-    then = head.header.asked.get("expectations")
-    if then not in (None, expectations(head.request.inputs)):
-        raise ConfigError(
-            f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
-            f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
-        )
 
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:

@@ -83,7 +83,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 "Count answers by kind, and say whether they collapsed to one; of cases that say nothing of it.",
                 "str",
                 "diversity.by",
-                choices=("text", "none"),
+                choices=("text", "near", "none"),
             ),
         ),
     )

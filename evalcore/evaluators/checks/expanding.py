@@ -16,7 +16,7 @@ from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, 
 from evalq.evalcore.evaluators.checks.diversity.options import layered_diversity
 from evalq.evalcore.evaluators.checks.faults import Faults, Place
 from evalq.evalcore.evaluators.checks.filling import Missing, Room, fill
-from evalq.evalcore.evaluators.checks.params import Threshold
+from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Threshold, weightless
 from evalq.evalcore.evaluators.checks.reading import Written, read_cases
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
@@ -174,6 +174,8 @@ class _Reader:
             found = [{"equals": expected}]
         if not found and not self._faults.found:
             self._faults.add(place, "nothing is checked: the case needs `checks`, or `expected` for one of equality")
+        if found and weightless(found):
+            self._faults.add(place.at("checks"), NO_WEIGHT)
         return found
 
     def _check(self, written: Any, expected: Any, place: Place) -> dict[str, Any] | None:

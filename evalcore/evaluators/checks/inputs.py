@@ -24,7 +24,7 @@ from evalq.evalcore.records.decoding import Malformed, decode
 __all__ = ["answered", "asks_recorded", "complete", "judging", "output_line", "prompts", "stopping"]
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
-_NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.(?:json|txt|md)")
+_ENDING = re.compile(r"\.(?:json|txt|md)\Z")
 
 
 def complete(asked: Request) -> Request:
@@ -107,21 +107,18 @@ def _selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded
 
 
 def output_line(name: str, data: bytes) -> bytes:
-    """The content of the file ``name`` as one line ``{"case", "repeat", "output"}``.
+    """The content of the file ``name`` as one line ``{"named", "output"}``.
 
-    A .json file holds such an object, or the output alone; a text file the output. It is then named
-    ``CASE.REPEAT.txt``, ``CASE#REPEAT.txt``, or ``CASE.txt`` for repeat 0. One that cannot be read becomes a line with
-    an ``error``.
+    A .json file holds an object with ``case`` and ``output``, or the output alone; a text file the output. Which case
+    and repeat the name means is found by who knows the cases. One that cannot be read becomes a line with an ``error``.
     """
-    match = _NAME.fullmatch(name)
-    case, repeat = (match["case"], int(match["repeat"] or 0)) if match else (name, 0)
-    head = msgspec.json.encode({"case": case, "repeat": repeat})
+    head = msgspec.json.encode({"named": _ENDING.sub("", name)})
     try:
         if not name.endswith(".json"):
             return head[:-1] + b',"output":' + msgspec.json.encode(data.decode()) + b"}"
         content = decode(data)
     except (Malformed, UnicodeDecodeError) as error:
-        return msgspec.json.encode({"case": case, "repeat": repeat, "error": str(error)})
+        return head[:-1] + b',"error":' + msgspec.json.encode(str(error)) + b"}"
     # Reformatted without decoding: numbers, escapes and repeated keys stay as the agent wrote them.
     compact = msgspec.json.format(data, indent=-1)
     if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):

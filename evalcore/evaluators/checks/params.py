@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.model.canonical import canonical_json, digest
 
 __all__ = [
     "DEFAULT_KS",
+    "NO_WEIGHT",
     "Case",
     "ChecksParams",
     "Diversity",
@@ -20,12 +22,14 @@ __all__ = [
     "Thresholds",
     "diversity_of",
     "thresholds_of",
+    "weightless",
 ]
 
 DEFAULT_KS = (1, 3, 5)
 MOST_K = 1000
 _LEAST_SHARE = 1e-15
 """No demand is for nothing: below this, floats say 0, of which there is no logarithm."""
+NO_WEIGHT = "all checks have weight 0, so that no answer could fail: give one a weight above 0, or omit the case"
 Share = Annotated[float, Field(ge=0, le=1)]
 _RATE = re.compile(r"pass(?P<kind>[@^])(?P<k>[1-9]\d{0,3})")
 
@@ -72,11 +76,12 @@ class Thresholds(Params):
 
 class Diversity(Params):
     """By what the answers to a case are counted by kind (``by`` "none": they are not), and when they are collapsed:
-    where one kind has more than ``collapse_share`` of them.
+    where one kind has more than ``collapse_share`` of them. By "near" those at least ``similarity`` alike are one kind.
     """
 
-    by: Literal["text", "none"] = "text"
+    by: Literal["text", "near", "none"] = "text"
     collapse_share: Annotated[float, Field(gt=0, lt=1)] = 0.7
+    similarity: Annotated[float, Field(gt=0, le=1)] = 0.8
 
 
 class Case(Params):
@@ -92,6 +97,18 @@ class Case(Params):
     weight: Annotated[float, Field(ge=0, le=1e9)] = 1.0
     thresholds: Thresholds = Thresholds()
     diversity: Diversity | None = None
+
+    @field_validator("checks")
+    @classmethod
+    def _decides(cls, checks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        if weightless(checks):
+            raise ValueError(NO_WEIGHT)
+        return checks
+
+
+def weightless(checks: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether none of them decides anything."""
+    return all(check.get("weight", 1) == 0 for check in checks)
 
 
 class ChecksParams(Params):
