@@ -82,8 +82,7 @@ def judging(asked: Request) -> JudgeStage | None:
             inputs[case.params["id"]] = text
     defaults = {case.params["id"]: case.judge for case in loaded}
     stage = JudgeStage(params, inputs, defaults, judge, {})
-    asked_of = [stage.targets(case.id) for case in params.selected()]  # raises for one without a judge
-    if not any(asked_of):
+    if not stage.asks():
         if judge:
             raise UsageError("--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)")
         return None

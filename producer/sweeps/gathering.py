@@ -1,0 +1,34 @@
+"""Recorded outputs that further targets are to be asked about, in one file of the run folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
+from evalq.evalcore.errors import InputError
+from evalq.evalcore.files import replacing
+from evalq.evalcore.records.inputs import discover, format_suffixes
+from evalq.evalcore.records.opened import batches, opened
+from evalq.evalcore.records.spool import spool
+from evalq.producer.folder.names import RECORDED
+from evalq.producer.folder.run_folder import RunFolder
+
+__all__ = ["gather"]
+
+
+def gather(evaluator: Evaluator[Any, Any], request: Request, folder: RunFolder, unpack_bytes: int) -> None:
+    """Copy the lines of what ``request`` names: what is paid for is about these, whatever becomes of the files.
+
+    Raises InputError.
+    """
+    further = live_calls(evaluator).further
+    named = list(further.recorded(request)) if further is not None else []
+    if not named or "-" in named:
+        raise InputError("without a target there have to be files of recorded outputs to ask about")
+    sources = discover(named, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
+    with replacing(folder.path / RECORDED) as out:
+        for source in sources:
+            plain = spool(source, folder.spool, evaluator.gathering.line, unpack_bytes)
+            with opened(plain, evaluator.records.format, evaluator.records.columns) as cutter:
+                for batch in batches(cutter, plain):
+                    out.writelines(line + b"\n" for _, line in batch.lines())
