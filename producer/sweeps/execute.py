@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
 from evalq.evalcore.errors import Cancelled, ConfigError, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.driving.interrupts import Interrupts
@@ -135,8 +136,11 @@ def _with_targets(place: Backend, folder: RunFolder) -> Backend:
     return msgspec.structs.replace(place, settings=settings.model_copy(update={"targets": known}))
 
 
-def refuse_detached(live: SweepOptions) -> None:
+def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request: Request) -> None:
     """Raise UsageError for what cannot be left to the processes that call."""
+    further = live_calls(evaluator).further
+    if further is not None and further.begin(request) is not None:
+        raise UsageError("--detach goes with no judge: a producer that stays asks about the outputs; omit --detach")
     if live.stop or live.cache:
         raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
 
@@ -149,6 +153,7 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
         if isinstance(given, RunFolder):
             _refuse_over(given)
         sweep = given if isinstance(given, Sweep) else Sweep.load(given)
+        refuse_detached(sweep.live, sweep.evaluator, sweep.request)
         try:
             with resumable(sweep.folder, place), sweep_driver(sweep, place, reporter) as (driver, patience):
                 try:

@@ -17,11 +17,13 @@ from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
 from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
 from evalq.evalcore.evaluators.checks.params import ChecksParams, thresholds_of
+from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.decoding import Malformed, decode
 
-__all__ = ["answered", "asks_recorded", "complete", "judging", "output_line", "prompts", "stopping"]
+__all__ = ["answered", "complete", "judging", "output_line", "prompts", "stopping", "to_judge"]
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 _NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.(?:json|txt|md)")
@@ -30,6 +32,10 @@ _NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.(?:json|txt|md)
 def complete(asked: Request) -> Request:
     """``asked`` with its cases in params and its recorded outputs as inputs. Raises UsageError, ConfigError."""
     outputs = [str(path) for path in asked.options.get("outputs") or ()]
+    if asked.options.get("judge"):
+        raise UsageError(
+            "--judge asks a target about outputs: that is a sweep (from Python: evalq.sweep), over a server"
+        )
     if not outputs and asked.params.get("cases"):
         return asked  # params that hold the cases already: the inputs are recorded outputs
     if not outputs:
@@ -58,18 +64,27 @@ def prompts(asked: Request) -> Iterator[Prompt]:
 
 def answered(asked: Request, outputs: Path, folder: Path) -> Request:
     """The request that ``--outputs`` would make of the recorded answers; nothing is written into ``folder``."""
-    return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
+    options = {**asked.options, "outputs": (str(outputs),), **dict.fromkeys(("judge", "against"))}
+    return Request(asked.inputs, asked.params, options)
 
 
 def stopping(asked: Request) -> StoppingByCase | None:
     """What says which cases are decided; None where none has a threshold. Raises UsageError, ConfigError."""
     params = _selected(asked)[1]
-    return stopping_for(params) if any(thresholds_of(case, params) for case in params.selected()) else None
+    judge, wanted = judge_for(params), [case for case in params.selected() if thresholds_of(case, params)]
+    for case in wanted:
+        plan = judge.plan(case.id)
+        if plan is not None and any(check.weight and any(check.asks()) for check in plan.checks):
+            raise UsageError(
+                f"--stop when-decided: a judge decides case {shorten(case.id)}, and is asked once all calls are made; "
+                "omit it, or give checks of judges the weight 0"
+            )
+    return stopping_for(params) if wanted else None
 
 
-def asks_recorded(asked: Request) -> bool:
-    """Whether judges are to be asked about recorded outputs."""
-    return bool(asked.options.get("judge") and asked.options.get("outputs"))
+def to_judge(asked: Request) -> list[str]:
+    """The recorded outputs that judges are to be asked about: with ``--judge`` those that are named."""
+    return [str(path) for path in asked.options.get("outputs") or ()] if asked.options.get("judge") else []
 
 
 def judging(asked: Request) -> JudgeStage | None:
