@@ -33,9 +33,7 @@ def complete(asked: Request) -> Request:
     """``asked`` with its cases in params and its recorded outputs as inputs. Raises UsageError, ConfigError."""
     outputs = [str(path) for path in asked.options.get("outputs") or ()]
     if asked.options.get("judge"):
-        raise UsageError(
-            "--judge asks a target about outputs: that is a sweep (from Python: evalq.sweep), over a server"
-        )
+        raise UsageError("--judge asks a target, which takes a sweep: from Python it is evalq.sweep")
     if not outputs and asked.params.get("cases"):
         return asked  # params that hold the cases already: the inputs are recorded outputs
     if not outputs:
