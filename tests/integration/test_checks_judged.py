@@ -23,7 +23,7 @@ cases:
   - {id: two, input: Say hello to two.}
   - {id: three, input: Say hello to three., checks: [{score: How warm it is., from: 1, to: 10, threshold: 6}]}
 """
-REPEAT = 4
+REPEAT = 2
 OUTPUTS = 3 * REPEAT
 VERDICTS = OUTPUTS * (3 + 2) + REPEAT
 """Three votes and two orders for each output, and a score for those of one case."""
@@ -120,6 +120,8 @@ def test_a_killed_judging_pays_again_for_no_more_than_was_in_flight(
 
     wait_until(held, "judges are asked")
     running.send_signal(how)
+    if how == signal.SIGINT:
+        service.ready = lambda: True  # what is in flight ends, and is kept
     assert running.wait(60) != 0
     service.ready = lambda: True
     assert info(tmp_path / "run")["state"] == ("calling" if how == signal.SIGKILL else "interrupted")
@@ -127,4 +129,82 @@ def test_a_killed_judging_pays_again_for_no_more_than_was_in_flight(
     assert done.returncode == 0, done.stderr
     assert asked(service, "m") == OUTPUTS
     assert VERDICTS <= asked(service) <= VERDICTS + 4
+    replayed(tmp_path)
+
+
+@pytest.mark.parametrize("moment", ["first stage", "between", "evaluation"])
+def test_a_judged_sweep_is_killed_anywhere(tmp_path: Path, service: Agent, moment: str) -> None:
+    """In its first stage, before a judge has replied, and while it is evaluated: nothing that is recorded is paid."""
+    first = moment == "first stage"
+    if moment != "evaluation":
+        service.ready = lambda: (asked(service, "m") < 6) if first else not asked(service)
+    running = start_evalq(*LIVE, "--calls", "2", cwd=tmp_path)
+    if moment == "evaluation":
+        wait_until(lambda: (tmp_path / "run" / "judged.jsonl").exists(), "its judgements are joined")
+    else:
+        wait_until(lambda: service.at_once == 2 and (not first or asked(service, "m") >= 6), "calls are in flight")
+    running.kill()
+    ended = running.wait(60)
+    service.ready = lambda: True
+    before = asked(service, "m"), asked(service)
+    if ended:
+        done = evalq("resume", "run", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    after = asked(service, "m"), asked(service)
+    if moment == "evaluation":
+        assert before == after == (OUTPUTS, VERDICTS)
+    elif first:
+        assert (before[1], after[1]) == (0, VERDICTS)
+        assert after[0] <= OUTPUTS + before[0]
+    else:
+        assert (before[0], after[0]) == (OUTPUTS, OUTPUTS)
+        assert after[1] <= VERDICTS + 2
+    replayed(tmp_path)
+
+
+def test_what_a_judge_does_not_say_is_no_score_and_can_be_asked_again(tmp_path: Path, service: Agent) -> None:
+    """Failed calls and replies that are no verdict are errors by name; a retry asks those alone that failed."""
+    garbage, fails = iter(["I would pass it.", '{"pass": "yes"}', "[]"]), iter(range(5))
+
+    def flaky(prompt: str) -> str:
+        if "You judge an answer" in prompt and "three" in prompt:
+            return next(garbage, None) or judge(prompt)
+        return judge(prompt)
+
+    service.answer = flaky
+    broken = "\n      - {rubric: Fails., votes: 5}"
+    (tmp_path / "cases.yaml").write_text(
+        CASES.replace("votes: 3}", "votes: 1}").replace("cases:", "cases:") + broken * 0
+    )
+    service.dead = lambda: asked(service) >= 8 and next(fails, None) is not None
+    done = evalq(*LIVE, "--calls", "1", cwd=tmp_path)
+    lost = 5
+    assert (done.returncode, f"{lost} call(s) were never answered" in done.stderr) == (3, True), done.stderr
+    results = report(tmp_path / "run")["results"]
+    (one,) = results["judges"]
+    votes = OUTPUTS * 3 + REPEAT
+    assert one["votes"] == {"asked": votes, "read": votes - lost - 3, "unreadable": 3, "failed": lost}
+    assert results["outputs"]["errors"] > 0
+    assert results["outputs"]["failed"] == 0
+    replayed(tmp_path)
+    before = asked(service)
+    done = evalq("retry", "run", "--errors", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    # A reply that is no JSON failed its target's contract; one that is JSON, and no verdict, is recorded for good.
+    assert asked(service) == before + lost + 1
+    again = report(tmp_path / "run")["results"]
+    assert again["judges"][0]["votes"] == {"asked": votes, "read": votes - 2, "unreadable": 2, "failed": 0}
+    assert again["outputs"]["errors"] == 2
+
+
+def test_one_budget_is_for_both_stages(tmp_path: Path, service: Agent) -> None:
+    """Calls of the agent and of the judge together; a larger one makes the rest, and pays for nothing twice."""
+    most = OUTPUTS + 10
+    done = evalq(*LIVE, "--max-calls", str(most), "--calls", "2", cwd=tmp_path)
+    assert "to make the others, raise it" in done.stderr, done.stderr
+    assert asked(service, "m") + asked(service) <= most
+    assert asked(service, "m") == OUTPUTS
+    done = evalq("resume", "run", "--max-calls", "1000", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (asked(service, "m"), asked(service)) == (OUTPUTS, VERDICTS)
     replayed(tmp_path)
