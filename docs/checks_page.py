@@ -30,8 +30,26 @@ checks:
     count: 2
 ```
 
-`not-` before any name turns it round. A name by itself takes the case's `expected` as its value, where it takes one.
-`any` and `all` hold a list of checks, `at-least` one of which `count` have to hold. Options of every check:
+A name by itself takes the case's `expected` as its value, where it takes one.
+`any` and `all` hold a list of checks, `at-least` one of which `count` have to hold.
+
+`not-` before any name turns it round: what the check looks at is there, and is not as it says. Where nothing is there
+to look at, a check fails, negated or not (`looked` is false in its record):
+
+| check | what has to be there |
+| --- | --- |
+| any with `at` | something at that path |
+| `json-path`, `json-schema` | JSON in the answer; `not-json-path` passes where nothing is at the path |
+| `number` with `which` | the number that it names; `not-number` without `which` says that none is this one |
+| `captures` | a match of a pattern |
+| `edit-similarity`, `edit-distance`, `token-f1`, `rouge-l`, `chrf` | a text, of 200,000 characters at most |
+
+In `any`, `all` and `at-least` such a part is neither true nor false: where the other parts do not decide, the whole
+fails, negated or not. What the record lacks, such as its cost, makes the output an error, whatever the other parts say.
+
+Other checks of text look at data as its JSON, without spaces, and at null as an empty text. Texts are compared sign by
+sign: `é` as one sign is not `é` as two, unless `normalize: nfc` says so (`nfkc` takes `²` for `2`, too). Options of
+every check:
 
 """
 

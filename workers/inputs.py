@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.model.manifest import Chunk, PlannedInput
 from evalq.evalcore.model.packing import unpack
 from evalq.evalcore.model.span import read_span
+from evalq.evalcore.records.digests import chunk_digest
 
 __all__ = ["CHANGED", "UNREADABLE", "find", "read", "unpacked"]
 
@@ -32,7 +32,7 @@ def read(planned: PlannedInput, chunk: Chunk, roots: Sequence[Path]) -> bytes | 
             data = read_span(path, chunk.span)
         except OSError:  # another root may have the planned bytes under this path
             continue
-        if digest(data) == chunk.digest:
+        if chunk_digest(data) == chunk.digest:
             return data
     return CHANGED if found else UNREADABLE
 
@@ -60,4 +60,4 @@ def unpacked(blob: bytes, chunk: Chunk) -> bytes | str:
         data = unpack(blob, chunk.end - chunk.start)
     except WireError:
         return CHANGED
-    return data if digest(data) == chunk.digest else CHANGED
+    return data if chunk_digest(data) == chunk.digest else CHANGED

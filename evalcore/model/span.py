@@ -26,7 +26,8 @@ BOM = b"\xef\xbb\xbf"
 class Span(msgspec.Struct, frozen=True):
     """One chunk: bytes ``start`` to ``end`` of an input, which begin on line ``first_line`` (1-based).
 
-    ``records`` counts lines (JSONL) or rows (CSV), blank ones included; ``digest`` is the SHA-256 of the bytes.
+    ``records`` counts lines (JSONL) or rows (CSV), blank ones included; ``digest`` is that of the bytes, as
+    `evalq.evalcore.records.digests.chunk_digest` takes it.
     """
 
     start: int

@@ -5,8 +5,8 @@
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 
+#include "leaves.h"
 #include "lines.h"
-#include "sha256.h"
 #include "utf8.h"
 
 #ifndef SOURCE
@@ -252,58 +252,35 @@ static PyObject *check_utf8(PyObject *module, PyObject *args) {
     return Py_BuildValue("(ii)", swift, plain);
 }
 
-/* digest_both(state, data): SHA-256 of `data`, with which `state` (b"" to begin with) goes on; and the state behind it. */
-static PyObject *digest_both(PyObject *module, PyObject *args) {
-    Py_buffer state, data;
+/* leaf_sums(key, data): see leaves.h; `key` are its numbers, little endian. */
+static PyObject *leaf_sums(PyObject *module, PyObject *args) {
+    Py_buffer given, data;
+    u64 key[LEAF_SUMS * LEAF_WORDS];
     PyObject *found = NULL;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*", &state, &data)) return NULL;
-#ifdef HAS_SHA
-    Sha whole;
-    u8 digest[32];
-    memset(&whole, 0, sizeof whole);
-    sha_begin(&whole);
-    if (state.len == sizeof whole) memcpy(&whole, state.buf, sizeof whole);
-    if (!sha_here() || (state.len && state.len != sizeof whole)) {
-        PyErr_SetString(PyExc_ValueError, "no such state, or no such processor");
-    } else {
+    if (!PyArg_ParseTuple(args, "y*y*", &given, &data)) return NULL;
+    size_t n = (size_t)data.len, leaves = n / LEAF_BYTES + (n % LEAF_BYTES != 0);
+    if ((size_t)given.len != sizeof key) {
+        PyErr_SetString(PyExc_ValueError, "a key of another length");
+    } else if ((found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(leaves * LEAF_SUMS * 8)))) {
+        u8 *out = (u8 *)PyBytes_AsString(found);
+        const u8 *from = given.buf;
+        for (size_t i = 0; i < LEAF_SUMS * LEAF_WORDS; i++, from += 8) {
+            key[i] = 0;
+            for (int byte = 0; byte < 8; byte++) key[i] |= (u64)from[byte] << 8 * byte;
+        }
         Py_BEGIN_ALLOW_THREADS
-        sha_both(&whole, data.buf, (size_t)data.len, digest);
+        leaf_sums_of(key, data.buf, n, out);
         Py_END_ALLOW_THREADS
-        found = Py_BuildValue("(y#y#)", (char *)digest, (Py_ssize_t)32, (char *)&whole, (Py_ssize_t)sizeof whole);
     }
-#else
-    PyErr_SetString(PyExc_ValueError, "no such processor");
-#endif
-    PyBuffer_Release(&state);
+    PyBuffer_Release(&given);
     PyBuffer_Release(&data);
     return found;
 }
 
-/* digest_of(state) */
-static PyObject *digest_of(PyObject *module, PyObject *args) {
-    Py_buffer state;
-    PyObject *found = NULL;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "y*", &state)) return NULL;
-#ifdef HAS_SHA
-    Sha whole;
-    u8 digest[32];
-    if (state.len == sizeof whole && sha_here()) {
-        memcpy(&whole, state.buf, sizeof whole);
-        sha_end(&whole, digest);
-        found = PyBytes_FromStringAndSize((char *)digest, 32);
-    }
-#endif
-    if (!found) PyErr_SetString(PyExc_ValueError, "no such state, or no such processor");
-    PyBuffer_Release(&state);
-    return found;
-}
-
 static PyMethodDef methods[] = {
-    {"digest_both", digest_both, METH_VARARGS, "See _rows.pyi."},
-    {"digest_of", digest_of, METH_VARARGS, "See _rows.pyi."},
     {"check_utf8", check_utf8, METH_VARARGS, "See _rows.pyi."},
+    {"leaf_sums", leaf_sums, METH_VARARGS, "See _rows.pyi."},
     {"plan_rows", plan_rows, METH_VARARGS, "See _rows.pyi."},
     {"record_ends", record_ends, METH_VARARGS, "See _rows.pyi."},
     {NULL, NULL, 0, NULL},
@@ -314,12 +291,6 @@ static int begin(PyObject *module) {
     if (!text) return -1;
     seed = (u64)PyObject_Hash(text); /* another in each process */
     Py_DECREF(text);
-#ifdef HAS_SHA
-    int digests = sha_here();
-#else
-    int digests = 0;
-#endif
-    if (PyModule_AddIntConstant(module, "DIGESTS", digests) < 0) return -1;
     return PyModule_AddStringConstant(module, "SOURCE", SOURCE);
 }
 

@@ -8,13 +8,14 @@ with a line, never a silently misplaced boundary.
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedIOBase
 
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
-from evalq.evalcore.records.digests import InputDigest
+from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.records.inputs import read_columns
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
 from evalq.evalcore.records.scanning import Positions, QuoteFault, raise_open, scan
@@ -53,7 +54,7 @@ class Cutter:
         self._name = name
         self._size = size
         self._limit = limit
-        self._digest = InputDigest()
+        self._sha256 = hashlib.sha256()
         # What is read and not yet cut lies in buffer[at:end]; the room is used again and again.
         self._buffer = bytearray(2 * BLOCK_BYTES)
         self._at = self._end = 0
@@ -68,7 +69,7 @@ class Cutter:
     @property
     def sha256(self) -> str:
         """SHA-256 of the input's bytes, BOM and header included, as far as they were cut."""
-        return self._digest.hexdigest()
+        return self._sha256.hexdigest()
 
     def _columns(self, required: Sequence[str]) -> tuple[str, ...]:
         """Take the header of a CSV off the file, its first record that is not blank; () where there is none.
@@ -214,9 +215,9 @@ class Cutter:
             lines = bisect_left(self._newlines, stop) - bisect_left(self._newlines, start)
         with memoryview(self._buffer) as view:
             data = view[start:stop]
-            # Two digests in one pass: the chunk's own, which workers check, and that of the whole input, for the
-            # report.
-            found = self._digest.add(data)
+            # Two digests: that of the whole input, for the report, and the chunk's own, which workers check.
+            self._sha256.update(data)
+            found = chunk_digest(data)
             data.release()
         span = Span(self.position, self.position + length, self.line, records, found)
         self._at = stop
@@ -244,5 +245,5 @@ class Cutter:
         while self._left() < len(BOM) and not self._ended:
             self._fill()
         if self._buffer.startswith(BOM):
-            self._digest.add(BOM)
+            self._sha256.update(BOM)
             self._at = self.position = len(BOM)

@@ -57,14 +57,18 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
         write_output(path, folder, evaluator, options)
     if not output.json_lines:
         click.echo(render(output.fmt, evaluator, report, options, folder.info().started), nl=False)
-    tell(report, output)
+    tell(folder, report, output)
     for fault in report["faults"][:20] if not output.quiet else []:
         click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
 
 
-def tell(report: dict[str, Json], output: Output) -> None:
-    """The evaluator's notices on standard error."""
-    for notice in registry.get(report["evaluator"]).views.notices(report) if not output.quiet else []:
+def tell(folder: RunFolder, report: dict[str, Json], output: Output) -> None:
+    """The evaluator's notices on standard error, and whose outputs the run has besides its own."""
+    if output.quiet:
+        return
+    if (lineage := folder.info().lineage) is not None:
+        click.echo(f"note: {lineage.told()}", err=True)
+    for notice in registry.get(report["evaluator"]).views.notices(report):
         click.echo(visible(f"note: {notice}"), err=True)
 
 

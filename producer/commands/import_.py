@@ -46,9 +46,13 @@ def _import(
     _tell(imported)
     outputs = sum(map(len, imported.outputs.values()))
     click.echo(f"{len(imported.cases)} cases, {len(imported.targets)} targets, {outputs} recorded outputs")
-    for path in written:
+    for path in written.files:
         click.echo(f"wrote {path}")
-    _next(imported, written)
+    for path in written.removed:
+        click.echo(f"removed {path}: it was of the import before")
+    for path in written.left:
+        click.echo(f"left {path}: it is of the import before, and was changed since; it is not of these cases")
+    _next(imported, written.files)
     return 0
 
 

@@ -165,7 +165,7 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: I
         write_output(path, folder, run.evaluator, run.request.options)
     if output.fmt in ("markdown", "yaml") and not output.json_lines:
         click.echo(render(output.fmt, run.evaluator, report, run.request.options))
-    tell(report, output)
+    tell(folder, report, output)
     conclude_shown(folder, report, invocation, reporter)
     return report
 

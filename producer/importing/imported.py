@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.checks.params import weightless
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.patterns import NoCounterpart
 
@@ -76,6 +77,9 @@ class Imported:
     def add_case(self, case: dict[str, Any], where: str, asked: Asked) -> str:
         """Add a case under an id that no other has; returns that. One without a check is noted and left out: ""."""
         checks = [check for check in case.get("checks") or () if self._fine(check, where)]
+        if checks and weightless(checks):
+            self.note("none", where, str(case["id"]), "all its checks have weight 0: it passes, whatever the answer is")
+            return ""
         checks = checks or ([*asked.checks] if "expected" in case else [])
         if not checks:
             self.note("none", where, str(case["id"]), _no_check(case))

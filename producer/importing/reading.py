@@ -34,6 +34,7 @@ MOST_BYTES = 1 << 30
 """The longest recording that is read."""
 _YAML_BYTES = 16 << 20
 _CELL = 16 << 20
+_TOO_DEEP = "nested too deeply to be read: take out what nests hundreds of levels deep"
 
 
 class Outside(ValueError):
@@ -93,8 +94,10 @@ def read_json(path: Path) -> Any:
     text = _read(path, MOST_BYTES, "utf-8-sig")
     try:
         return _json(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: not JSON: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: {_TOO_DEEP}") from None
 
 
 def read_yaml(path: Path) -> Document:
@@ -107,8 +110,10 @@ def read_yaml(path: Path) -> Document:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
-    except (RecursionError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read: {str(error) or 'nested too deeply'}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: {_TOO_DEEP}") from None
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
@@ -118,8 +123,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
             continue
         try:
             yield number, _json(line)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ConfigError(f"{path}:{number}: not JSON: {error}") from None
+        except RecursionError:
+            raise ConfigError(f"{path}:{number}: {_TOO_DEEP}") from None
 
 
 def csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:

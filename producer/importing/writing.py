@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
@@ -14,33 +15,67 @@ from evalq.evalcore.errors import ConfigError, StorageError
 from evalq.evalcore.files import write_atomic
 from evalq.producer.importing.imported import Imported, whole
 
-__all__ = ["write"]
+__all__ = ["Wrote", "write"]
 
 _PLACEHOLDER = re.compile(r"\{\{\s*[A-Za-z_][\w.-]*\s*\}\}", re.ASCII)
+_MADE = ".imported.json"
+"""The files of the last import and their digests: it is known by them what a next one may remove."""
+_OURS = re.compile(r"cases\.(yaml|jsonl)|targets\.yaml|outputs(-[A-Za-z0-9._-]+)?\.jsonl|not-imported\.jsonl")
 _IN_YAML = 200
 """With more cases than these they are written as lines of JSON, which no editor has to hold."""
 
 
-def write(imported: Imported, folder: Path, *, force: bool) -> list[Path]:
-    """Write cases, targets, recorded outputs and notes into ``folder``; returns their paths.
+class Wrote(NamedTuple):
+    """What an import wrote, what it removed of one before it, and what it left of that because somebody changed it."""
 
-    Raises ConfigError where one of them is there already (without ``force``), and StorageError.
+    files: list[Path]
+    removed: list[Path]
+    left: list[Path]
+
+
+def write(imported: Imported, folder: Path, *, force: bool) -> Wrote:
+    """Write cases, targets, recorded outputs and notes into ``folder``.
+
+    With ``force`` files of an import before go, those that this one does not make included: they would be taken for
+    its own. Raises ConfigError where one is there already (without ``force``), and StorageError.
     """
     files = _files(imported)
     # An import of another length before this one left the cases in the other form.
-    stale = {"cases.yaml", "cases.jsonl"} - files.keys() if imported.cases else set()
-    for name in (*files, *sorted(stale)):
+    others = {"cases.yaml", "cases.jsonl"} - files.keys() if imported.cases else set()
+    before = _before(folder)
+    stale = sorted((others | before.keys()) - files.keys())
+    for name in (*files, *stale):
         if (folder / name).exists() and not force:
             raise ConfigError(f"{folder / name}: is there already: name another folder with -d, or give --force")
+    made = {name: make() for name, make in files.items()}
+    removed, left = [], []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, make in files.items():
-            write_atomic(folder / name, make())
-        for name in stale:
-            (folder / name).unlink(missing_ok=True)
+        for name, data in made.items():
+            write_atomic(folder / name, data)
+        for path in (folder / name for name in stale if (folder / name).is_file()):
+            if path.name in others or _digest(path.read_bytes()) == before[path.name]:
+                path.unlink()
+                removed.append(path)
+            else:
+                left.append(path)
+        write_atomic(folder / _MADE, msgspec.json.encode({name: _digest(data) for name, data in made.items()}) + b"\n")
     except OSError as error:
         raise StorageError.of(error, folder, "free some room, then import again with --force") from error
-    return [folder / name for name in files]
+    return Wrote([folder / name for name in files], removed, left)
+
+
+def _before(folder: Path) -> dict[str, str]:
+    """What the import before wrote there: its files and their digests. Empty where none is known."""
+    try:
+        found = msgspec.json.decode((folder / _MADE).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return {name: of for name, of in found.items() if _OURS.fullmatch(name)}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _files(imported: Imported) -> dict[str, Callable[[], bytes]]:

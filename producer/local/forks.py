@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NoReturn
@@ -65,7 +66,7 @@ class Fork:
             # It may be writing an answer longer than the socket takes, and reads nothing before somebody reads that.
             readable, writable, _ = select.select([self], [self], [])
             if readable:
-                self._more()
+                self.take_in()
             if writable:
                 left = left[self._sent(left) :]
 
@@ -75,9 +76,7 @@ class Fork:
         return len(self._read) >= _LENGTH.size and len(self._read) >= self._end()
 
     def receive(self) -> tuple[int, bytes]:
-        """Its next answer, with the number of its order. Raises ForkLost."""
-        while not self.answered:
-            self._more()
+        """Its next answer, which is here, with the number of its order."""
         end = self._end()
         answer = bytes(memoryview(self._read)[_LENGTH.size : end])
         del self._read[:end]
@@ -104,7 +103,8 @@ class Fork:
         except OSError as error:
             raise ForkLost(self._ended()) from error
 
-    def _more(self) -> None:
+    def take_in(self) -> None:
+        """What has come of its next answers, where something has. Raises ForkLost."""
         try:
             part = self._line.recv(_PIECE)
         except OSError:
@@ -154,11 +154,16 @@ class Forks:
 
     def answers(self, seconds: float) -> list[tuple[int, bytes]]:
         """(number, answer) of what has been answered, after at most so many seconds. Raises ForkLost."""
-        waiting = [fork for fork in self._forks if fork.orders]
-        ready = [fork for fork in waiting if fork.answered]
-        if waiting and not ready:
-            ready = select.select(waiting, [], [], seconds)[0]
-        return [fork.receive() for fork in ready]
+        waiting, until = [fork for fork in self._forks if fork.orders], time.monotonic() + seconds
+        while waiting and not any(fork.answered for fork in waiting):
+            readable = select.select(waiting, [], [], max(0.0, until - time.monotonic()))[0]
+            # One that is stopped in the middle of an answer says no more: only what is there is read, and nothing is
+            # waited for.
+            for fork in readable:
+                fork.take_in()
+            if not readable:
+                break
+        return [fork.receive() for fork in waiting if fork.answered]
 
 
 @contextlib.contextmanager

@@ -19,9 +19,9 @@
 
 Beside ``evaluator`` a run has its inputs (under the name its evaluator gives them), ``params``, ``chunk_size``,
 ``limit``, ``output`` (files as with -o) and any of the evaluator's options by name; where the evaluator can ask a
-target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``max_cost`` and ``cache``. Its ``name`` is
-that of its folder and of its report in the JSON, whatever runs stand before it; without one its folder has the
-evaluator's, numbered. Paths are relative to the file.
+target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``max_cost``, ``cache`` and ``reuse``
+(run folders, or ids). Its ``name`` is that of its folder and of its report in the JSON, whatever runs stand before
+it; without one its folder has the evaluator's, numbered. Paths are relative to the file.
 
 ``policy`` is what the runs have to keep: a gate's policy, or the name of its file. What may drop is measured against
 ``baseline``. The command then ends as the gate decides, and writes the decision to ``outputs``.
@@ -42,7 +42,8 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, Request, asks_recorded, live_calls
 from evalq.evalcore.contract.params import as_json, explained, line_of, load_mapping, option_params, validate
-from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.suites.policy_paths import why_no_passes, why_unknown
 from evalq.producer.suites.run_model import AnyRun, SuiteKeys, live_keys, run_model
 from evalq.producer.sweeps.options import SweepOptions
@@ -175,7 +176,18 @@ def _live(
         return None
     if "cache" in given:
         given["cache"] = _beside(base, given["cache"])
+    if "reuse" in given:
+        given["reuse"] = tuple(_reused(path, key, base, name) for name in given["reuse"])
     return SweepOptions(target=given.pop(calls.option, ""), **given)
+
+
+def _reused(path: str | Path, key: Key, base: Path, name: str) -> str:
+    """The folder of a run that a suite names: seen from the file, or by its id. Raises ConfigError."""
+    beside = Path(_beside(base, name))
+    try:
+        return str(RunFolder.existing(beside if beside.is_dir() else Path("evalq-runs") / name).path.absolute())
+    except UsageError as error:
+        raise _wrong(path, [((*key, "reuse"), str(error))]) from None
 
 
 def _given(option: Option, value: Any, base: Path) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.gathering import recorded_lines
 from evalq.producer.sweeps.measured import Means, means_of
 from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweeps.reuse import Giver
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,16 +72,24 @@ def _for_outputs(prompts: list[Prompt], live: SweepOptions, settings: Settings) 
         with contextlib.closing(Cache(live.cache)) as cache:
             repeats = range(live.repeat)
             cached = sum(len(cache.find(live.target, facts.config, prompt, repeats)) for prompt in prompts)
-    calls = total - cached
+    taken = _reused(prompts, live, facts.config) if facts else 0
+    calls = total - cached - taken
     most = min(calls, live.max_calls or calls)
-    yield f"{len(prompts)} case(s) x {live.repeat} = {total:,} calls" + (
-        f", {cached:,} of them cached" if cached else ""
-    )
+    known = [f"{cached:,} of them cached"] if cached else []
+    known += [f"{taken:,} of them answered in an earlier run"] if taken else []
+    yield ", ".join([f"{len(prompts)} case(s) x {live.repeat} = {total:,} calls", *known])
     if most < calls:
         yield f"at most {most:,} of them (--max-calls)"
     if live.stop:
         yield f"fewer where cases are decided sooner (--stop {live.stop})"
     yield from _taking(live.target, most, live, settings)
+
+
+def _reused(prompts: Sequence[Prompt], live: SweepOptions, config: str) -> int:
+    """Outputs that earlier runs have of them. Raises UsageError where they are to be of other settings."""
+    if live.config not in ("", config):
+        raise UsageError(f"target {live.target!r} has other settings now (digest {config}) than then ({live.config})")
+    return sum(len(some) for path in live.reuse for some in Giver(path).taken(prompts, live, config))
 
 
 def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means | None]:

@@ -26,7 +26,7 @@ from evalq.producer.sweeps.sweep import Sweep
 if TYPE_CHECKING:
     from evalq.producer.sweeps.further import FurtherSweep
 
-__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep"]
+__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep", "with_targets"]
 
 
 def carry_out_sweep(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
@@ -52,7 +52,7 @@ def resume_sweep(
     with driving(folder, place) as interrupts:
         _refuse_over(folder)
         _refuse_unnamed(folder, place)
-        sweep, place = Sweep.load(folder), _with_targets(place, folder)
+        sweep, place = Sweep.load(folder), with_targets(place, folder)
         sweep.budgeted(*budgets)
         reporter.event("launch", run=sweep.run, folder=str(folder.path))
         return sweep, *_carry_out_here(sweep, place, reporter, interrupts)
@@ -128,7 +128,7 @@ def _note_targets(place: Backend, folder: RunFolder) -> None:
         folder.note(targets=str(Path(place.settings.targets).absolute()))
 
 
-def _with_targets(place: Backend, folder: RunFolder) -> Backend:
+def with_targets(place: Backend, folder: RunFolder) -> Backend:
     """``place`` with the targets file of the command that called last, where none is named now, nor a fleet."""
     known, settings = folder.info().targets, place.settings
     if not known or settings.targets or settings.broker or place.inline:
@@ -141,8 +141,8 @@ def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request:
     further = live_calls(evaluator).further
     if further is not None and further.begin(request) is not None:
         raise UsageError("--detach goes with no judge: a producer that stays asks about the outputs; omit --detach")
-    if live.stop or live.cache:
-        raise UsageError("--detach goes with neither --stop nor --cache: both need a producer that stays")
+    if live.stop or live.cache or live.reuse:
+        raise UsageError("--detach goes with none of --stop, --cache and --reuse: they need a producer that stays")
 
 
 def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -> None:

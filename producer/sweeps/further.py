@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -22,9 +22,10 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.names import CALLS, FURTHER, HEAD, PROMPTS
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.sweeps.head import SweepHead, read_head
 from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
-from evalq.producer.sweeps.sweep import Sweep, SweepHead, read_head
+from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import about
 
@@ -45,7 +46,7 @@ class FurtherSweep(Sweep):
         """Where its calls are recorded."""
         return self.files / CALLS
 
-    def note_calls(self, facts: dict[str, Json]) -> None:
+    def note_calls(self, facts: Mapping[str, Json]) -> None:
         """Keep how its calls ended, in run.json under ``further``."""
         known: dict[str, Json] = self.folder.facts().get("further") or {}
         self.folder.note(further={**known, self.files.name: facts})
@@ -136,7 +137,7 @@ class FurtherCalls:
     def _before(self, place: Path) -> FurtherSweep | None:
         if not (place / HEAD).is_file():
             return None
-        return FurtherSweep(self._sweep.folder, read_head(place / HEAD), files=place)
+        return FurtherSweep(self._sweep.folder, read_head(place, HEAD), files=place)
 
     def join(self, path: Path) -> None:
         """Write the outputs with what was recorded of them to ``path``."""
@@ -157,8 +158,8 @@ class FurtherCalls:
 
 def further_sweeps(folder: RunFolder) -> list[FurtherSweep]:
     """Those that were begun in a run's folder. Raises WireError for damaged files."""
-    heads = sorted((folder.path / FURTHER).glob(f"[0-9]*/{HEAD}"))
-    return [FurtherSweep(folder, read_head(path), files=path.parent) for path in heads if path.parent.name.isdigit()]
+    places = [path.parent for path in sorted((folder.path / FURTHER).glob(f"*/{HEAD}")) if path.parent.name.isdigit()]
+    return [FurtherSweep(folder, read_head(place, HEAD), files=place) for place in places]
 
 
 def _carry_over(before: Sweep, sweep: Sweep) -> None:

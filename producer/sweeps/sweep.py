@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ import msgspec
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
-from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError, WireError
+from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError
 from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.calls import Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
@@ -30,30 +30,13 @@ from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, MAN
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.sweeps.gathering import gather
-from evalq.producer.sweeps.identity import asked_of, expectations, once_id, prompts_digest
+from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
+from evalq.producer.sweeps.identity import asked_of, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweeps.reuse import Giver
 from evalq.workers.ledger.sweep_model import SweepHeader
 
-__all__ = ["Sweep", "SweepHead", "read_head"]
-
-
-class SweepHead(msgspec.Struct, frozen=True):
-    """What a sweep's file says of it: what is asked of whom, by which command, and where that was given."""
-
-    header: SweepHeader
-    live: SweepOptions
-    asked: RunOptions
-    request: Request
-    cwd: str = ""
-
-    def to_wire(self) -> bytes:
-        """As the file has it."""
-        return msgspec.json.encode(self, order="sorted", enc_hook=str) + b"\n"
-
-    @classmethod
-    def from_wire(cls, data: bytes) -> SweepHead:
-        """What is in it. Raises msgspec.DecodeError."""
-        return msgspec.json.decode(data, type=cls, dec_hook=lambda _kind, value: Path(value))
+__all__ = ["Sweep"]
 
 
 class Sweep:
@@ -83,8 +66,15 @@ class Sweep:
         return self.header.run
 
     @classmethod
-    def start(cls, evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> Sweep:
-        """A new sweep, its prompts written down.
+    def start(
+        cls,
+        evaluator: Evaluator[Any, Any],
+        request: Request,
+        live: SweepOptions,
+        asked: RunOptions,
+        origin: str = "",
+    ) -> Sweep:
+        """A new sweep, its prompts written down; ``origin`` is the run that it asks again.
 
         Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
         """
@@ -93,6 +83,8 @@ class Sweep:
             raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
         if "-" in request.inputs:
             raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
+        for path in live.reuse:
+            Giver(path)  # one that gives nothing is told before anything is paid
         if calls.further is not None:
             calls.further.begin(request)  # raises where it is not said who is asked
         cases, digest = prompts_digest(calls.prompts(request)) if live.target else (1, "")
@@ -119,6 +111,7 @@ class Sweep:
                 suite=asked.suite,
                 name=asked.name,
                 **({calls.option: live.target} if live.target else {}),
+                origin=origin or None,
                 request=msgspec.to_builtins(request),
             )
             return folder
@@ -126,15 +119,17 @@ class Sweep:
         return cls(begun(asked, evaluator.name, run, fill), head, new=True)
 
     @classmethod
-    def asked_in(cls, folder: RunFolder) -> Sweep | None:
+    def asked_in(cls, folder: RunFolder, *, same: bool = True) -> Sweep | None:
         """What was asked in ``folder``, finished or not, to be asked `again`; None where nothing was that is known.
 
-        By whatever code it was asked. Raises WireError for damaged files, and ConfigError as `load` does.
+        By whatever code it was asked. Raises WireError for damaged files, and ConfigError as `load` does; unless it
+        need not be about the ``same``.
         """
         for name in (HEAD, ASKED):
             if (folder.path / name).is_file():
-                head = read_head(folder.path / name)
-                _refuse_changed(folder, head)
+                head = read_head(folder.path, name)
+                if same:
+                    refuse_changed(folder, head)
                 return cls(folder, head)
         return None
 
@@ -144,13 +139,13 @@ class Sweep:
 
         Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
         """
-        head = read_head(folder.path / HEAD)
+        head = read_head(folder.path, HEAD)
         if head.header.code != code_version():
             raise ConfigError(
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; "
                 f"resume it with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
             )
-        _refuse_changed(folder, head)
+        refuse_changed(folder, head)
         return cls(folder, head)
 
     def again(self, target: str, once: str) -> Sweep:
@@ -162,6 +157,20 @@ class Sweep:
         suite, tags = f"{self._asked.suite}-confirm", {**self._asked.tags, "confirms": self.run}
         asked = msgspec.structs.replace(self._asked, out=None, under=None, suite=suite, tags=tags, once=once)
         return Sweep.start(self.evaluator, self.request, live, asked)
+
+    def request_of(self, inputs: Sequence[str]) -> Request:
+        """What it was asked for, about ``inputs`` where there are any."""
+        return msgspec.structs.replace(self.request, inputs=list(inputs)) if inputs else self.request
+
+    def anew(self, live: SweepOptions, inputs: Sequence[str], asked: RunOptions) -> Sweep:
+        """A new sweep of the same suite and parameters, as ``live`` says, of the cases in ``inputs``.
+
+        ``asked`` says where its folder is, its key and further notes. Raises what `start` raises.
+        """
+        more = {"out": asked.out, "under": None, "once": asked.once, "tags": {**self._asked.tags, **asked.tags}}
+        return Sweep.start(
+            self.evaluator, self.request_of(inputs), live, msgspec.structs.replace(self._asked, **more), self.run
+        )
 
     @staticmethod
     def in_calls(folder: RunFolder) -> bool:
@@ -230,10 +239,6 @@ class Sweep:
         """What its command was asked for, and where."""
         return self._asked, self.request, self._cwd
 
-    def note_calls(self, facts: dict[str, Json]) -> None:
-        """Keep how its calls ended."""
-        self.folder.note(calls=facts)
-
     def refuse_nothing(self) -> None:
         """Raise NothingEvaluated where no call has an output."""
         if not self.recorded.count:
@@ -243,6 +248,13 @@ class Sweep:
     def stop_note(self) -> StopNote | None:
         """What each output says of the rule by which cases end; None without one."""
         return StopNote(self.live.stop, self.header.repeats) if self.live.stop else None
+
+    def note_calls(self, facts: Mapping[str, Json]) -> None:
+        """Say in run.json how the calls ended, and how many outputs earlier runs gave: one made anew is its own."""
+        lineage, reused = self.folder.info().lineage, self.recorded.reused
+        if lineage is not None:
+            lineage = msgspec.structs.replace(lineage, reused={run: reused[run] for run in lineage.reused})
+        self.folder.note(calls=facts, lineage=msgspec.to_builtins(lineage))
 
     def write_outputs(self) -> None:
         """All that is recorded, by case and repeat."""
@@ -310,27 +322,6 @@ class Sweep:
             for name in (PROMPTS, CALLS, DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
             shutil.rmtree(self.folder.path / FURTHER, ignore_errors=True)
-
-
-def read_head(path: Path) -> SweepHead:
-    """The head of a sweep. Raises WireError."""
-    try:
-        return SweepHead.from_wire(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise WireError(f"{path} is damaged: {error}; start the sweep anew") from error
-
-
-def _refuse_changed(folder: RunFolder, head: SweepHead) -> None:
-    """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
-    away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
-    if away and head.cwd not in ("", str(Path.cwd())):
-        raise ConfigError(f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {head.cwd}")
-    then = head.header.asked.get("expectations")
-    if then not in (None, expectations(head.request.inputs)):
-        raise ConfigError(
-            f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
-            f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
-        )
 
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from evalq.evalcore.evaluators.vs.stats import (
+from evalq.evalcore.modes import (
     ALPHA,
     FIXED_RUNS,
     collision_interval,

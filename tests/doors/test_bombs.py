@@ -21,6 +21,7 @@ from evalq.evalcore.contract.partial import MAX_PARTIAL_BYTES, Partial, decode
 from evalq.evalcore.errors import ConfigError, InputError, WireError
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.manifest import Chunk
+from evalq.evalcore.records.digests import chunk_digest
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.inputs import CHANGED, unpacked
 from evalq.workers.settings import load_settings
@@ -97,7 +98,7 @@ def test_what_unpacks_below_the_limit_is_taken(tmp_path: Path) -> None:
 
 
 def _chunk(data: bytes) -> Chunk:
-    return Chunk(0, 0, 0, len(data), 1, 1, hashlib.sha256(data).hexdigest())
+    return Chunk(0, 0, 0, len(data), 1, 1, chunk_digest(data))
 
 
 def test_a_bomb_for_a_blob() -> None:

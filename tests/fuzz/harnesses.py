@@ -33,6 +33,7 @@ from evalq.evalcore.model.canonical import canonical_json, digest
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, from_wire, to_wire
 from evalq.evalcore.model.span import BOM, Format
 from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.records.inputs import Source, read_columns
 from evalq.evalcore.records.spool import spool
 from evalq.producer.folder.journal import Journal
@@ -82,7 +83,7 @@ def _cut(data: bytes, fmt: Format) -> None:
             spans = list(cutter.spans())
             assert not spans or spans[-1].end == len(data)
             assert all(a.end == b.start for a, b in pairwise(spans))
-            assert all(digest(data[s.start : s.end]) == s.digest for s in spans)
+            assert all(chunk_digest(data[s.start : s.end]) == s.digest for s in spans)
             assert start <= len(data)
 
 

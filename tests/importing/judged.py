@@ -19,7 +19,7 @@ __all__ = ["judged"]
 def judged(source: str, path: Path, folder: Path, asked: Asked | None = None) -> tuple[Imported, list[Judgement]]:
     """What was imported, by way of the files that are written into ``folder``, and the judgements of its outputs."""
     imported = sources.read(source, path, asked or Asked())
-    written = write(imported, folder, force=True)
+    written = write(imported, folder, force=True).files
     cases = next(path for path in written if path.stem == "cases")
     params = ChecksParams.model_validate({"cases": [case.params for case in load_cases([cases])]})
     judge = Judge(params)

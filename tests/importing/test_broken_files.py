@@ -72,7 +72,7 @@ def test_a_broken_file_is_read_as_far_as_it_goes_or_refused(source: str, tmp_pat
             continue
         read += 1
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
-        for made in write(imported, tmp_path / "out", force=False):
+        for made in write(imported, tmp_path / "out", force=False).files:
             if made.stem == "cases":
                 load_cases([made])
             if made.name == "targets.yaml":

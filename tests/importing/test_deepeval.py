@@ -53,3 +53,14 @@ def test_a_file_of_something_else_is_an_error(content: str, tmp_path: Path) -> N
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(ConfigError, match=r"run\.json"):
         sources.read("deepeval", tmp_path / "run.json", Asked())
+
+
+def test_one_number_past_all_bounds_is_left_out_alone(tmp_path: Path) -> None:
+    """What Python writes as Infinity or NaN costs that number, not the import."""
+    case = '{"input": "a", "actual_output": "b", "expected_output": "b", "tokenCost": 0.5, "inputTokenCount": %s}'
+    path = tmp_path / "goldens.json"
+    path.write_text(f"[{', '.join(case % odd for odd in ('Infinity', 'NaN', '1e300', '-1', '7'))}]")
+    found = sources.read("deepeval", path, Asked(checks=("equals",)))
+    assert [line.get("prompt_tokens") for line in found.outputs["outputs"]] == [None, None, None, None, 7]
+    assert {line["cost"] for line in found.outputs["outputs"]} == {0.5}
+    assert [note.what for note in found.notes] == ["input_token_count"] * 4

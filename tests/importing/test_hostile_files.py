@@ -105,3 +105,18 @@ def test_a_note_is_one_line_of_the_terminal(tmp_path: Path, capsys: pytest.Captu
     path.write_text(json.dumps({"prompts": ["p"], "tests": [test]}))
     assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "out")]) == 0
     assert "\nwrote /etc/passwd" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("depth", [60, 120, 3000])
+def test_assertions_that_nest_without_end(tmp_path: Path, depth: int) -> None:
+    """Left out with a note that says where; what no reader takes is refused for what it is."""
+    nested = '{"type": "assert-set", "assert": [' * depth + '{"type": "contains", "value": "x"}' + "]}" * depth
+    path = tmp_path / "promptfooconfig.json"
+    path.write_text(f'{{"prompts": ["p"], "tests": [{{"assert": [{nested}, {{"type": "contains", "value": "y"}}]}}]}}')
+    if depth > 120:
+        with pytest.raises(ConfigError, match="nested too deeply to be read"):
+            sources.read("promptfoo", path, Asked())
+        return
+    found = sources.read("promptfoo", path, Asked())
+    assert [case["checks"] for case in found.cases] == [[{"contains": "y"}]]
+    assert any("tests[0].assert[0]" in note.where and "deeper than 100" in note.why for note in found.notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -15,7 +16,7 @@ CONFIG = str(MADE / "promptfoo-providers.yaml")
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".imported.json"}
 
 
 def test_it_writes_cases_targets_and_notes_and_says_what_comes_next(
@@ -126,3 +127,35 @@ def test_cases_stand_in_one_file_whatever_was_imported_before(tmp_path: Path) ->
         assert main(["import", "promptfoo", str(path), "-d", str(out)]) == (0 if count == 300 else 2)
         assert main(["import", "promptfoo", str(path), "-d", str(out), "--force"]) == 0
         assert [each.name for each in out.glob("cases.*")] == [name]
+
+
+def test_nothing_of_an_import_before_stands_beside_a_new_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Targets and recorded outputs of other cases go with --force; what was changed since stays, and is named."""
+    out = tmp_path / "evals"
+    assert main(["import", "promptfoo", CONFIG, "-d", str(out)]) == 0
+    assert "targets.yaml" in _files(out)
+    (out / "outputs-mine.jsonl").write_text("mine")
+    deepeval = ["import", "deepeval", str(HERE / "deepeval" / "test-run.json"), "-d", str(out)]
+    assert main(deepeval) == 2
+    assert main([*deepeval, "--force"]) == 0
+    assert f"removed {out}/targets.yaml" in capsys.readouterr().out
+    assert set(_files(out)) == {"cases.yaml", "outputs.jsonl", "outputs-mine.jsonl", "not-imported.jsonl"}
+    (out / "outputs.jsonl").write_text("changed")
+    assert main(["import", "promptfoo", CONFIG, "-d", str(out), "--force"]) == 0
+    assert f"left {out}/outputs.jsonl" in capsys.readouterr().out
+    assert (out / "outputs.jsonl").read_text() == "changed"
+
+
+def test_what_is_written_there_about_files_elsewhere_is_not_believed(tmp_path: Path) -> None:
+    """The list of the import before names files of imports, in its own folder."""
+    digest = hashlib.sha256(b"keep").hexdigest()
+    out = tmp_path / "evals"
+    out.mkdir()
+    for name in ("../keep", "keep"):
+        (out / name).write_text("keep")
+    (out / ".imported.json").write_text(json.dumps({"../keep": digest, "keep": digest}))
+    assert main(["import", "promptfoo", CONFIG, "-d", str(out), "--force"]) == 0
+    assert (out / "keep").exists()
+    assert (tmp_path / "keep").exists()

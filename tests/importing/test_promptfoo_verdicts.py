@@ -55,6 +55,11 @@ def test_every_check_that_both_have_has_the_same_verdict(
     noted = {note.where.rpartition(": ")[2] for note in imported.notes if note.kind != "differs"}
     compared: Counter[str] = Counter()
     wrong = []
+    judged_ids = {judgement.plan.case.id for judgement in judgements if judgement.plan}
+    weightless = {name for name, test in tests.items() if all(each.get("weight") == 0 for each in test["assert"])}
+    assert weightless, "no case that always passes was tried"
+    assert not weightless & judged_ids
+    assert weightless <= {note.what.replace(" ", "-") for note in imported.notes if "weight 0" in note.why}
     for judgement in judgements:
         assert judgement.plan is not None
         identity = judgement.plan.case.id

@@ -83,21 +83,23 @@ def test_a_record_that_kills_is_dead_lettered_and_the_others_are_untouched(
 
 
 def test_a_record_that_kills_does_not_kill_a_command_without_a_server(tmp_path: Path) -> None:
-    """It, and one that ends it: the job is left to workers of the command's own, with the rest
-    of its chunks, and both records are dead in its report."""
+    """It, one that ends it, and one that kills its whole process group: the job is left to workers of the command's
+    own, with the rest of its chunks, and these records are dead in its report; no worker falls with them."""
     flag = tmp_path / "armed"
-    _write(tmp_path / "in.jsonl", {123: "kill", 141: "leave"})
+    _write(tmp_path / "in.jsonl", {123: "kill", 141: "leave", 199: "fall"})
     calm = _calm(tmp_path, flag)
     flag.touch()
     args = ("hazards", "in.jsonl", "--params", _params(tmp_path, flag), "--chunk-size", "20")
     done = _evalq(*args, "--out", "run", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert report["records"] == {"total": RECORDS, "scored": RECORDS - 2, "unscored": 0, "errors": 0, "dead": 2}
+    assert report["records"] == {"total": RECORDS, "scored": RECORDS - 3, "unscored": 0, "errors": 0, "dead": 3}
     assert report["faults"] == [
         {"where": "in.jsonl:124", "reason": f"dead: {DEEDS['kill']}"},
         {"where": "in.jsonl:142", "reason": f"dead: {DEEDS['leave']}"},
+        {"where": "in.jsonl:200", "reason": f"dead: {DEEDS['kill']}"},
     ]
+    assert "is started again" not in done.stderr
     assert _lines(tmp_path / "run")[:123] == _lines(calm)[:123]
     assert info(tmp_path / "run")["progress"]["computed"] < 10, "the first chunks were computed before"
 

@@ -17,7 +17,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params, dead_outcome
 from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import InfrastructureError
-from evalq.workers.processes.rlimits import bound_memory, die_with_parent
+from evalq.workers.processes.rlimits import bound_memory, die_with_parent, leave_group
 from evalq.workers.settings import Settings
 
 __all__ = ["DEATHS", "LOSSES", "MAX_DEAD", "Isolation", "Limits"]
@@ -156,7 +156,7 @@ class Isolation:
     def _answer(self, piece: Batch, seconds: float, writer: int) -> NoReturn:
         """In the child: evaluate, write the answer to the pipe, and end without any of the parent's clean-up."""
         try:
-            die_with_parent()
+            leave_group()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._limits.bound_memory()
             try:

@@ -33,6 +33,7 @@ from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import Limits
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
+from evalq.workers.processes.rlimits import leave_group
 from evalq.workers.ready import say_ready
 from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
@@ -72,7 +73,9 @@ def run_worker(
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     for evaluator in preload:
         registry.get(evaluator)
-    app = _app(settings, name)
+    # A quiet worker is a command's own. It shares its group with the guard that starts it again, and not for ever: what
+    # a record does to its group must reach neither.
+    app = _app(settings, name, alone=quiet)
     # A pool process ends without Python's own end, which would send what is left.
     worker_process_shutdown.connect(_flush)
     if not quiet:
@@ -108,6 +111,7 @@ def _flush(**_: Any) -> None:
 def _without_traceback(record: logging.LogRecord) -> bool:
     """A lost pool process or server has no traceback worth showing: a line says what happened."""
     error = record.exc_info[1] if record.exc_info else None
+    error = getattr(error, "exc", error)  # billiard raises its own in a wrapper, with the traceback as text
     away = isinstance(error, (BrokerUnreachable, *SERVER_ERRORS))
     if error is not None and away:
         record.msg, record.args = f"{record.getMessage()} ({explained(error, 'the server')})", ()
@@ -116,8 +120,11 @@ def _without_traceback(record: logging.LogRecord) -> bool:
     return True
 
 
-def _app(settings: Settings, name: str) -> Any:
-    """The application with its task; each pool process opens its own connection to the ledger."""
+def _app(settings: Settings, name: str, *, alone: bool) -> Any:
+    """The application with its task; each pool process opens its own connection to the ledger.
+
+    ``alone``: each has a process group of its own, too.
+    """
     app = make_app(settings)
     here: dict[int, ChunkRunner] = {}
 
@@ -127,6 +134,8 @@ def _app(settings: Settings, name: str) -> Any:
             # After a fork: two processes must not share the parent's connection, and the memory bound counts from what
             # this process starts with.
             here.clear()
+            if alone:
+                leave_group()
             Limits.of(settings).bound_memory()
             here[pid] = ChunkRunner(RunLedger(connect(settings.ledger_url, settings), settings), settings, name)
         return here[pid]

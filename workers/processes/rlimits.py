@@ -9,7 +9,7 @@ import resource
 import signal
 import sys
 
-__all__ = ["bound_memory", "die_with_parent"]
+__all__ = ["bound_memory", "die_with_parent", "leave_group"]
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
@@ -32,3 +32,14 @@ def die_with_parent() -> None:
     """Have the kernel end this process when the one that started it is gone, however it went."""
     if _prctl is not None:
         _prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+
+
+def leave_group() -> None:
+    """Let what ends this process's whole group, as a record's code may, end this process alone.
+
+    Whoever ends its parent's group then does not reach it: it ends with its parent, so that this is for Linux only.
+    """
+    if _prctl is not None:
+        die_with_parent()
+        with contextlib.suppress(OSError):  # it leads a session, and with it its group
+            os.setpgid(0, 0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -11,7 +12,7 @@ from evalq.evalcore.evaluators.checks.judging.vote import Vote
 from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.extract import NoJson, extract
 
-__all__ = ["Answer", "ToolCall", "Uncomputable", "Unfit", "Usage"]
+__all__ = ["Answer", "Form", "ToolCall", "Uncomputable", "Unfit", "Usage", "plain"]
 
 _UNREAD = object()
 
@@ -21,7 +22,7 @@ class Uncomputable(ValueError):
 
 
 class Unfit(ValueError):
-    """An answer that a check cannot look at, too long or too deep: it fails the check, and a negated one, too."""
+    """An answer that has nothing for a check to look at, or too much: it fails the check, and a negated one, too."""
 
 
 class ToolCall(NamedTuple):
@@ -48,6 +49,18 @@ class Usage(NamedTuple):
 
 
 _NOTHING = Usage()
+Form = Literal["none", "nfc", "nfkc"]
+"""A normal form of Unicode (UAX 15)."""
+
+
+def plain(text: str, ignore_case: bool, form: Form) -> str:
+    """A text as it is compared: without its case, in a normal form of Unicode."""
+    if form == "none":
+        return text.casefold() if ignore_case else text
+    named: Literal["NFC", "NFKC"] = "NFC" if form == "nfc" else "NFKC"
+    text = unicodedata.normalize(named, text)
+    # Folding can leave what is in no normal form.
+    return unicodedata.normalize(named, text.casefold()) if ignore_case else text
 
 
 class Answer:
@@ -56,7 +69,10 @@ class Answer:
     ``tool_calls`` is the record's own list of them, None where it has none; ``judgements`` what judges said of it.
     """
 
-    __slots__ = ("_encoded", "_folded", "_json", "_text", "_tool_calls", "judgements", "output", "usage")
+    __slots__ = (
+        *("_data", "_encoded", "_folded", "_json", "_plain", "_text", "_tool_calls"),
+        *("judgements", "output", "usage"),
+    )
 
     def __init__(
         self,
@@ -70,6 +86,8 @@ class Answer:
         self.judgements = judgements
         self.usage = usage or _NOTHING
         self._text = text
+        self._data = text is None and (output is None or isinstance(output, list | dict))
+        self._plain: dict[tuple[bool, Form], str] = {}
         self._folded: str | None = None
         self._encoded: bytes | None = None
         self._json: Any = _UNREAD
@@ -77,10 +95,20 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The answer as text: itself, or the JSON of what is no text."""
+        """The answer as text: itself, or the JSON of what is no text; nothing of null."""
         if self._text is None:
-            self._text = self.output if isinstance(self.output, str) else msgspec.json.encode(self.output).decode()
+            if self.output is None:
+                self._text = ""
+            else:
+                self._text = self.output if isinstance(self.output, str) else msgspec.json.encode(self.output).decode()
         return self._text
+
+    @property
+    def prose(self) -> str:
+        """The text, of an answer that is one. Raises Unfit for null, a list or a mapping without a text besides."""
+        if self._data:
+            raise Unfit(f"{kind_of(self.output)}, not a text: `at` names the part of it that is one")
+        return self.text
 
     @property
     def folded(self) -> str:
@@ -88,6 +116,14 @@ class Answer:
         if self._folded is None:
             self._folded = self.text.casefold()
         return self._folded
+
+    def plain(self, ignore_case: bool, form: Form) -> str:
+        """The text as it is compared: without its case, in a normal form of Unicode."""
+        if form == "none":
+            return self.folded if ignore_case else self.text
+        if (ignore_case, form) not in self._plain:
+            self._plain[ignore_case, form] = plain(self.text, ignore_case, form)
+        return self._plain[ignore_case, form]
 
     @property
     def encoded(self) -> bytes:

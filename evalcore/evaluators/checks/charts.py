@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from evalq.evalcore.evaluators.checks.diversity.markdown import chained
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number
 
@@ -15,6 +16,12 @@ _REACHED: Mapping[str, tuple[str, State]] = {
     "inconclusive": ("cannot tell yet", "doubtful"),
 }
 _VERDICTS: Mapping[str, State] = {"holds": "good", "fails": "bad", "inconclusive": "doubtful"}
+_NOWHERE: Mapping[str, tuple[str, State]] = {
+    "holds": ("nowhere", "good"),
+    "fails": ("found", "bad"),
+    "inconclusive": ("undecided", "doubtful"),
+}
+_KINDS: Mapping[str, State] = {"collapsed": "bad", "inconclusive": "doubtful", "diverse": "good"}
 
 
 def opening(report: Mapping[str, Json]) -> Summary:
@@ -34,10 +41,21 @@ def opening(report: Mapping[str, Json]) -> Summary:
             Tile("No verdict", number(outputs["errors"], "count"), state="doubtful" if outputs["errors"] else "none"),
             Tile("Cases answered", f"{cases['answered']:,} of {cases['total']:,}"),
             Tile("Thresholds", told, f"{decided['holds']:,} of {decided['total']:,} hold", state),
+            *_collapse(results),
             Tile("Median latency", number(results["latency_seconds"]["p50"], "seconds")),
             Tile("Cost", number(results["cost"]["total"], "number")),
         ),
     )
+
+
+def _collapse(results: Mapping[str, Json]) -> Iterator[Tile]:
+    """What is known of collapse, where answers are counted by kind."""
+    if "diversity" in results:
+        found = results["diversity"]
+        told, state = _NOWHERE.get(found["verdict"], ("not known", "none"))
+        noted = f"{found['verdicts']['collapsed']:,} of {found['cases']:,} cases, each by itself"
+        yield Tile("Collapse", told, noted, state)
+        yield Tile("Kinds of answers", number(found["effective_modes"], "number"), "effective, mean over cases")
 
 
 def _sentence(results: Mapping[str, Json]) -> str:
@@ -82,6 +100,16 @@ def _cases(report: Mapping[str, Json]) -> list[Mark]:
     return _lowest_first(marks())
 
 
+def _shares(report: Mapping[str, Json]) -> Iterator[Mark]:
+    """The cases nearest to collapse first; a single answer has no share to speak of."""
+    known = [entry for entry in report["results"].get("diversity", {}).get("by_case", ()) if entry["answers"] > 1]
+    for entry in sorted(known, key=lambda entry: (-entry["mode_share"]["value"], entry["case"])):
+        share, said = entry["mode_share"], entry["verdict"]
+        kinds = f"{entry['effective_modes']['q1']:.1f} effective kinds"
+        note = f"{said}{chained(entry)}; {kinds}; collapsed above {entry['collapse_share']:g}"
+        yield Mark(entry["case"], share["value"], share["low"], share["high"], _KINDS.get(said, "none"), note=note)
+
+
 def _passes(key: str) -> Chart:
     name = "pass@k" if key == "pass_at" else "pass^k"
     said = "one of k answers, at least, passes" if key == "pass_at" else "all of k answers pass"
@@ -124,6 +152,16 @@ CHARTS = (
         "share",
         lambda report: _of(report["results"]["by_check"], "check"),
         "Check",
+        (0.0, 1.0),
+    ),
+    Chart(
+        "Share of the commonest kind of answer",
+        "How often a case was answered by its commonest kind of answer, with 95 % intervals. A case is collapsed whose "
+        "interval lies above its limit, diverse below it; across it, more answers are needed.",
+        "dots",
+        "share",
+        _shares,
+        "Case",
         (0.0, 1.0),
     ),
     _passes("pass_at"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from evalq.evalcore.naming import join, kind_of, shorten
 from evalq.evalcore.records.extract import NoJson
 from evalq.evalcore.records.json_path import Missing, find, parse_path
 
-__all__ = ["COMMON", "COMPOSED", "Check", "Verdict", "compile_check", "spelled"]
+__all__ = ["COMMON", "COMPOSED", "Check", "Verdict", "compile_check", "mean_by_weight", "spelled"]
 
 COMPOSED = ("any", "all", "at-least")
 """Checks that hold a list of checks."""
@@ -32,7 +32,8 @@ FOUND_CHARACTERS = 200
 class Verdict(msgspec.Struct, omit_defaults=True):
     """What became of a check: ``passed`` and ``score`` are None, and ``error`` says why, where it cannot be computed.
 
-    ``checks`` are the parts of a composed one. Texts are cut to a bounded length.
+    ``looked`` is false where the answer has nothing that it could look at: it then fails, negated or not. ``checks``
+    are the parts of a composed one. Texts are cut to a bounded length.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Verdict(msgspec.Struct, omit_defaults=True):
     found: str = ""
     error: str = ""
     weight: float = 1.0
+    looked: bool = True
     checks: list[Verdict] = []
 
 
@@ -73,9 +75,13 @@ class Check:
         try:
             answer = self._seen(answer)
         except (NoJson, Missing) as error:
-            # Nothing is there to look at: that is no success of a negated check, either.
-            return Verdict(self.name, False, 0.0, self.wanted, shorten(str(error), FOUND_CHARACTERS), "", self.weight)
+            return self._unlooked(str(error))
         return self._judged(answer)
+
+    def _unlooked(self, why: str, parts: Sequence[Verdict] = ()) -> Verdict:
+        """Nothing is there to look at, of which neither the check nor its opposite is true."""
+        found = shorten(why, FOUND_CHARACTERS)
+        return Verdict(self.name, False, 0.0, self.wanted, found, "", self.weight, False, list(parts))
 
     def _seen(self, answer: Answer) -> Answer:
         """What it looks at. Raises NoJson, Missing."""
@@ -102,7 +108,7 @@ class Check:
         except Uncomputable as error:
             return Verdict(self.name, None, None, self.wanted, "", shorten(str(error), FOUND_CHARACTERS), self.weight)
         except Unfit as error:
-            return Verdict(self.name, False, 0.0, self.wanted, shorten(str(error), FOUND_CHARACTERS), "", self.weight)
+            return self._unlooked(str(error))
         passed = score >= self._threshold
         if self._negated:
             passed, score = not passed, 1.0 - score
@@ -135,18 +141,28 @@ class _Composed(Check):
         error = next((part.error for part in deciding if part.passed is None), "")
         if error:
             # Even where the others decide: an answer must not count by whether its record happens to be whole.
-            return Verdict(self.name, None, None, self.wanted, "", error, self.weight, parts)
-        held = sum(part.passed is True for part in deciding)
-        scores = [part.score or 0.0 for part in deciding]
-        if self._kind == "any":
-            score, passed = max(scores), held > 0
-        elif self._kind == "all":
-            score, passed = weighted(parts), held == len(deciding)
-        else:
-            score, passed = min(1.0, held / self._count), held >= self._count
+            return Verdict(self.name, None, None, self.wanted, "", error, self.weight, checks=parts)
+        held, unlooked = sum(part.passed is True for part in deciding), sum(not part.looked for part in deciding)
+        needed = {"any": 1, "all": len(deciding)}.get(self._kind, self._count)
+        found = f"{held} of {len(deciding)} hold"
+        if held < needed <= held + unlooked:
+            # By Kleene's logic: what could not be looked at decides, and may be either.
+            return self._unlooked(f"{found}, {unlooked} found nothing to look at", parts)
+        passed, score = held >= needed, self._score(deciding, held)
         if self._negated:
             passed, score = not passed, 1.0 - score
-        return Verdict(self.name, passed, score, self.wanted, f"{held} of {len(deciding)} hold", "", self.weight, parts)
+        return Verdict(self.name, passed, score, self.wanted, found, "", self.weight, checks=parts)
+
+    def _score(self, deciding: Sequence[Verdict], held: int) -> float:
+        """Before it is turned round; a part that could not be looked at adds nothing to the score that is told."""
+        unlooked = 1.0 if self._negated else 0.0
+        pairs = [(part.weight, part.score or 0.0 if part.looked else unlooked) for part in deciding]
+        if self._kind == "any":
+            return max(score for _, score in pairs)
+        if self._kind == "all":
+            return mean_by_weight(pairs)
+        could = held + sum(not part.looked for part in deciding) * unlooked
+        return min(1.0, could / self._count)
 
 
 def _deciding(parts: Sequence[Verdict]) -> Sequence[Verdict]:
@@ -154,12 +170,13 @@ def _deciding(parts: Sequence[Verdict]) -> Sequence[Verdict]:
     return [part for part in parts if part.weight] or parts
 
 
-def weighted(verdicts: Sequence[Verdict]) -> float:
-    """The mean of computed scores by weight; 1 where nothing has any."""
-    whole = sum(verdict.weight for verdict in verdicts)
+def mean_by_weight(scores: Iterable[tuple[float, float]]) -> float:
+    """The mean of (weight, score); the plain mean where nothing has a weight, and 1 where nothing is there."""
+    pairs = list(scores)
+    whole = sum(weight for weight, _ in pairs)
     if whole <= 0.0:
-        return 1.0
-    return min(1.0, sum(verdict.weight * (verdict.score or 0.0) for verdict in verdicts) / whole)
+        pairs, whole = [(1.0, score) for _, score in pairs], float(len(pairs))
+    return min(1.0, sum(weight * score for weight, score in pairs) / whole) if pairs else 1.0
 
 
 def spelled(written: Any, expected: Any = msgspec.UNSET) -> dict[str, Any]:

@@ -91,10 +91,23 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 "float",
                 "pass_rate",
             ),
+            Option(
+                ("--diversity",),
+                "Count answers by kind, and say whether they collapsed to one; of cases that say nothing of it.",
+                "str",
+                "diversity.by",
+                choices=("text", "near", "none"),
+            ),
         ),
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS, at_times=("judges", "stopping"))
+    views = Views(
+        *(METRICS, PANELS, markdown),
+        summary=opening,
+        charts=CHARTS,
+        rows=ROWS,
+        at_times=("diversity", "judges", "stopping"),
+    )
     sample = Sample(write_sample, records=2_000)
     gathering = Gathering((".json", ".txt", ".md"), output_line)
     calls = Calls(

@@ -13,9 +13,10 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, spelled
+from evalq.evalcore.evaluators.checks.diversity.options import layered_diversity
 from evalq.evalcore.evaluators.checks.faults import Faults, Place
 from evalq.evalcore.evaluators.checks.filling import Missing, Room, fill
-from evalq.evalcore.evaluators.checks.params import Threshold
+from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Threshold, weightless
 from evalq.evalcore.evaluators.checks.reading import Written, read_cases
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
@@ -85,6 +86,7 @@ class _Reader:
             "checks": self._checks(layers, values, place),
             "tags": self._tags(layers),
             "thresholds": self._thresholds(layers),
+            "diversity": layered_diversity(layers, self._faults),
         }
         weight, at = _topmost(layers, "weight")
         if weight is not None:
@@ -172,6 +174,8 @@ class _Reader:
             found = [{"equals": expected}]
         if not found and not self._faults.found:
             self._faults.add(place, "nothing is checked: the case needs `checks`, or `expected` for one of equality")
+        if found and weightless(found):
+            self._faults.add(place.at("checks"), NO_WEIGHT)
         return found
 
     def _check(self, written: Any, expected: Any, place: Place) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
 from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
-from evalq.evalcore.evaluators.checks.params import ChecksParams, thresholds_of
+from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.model.calls import Prompt
@@ -26,7 +26,7 @@ from evalq.evalcore.records.decoding import Malformed, decode
 __all__ = ["answered", "complete", "judging", "output_line", "prompts", "stopping", "to_judge"]
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
-_NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.(?:json|txt|md)")
+_ENDING = re.compile(r"\.(?:json|txt|md)\Z")
 
 
 def complete(asked: Request) -> Request:
@@ -67,7 +67,10 @@ def answered(asked: Request, outputs: Path, folder: Path) -> Request:
 
 
 def stopping(asked: Request) -> StoppingByCase | None:
-    """What says which cases are decided; None where none has a threshold. Raises UsageError, ConfigError."""
+    """What says which cases are decided; None where none has a threshold, nor its answers counted by kind.
+
+    Raises UsageError, ConfigError.
+    """
     params = _selected(asked)[1]
     judge, wanted = judge_for(params), [case for case in params.selected() if thresholds_of(case, params)]
     for case in wanted:
@@ -77,6 +80,7 @@ def stopping(asked: Request) -> StoppingByCase | None:
                 f"--stop when-decided: a judge decides case {shorten(case.id)}, and is asked once all calls are made; "
                 "omit it, or give checks of judges the weight 0"
             )
+    wanted = wanted or [case for case in params.selected() if diversity_of(case, params)]
     return stopping_for(params) if wanted else None
 
 
@@ -115,21 +119,18 @@ def _selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded
 
 
 def output_line(name: str, data: bytes) -> bytes:
-    """The content of the file ``name`` as one line ``{"case", "repeat", "output"}``.
+    """The content of the file ``name`` as one line ``{"named", "output"}``.
 
-    A .json file holds such an object, or the output alone; a text file the output. It is then named
-    ``CASE.REPEAT.txt``, ``CASE#REPEAT.txt``, or ``CASE.txt`` for repeat 0. One that cannot be read becomes a line with
-    an ``error``.
+    A .json file holds an object with ``case`` and ``output``, or the output alone; a text file the output. Which case
+    and repeat the name means is found by who knows the cases. One that cannot be read becomes a line with an ``error``.
     """
-    match = _NAME.fullmatch(name)
-    case, repeat = (match["case"], int(match["repeat"] or 0)) if match else (name, 0)
-    head = msgspec.json.encode({"case": case, "repeat": repeat})
+    head = msgspec.json.encode({"named": _ENDING.sub("", name)})
     try:
         if not name.endswith(".json"):
             return head[:-1] + b',"output":' + msgspec.json.encode(data.decode()) + b"}"
         content = decode(data)
     except (Malformed, UnicodeDecodeError) as error:
-        return msgspec.json.encode({"case": case, "repeat": repeat, "error": str(error)})
+        return head[:-1] + b',"error":' + msgspec.json.encode(str(error)) + b"}"
     # Reformatted without decoding: numbers, escapes and repeated keys stay as the agent wrote them.
     compact = msgspec.json.format(data, indent=-1)
     if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import math
+from decimal import Context, Decimal, Inexact, localcontext
 from typing import Any
 
-__all__ = ["near", "same_json"]
+__all__ = ["Bounds", "exact", "same_json", "told"]
+
+_DIGITS = 17
+"""Significant digits with which every float is told from its neighbours."""
+_ROOM = Context(prec=10_000, Emin=-1_000_000, Emax=1_000_000, traps=[Inexact])
+"""Floats have 1,074 decimals at most, their products twice that, and whole numbers in a file some thousand digits."""
 
 
 def same_json(one: Any, other: Any) -> bool:
@@ -30,12 +35,37 @@ def same_json(one: Any, other: Any) -> bool:
     return True
 
 
-def near(value: float, wanted: float, tolerance: float, relative: float) -> bool:
-    """Whether ``value`` is within ``tolerance`` of ``wanted``, or within ``relative`` times its size."""
-    try:
-        one, other = float(value), float(wanted)
-    except OverflowError:
-        return value == wanted
-    bound = max(tolerance, relative * abs(other))
-    # As decimals: 1.1 is within .1 of 1, though the floats next to them are not.
-    return abs(one - other) <= bound + (4 * math.ulp(max(abs(one), abs(other))) if bound else 0.0)
+def exact(value: float | Decimal) -> Decimal:
+    """A number as it was written: 0.1 is a tenth, not the float next to it, and whole numbers keep every digit."""
+    return Decimal(repr(value)) if type(value) is float else Decimal(value)
+
+
+class Bounds:
+    """The numbers within ``tolerance`` of ``wanted``, or within ``relative`` times its size, both bounds included.
+
+    Everything is compared as it was written, in decimals. A number of more digits than a float has is also ``wanted``
+    itself where that is the float nearest to it: a file's fractions were read as floats.
+    """
+
+    __slots__ = ("_fraction", "_high", "_low")
+
+    def __init__(self, wanted: float, tolerance: float = 0.0, relative: float = 0.0) -> None:
+        middle = exact(wanted)
+        with localcontext(_ROOM):
+            bound = max(exact(tolerance), exact(relative) * abs(middle))
+            self._low, self._high = middle - bound, middle + bound
+        self._fraction = wanted if type(wanted) is float else None
+
+    def __contains__(self, value: float | Decimal) -> bool:
+        """Whether ``value`` is one of them."""
+        number = exact(value)
+        if self._low <= number <= self._high:
+            return True
+        return float(number) == self._fraction and len(number.as_tuple().digits) > _DIGITS
+
+
+def told(value: float | Decimal) -> str:
+    """A number for people: as short as it can be without becoming another one."""
+    number = exact(value)
+    short = f"{float(number):.15g}"
+    return short if Decimal(short) == number else str(number)

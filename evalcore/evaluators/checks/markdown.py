@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from evalq.evalcore.evaluators.checks.diversity.markdown import diversity_markdown
+from evalq.evalcore.evaluators.checks.shown import NONE, number, share
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.views.markdown import escape, table
@@ -14,7 +16,6 @@ __all__ = ["markdown"]
 _CASES = 50
 _FAILURES = 20
 _FAULTS = 20
-_NONE = "N/A"
 _VERDICTS = {
     "holds": "all cases reach theirs",
     "fails": "not reached",
@@ -35,6 +36,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         _rates("By check", "Check", "check", results["by_check"]),
         _judges(results),
         _cases(results["by_case"]),
+        diversity_markdown(results),
         _taken(results),
         _failures(results),
         _faults(report),
@@ -47,7 +49,7 @@ def _head(results: Mapping[str, Json]) -> str:
     judged = outputs["passed"] + outputs["failed"]
     errors = f", {outputs['errors']:,} without a verdict" if outputs["errors"] else ""
     bounds = results["pass_rate_interval"]
-    rate = f"Pass rate: {_share(results['pass_rate'], bounds['low'], bounds['high'])}, mean over cases"
+    rate = f"Pass rate: {share(results['pass_rate'], bounds['low'], bounds['high'])}, mean over cases"
     told = f"{outputs['passed']:,} of {judged:,} outputs passed{errors}"
     lines = [rate, f"{told}; {cases['answered']:,} of {cases['total']:,} cases answered"]
     known = [each for key in ("pass_at", "pass_hat") for each in _passes(results, key)]
@@ -60,7 +62,7 @@ def _passes(results: Mapping[str, Json], key: str) -> Iterator[str]:
     for entry in results[key]:
         if entry["value"] is not None and entry["k"] > 1:
             name = f"pass@{entry['k']}" if key == "pass_at" else f"pass^{entry['k']}"
-            yield f"{name} {_share(entry['value'], entry['low'], entry['high'])}"
+            yield f"{name} {share(entry['value'], entry['low'], entry['high'])}"
 
 
 def _thresholds(decided: Mapping[str, Json]) -> str:
@@ -104,7 +106,7 @@ def _rates(title: str, head: str, key: str, entries: Sequence[Mapping[str, Json]
     rows: list[tuple[object, ...]] = [
         (
             shorten(entry[key]),
-            _share(entry["pass_rate"], entry["low"], entry["high"]),
+            share(entry["pass_rate"], entry["low"], entry["high"]),
             entry["outputs"]["passed"],
             entry["outputs"]["failed"],
             entry["outputs"]["errors"],
@@ -120,8 +122,8 @@ def _judges(results: Mapping[str, Json]) -> str:
         (
             shorten(entry["judge"]),
             *(f"{entry['votes'][key]:,}" for key in ("asked", "read", "unreadable", "failed")),
-            _NONE if entry["cost"]["total"] is None else f"{entry['cost']['total']:.4g}",
-            _NONE if entry["latency_seconds"]["p50"] is None else f"{entry['latency_seconds']['p50']:.3g} s",
+            NONE if entry["cost"]["total"] is None else f"{entry['cost']['total']:.4g}",
+            NONE if entry["latency_seconds"]["p50"] is None else f"{entry['latency_seconds']['p50']:.3g} s",
             _digests(entry["configs"]),
             _digests(entry["prompts"]),
         )
@@ -154,8 +156,8 @@ def _cases(entries: Sequence[Mapping[str, Json]]) -> str:
             (
                 shorten(entry["case"]),
                 f"{outputs['passed']} of {judged}",
-                _share(rate["value"], rate["low"], rate["high"]),
-                _number(entry["score"]),
+                share(rate["value"], rate["low"], rate["high"]),
+                number(entry["score"]),
                 outputs["errors"],
                 demands,
             )
@@ -202,16 +204,5 @@ def _faults(report: Mapping[str, Json]) -> str:
     return "## Faults in the input\n\n" + table(("Where", "Why"), rows)
 
 
-def _share(value: float | None, low: float | None, high: float | None) -> str:
-    if value is None:
-        return _NONE
-    shown = f"{100 * value:.1f} %"
-    return shown if low is None or high is None else f"{shown} ({100 * low:.1f} to {100 * high:.1f})"
-
-
-def _number(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.3f}"
-
-
 def _figure(value: float | None) -> str:
-    return _NONE if value is None else f"{value:,.4g}"
+    return NONE if value is None else f"{value:,.4g}"

@@ -20,7 +20,12 @@ def _see(line: Mapping[str, Any]) -> Sighting | None:
     case, repeat = line.get("id") or "", line.get("repeat")
     if line.get("passed") is None:
         return Sighting(case, repeat=repeat)
-    return Sighting(case, (float(line["passed"]), float(line["score"])), repeat)
+    return Sighting(case, (float(line["passed"]), float(line["score"])), repeat, line.get("kind"))
+
+
+def _collapsed(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"].get("diversity", {}).get("by_case", ())
+    return [entry["case"] for entry in entries if entry["verdict"] == "collapsed"]
 
 
 def _stopped(report: Mapping[str, Any]) -> list[str]:
@@ -33,4 +38,4 @@ def _named(batch: Batch, params: ChecksParams) -> Iterator[str]:
     return filter(None, (judge.case(data) for _, data in batch.lines()))
 
 
-MEASURES = Measures((Measure("pass_rate"), Measure("score", "score")), _see, stopped=_stopped, named=_named)
+MEASURES = Measures((Measure("pass_rate"), Measure("score", "score")), _see, _collapsed, _stopped, _named)

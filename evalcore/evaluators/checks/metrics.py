@@ -40,6 +40,35 @@ METRICS = (
         ("case",),
         most=50,
     ),
+    Metric(
+        "evalq_checks_collapse",
+        "Whether the answers to any case collapsed: 1 some did, 0 none did, 0.5 cannot be told yet.",
+        "state",
+        "diversity.verdict",
+        states=(("holds", 0.0), ("inconclusive", 0.5), ("fails", 1.0)),
+    ),
+    Metric(
+        "evalq_checks_effective_modes",
+        "Effective number of kinds of answers, mean over cases with repeats.",
+        "number",
+        "diversity.effective_modes",
+        recent=10,
+    ),
+    Metric(
+        "evalq_checks_tag_effective_modes",
+        "Effective number of kinds of answers, mean over the cases of a tag.",
+        "number",
+        "diversity.by_tag[tag].effective_modes",
+        ("tag",),
+    ),
+    Metric(
+        "evalq_checks_case_mode_share",
+        "Share of a case's commonest kind of answer, the cases with the highest only.",
+        "share",
+        "diversity.by_case[case].mode_share.value",
+        ("case",),
+        most=50,
+    ),
     Metric("evalq_checks_latency_median_seconds", "Median seconds of an answer.", "seconds", "latency_seconds.p50"),
     Metric(
         "evalq_checks_latency_p95_seconds", "Seconds that 95 % of answers keep to.", "seconds", "latency_seconds.p95"

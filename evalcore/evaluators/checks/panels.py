@@ -8,6 +8,7 @@ __all__ = ["PANELS"]
 
 _BAD_BELOW = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold(0.8, "good"))
 _REACHED = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold(1.0, "good"))
+_COLLAPSE = (Threshold(None, "good"), Threshold(0.5, "doubtful"), Threshold(1.0, "bad"))
 
 PANELS = (
     Panel(
@@ -102,6 +103,44 @@ PANELS = (
         (Plot("evalq_checks_case_failures", ("suite", "case"), "max", legend="failed"),),
         overview=True,
         width=12,
+    ),
+    Panel(
+        "Collapse",
+        "Whether the answers to any case of the newest run collapsed to one kind, all cases together: as many are "
+        "tested, one that looks collapsed by itself may not be enough to tell.",
+        "state",
+        "status",
+        (Plot("evalq_checks_collapse", ("suite",), "max", legend="{suite}"),),
+        _COLLAPSE,
+        (0, 1),
+        width=6,
+        words=((0, "not detected"), (0.5, "cannot tell yet"), (1, "detected")),
+    ),
+    Panel(
+        "Kinds of answers",
+        "Effective number of kinds of answers, mean over cases with repeats, by suite.",
+        "number",
+        "lines",
+        (Plot("evalq_checks_effective_modes", ("suite",), legend="{suite}"),),
+        width=6,
+    ),
+    Panel(
+        "Kinds of answers by tag",
+        "Effective number of kinds of answers, mean over the cases of a tag; of several suites the lowest.",
+        "number",
+        "table",
+        (Plot("evalq_checks_tag_effective_modes", ("suite", "tag"), "min", legend="kinds"),),
+        width=6,
+    ),
+    Panel(
+        "Commonest kind's share",
+        "Cases in which most answers are of one kind.",
+        "share",
+        "table",
+        (Plot("evalq_checks_case_mode_share", ("suite", "case"), "max", legend="share"),),
+        (Threshold(None, "good"), Threshold(0.7, "doubtful")),
+        (0, 1),
+        width=6,
     ),
     Panel(
         "Seconds of an answer",

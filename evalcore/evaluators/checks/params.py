@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.model.canonical import canonical_json, digest
 
-__all__ = ["DEFAULT_KS", "Case", "ChecksParams", "Threshold", "Thresholds", "thresholds_of"]
+__all__ = [
+    "DEFAULT_KS",
+    "NO_WEIGHT",
+    "Case",
+    "ChecksParams",
+    "Diversity",
+    "Threshold",
+    "Thresholds",
+    "diversity_of",
+    "thresholds_of",
+    "weightless",
+]
 
 DEFAULT_KS = (1, 3, 5)
 MOST_K = 1000
 _LEAST_SHARE = 1e-15
 """No demand is for nothing: below this, floats say 0, of which there is no logarithm."""
+NO_WEIGHT = "all checks have weight 0, so that no answer could fail: give one a weight above 0, or omit the case"
 Share = Annotated[float, Field(ge=0, le=1)]
 _RATE = re.compile(r"pass(?P<kind>[@^])(?P<k>[1-9]\d{0,3})")
 
@@ -61,8 +74,21 @@ class Thresholds(Params):
     rates: tuple[Threshold, ...] = ()
 
 
+class Diversity(Params):
+    """By what the answers to a case are counted by kind (``by`` "none": they are not), and when they are collapsed:
+    where one kind has more than ``collapse_share`` of them. By "near" those at least ``similarity`` alike are one kind.
+    """
+
+    by: Literal["text", "near", "none"] = "text"
+    collapse_share: Annotated[float, Field(gt=0, lt=1)] = 0.7
+    similarity: Annotated[float, Field(gt=0, le=1)] = 0.8
+
+
 class Case(Params):
-    """A case, expanded: of its input only the digest is kept; ``checks`` are as a file spells them."""
+    """A case, expanded: of its input only the digest is kept; ``checks`` are as a file spells them.
+
+    ``diversity`` is its own, None where the run's is.
+    """
 
     id: str = Field(min_length=1)
     input_sha256: str = ""
@@ -70,19 +96,34 @@ class Case(Params):
     tags: tuple[str, ...] = ()
     weight: Annotated[float, Field(ge=0, le=1e9)] = 1.0
     thresholds: Thresholds = Thresholds()
+    diversity: Diversity | None = None
+
+    @field_validator("checks")
+    @classmethod
+    def _decides(cls, checks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        if weightless(checks):
+            raise ValueError(NO_WEIGHT)
+        return checks
+
+
+def weightless(checks: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether none of them decides anything."""
+    return all(check.get("weight", 1) == 0 for check in checks)
 
 
 class ChecksParams(Params):
     """Params of checks: ``request`` fills ``cases`` from the cases files.
 
     ``tag`` selects cases (empty: all); outputs of others are skipped. ``pass_rate`` is what a case has to reach that
-    has no threshold of its own (0: nothing). ``ks`` are the k of pass@k and pass^k that are told.
+    has no threshold of its own (0: nothing). ``ks`` are the k of pass@k and pass^k that are told. ``diversity`` is that
+    of cases without one of their own.
     """
 
     cases: tuple[Case, ...] = ()
     tag: str = ""
     pass_rate: Share = 0.0
     ks: tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...] = DEFAULT_KS
+    diversity: Diversity = Diversity(by="none")
 
     @model_validator(mode="after")
     def _once(self) -> Self:
@@ -118,3 +159,9 @@ def thresholds_of(case: Case, params: ChecksParams) -> tuple[Threshold, ...]:
     if case.thresholds.rates or not params.pass_rate:
         return case.thresholds.rates
     return (Threshold(number="pass-rate", least=params.pass_rate),)
+
+
+def diversity_of(case: Case, params: ChecksParams) -> Diversity | None:
+    """By what its answers are counted by kind: its own, else the run's; None where they are not."""
+    given = case.diversity or params.diversity
+    return None if given.by == "none" else given

@@ -21,7 +21,10 @@ from evalq.evalcore.records.objects import RecordFault, read_object
 
 __all__ = ["CASE_KEYS", "ENDINGS", "Written", "read_cases"]
 
-CASE_KEYS = ("id", "template", "input", "vars", "expected", "checks", "judge", "tags", "weight", "thresholds")
+CASE_KEYS = (
+    *("id", "template", "input", "vars", "expected", "checks", "judge", "tags", "weight", "thresholds"),
+    "diversity",
+)
 """The keys of a case; a template and the defaults have all but the first two."""
 LAYER_KEYS = CASE_KEYS[2:]
 ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".csv")
@@ -219,7 +222,7 @@ def _fill(case: dict[str, Any], name: str, text: str, place: Place, faults: Faul
         case[name] = _number(text, place.at(name), faults)
     elif name == "tags" and not text.lstrip().startswith("["):
         case[name] = [tag.strip() for tag in text.split(",") if tag.strip()]
-    elif name in (*_JSON_COLUMNS, "tags") or (name == "input" and text.lstrip()[:1] in ("[", "{")):
+    elif name in (*_JSON_COLUMNS, "tags") or (name in ("input", "diversity") and text.lstrip()[:1] in ("[", "{")):
         try:
             case[name] = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:

@@ -15,7 +15,9 @@ _SHOWN = 200
 
 
 class _Line(msgspec.Struct):
-    """``id`` is the case; ``passed`` and ``score`` are null where there is no verdict."""
+    """``id`` is the case; ``passed`` and ``score`` are null where there is no verdict. ``kind`` is that of the text,
+    where answers are counted by kind: equal ones are one text.
+    """
 
     record: str
     id: str | None
@@ -26,6 +28,7 @@ class _Line(msgspec.Struct):
     reason: str | None
     checks: tuple[Verdict, ...]
     output: str | None = None
+    kind: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def record_line(record: str, test: Judgement) -> bytes:
@@ -40,6 +43,7 @@ def record_line(record: str, test: Judgement) -> bytes:
         shorten(test.reason, _REASON) or None,
         test.checks,
         None if test.status == "passed" else shorten(test.text, _SHOWN) or None,
+        test.kind.hex() or msgspec.UNSET,
     )
     return _encode(line)
 

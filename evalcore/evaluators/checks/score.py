@@ -11,9 +11,11 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check, weighted
+from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check, mean_by_weight
+from evalq.evalcore.evaluators.checks.diversity.near import sketch
+from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.judging.vote import Vote, votes_of
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.evaluators.checks.taken import Misplaced, usage_of
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck
 from evalq.evalcore.model.canonical import canonical_json
@@ -26,18 +28,20 @@ __all__ = ["Judge", "Judgement", "Plan", "Question", "judge_for"]
 _MOST_REPEATS = 2**53
 _KEYS = frozenset(
     (
-        *("case", "repeat", "output", "error", "text", "tool_calls", "attempts", "stop", "stop.rule", "stop.of"),
-        "judgements",
+        *("case", "repeat", "named", "output", "error", "text", "tool_calls", "attempts", "judgements"),
+        *("stop", "stop.rule", "stop.of"),
         *("latency_seconds", "cost", "prompt_tokens", "completion_tokens"),
     )
 )
 _IN_JUDGEMENT = re.compile(r"judgements\[(\d+)\]")
+_NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
 
 
 class Plan(msgspec.Struct, frozen=True):
     """A case made ready: its place among the cases, and whether the selection leaves it out.
 
-    ``asked`` is what its checks ask judges, by the key that recorded judgements have.
+    ``asked`` is what its checks ask judges, by the key that recorded judgements have; ``diversity`` says how answers
+    are counted by kind, None where they are not.
     """
 
     index: int
@@ -45,13 +49,16 @@ class Plan(msgspec.Struct, frozen=True):
     checks: tuple[Check, ...]
     skipped: bool
     asked: Mapping[str, Asked]
+    diversity: Diversity | None = None
 
 
 class Judgement(msgspec.Struct, frozen=True):
     """One line judged. ``status`` is passed, failed, error or skipped; ``plan`` is None when its case is not known.
 
     ``score`` is there for passed and failed ones; ``checks`` wherever there was an answer. ``planned`` is how many
-    calls its case was to get where it could stop early, else 0. ``votes`` are the recorded judgements of its checks.
+    calls its case was to get where it could stop early, else 0. ``votes`` are the recorded judgements of its checks;
+    ``kind`` is what its text counts as, where answers are counted by kind and this one has a verdict, ``sketched`` what
+    tells how near it is to others, where that is asked.
     """
 
     status: str
@@ -63,6 +70,8 @@ class Judgement(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     text: str = ""
     planned: int = 0
+    kind: bytes = b""
+    sketched: bytes = b""
     votes: tuple[Vote, ...] = ()
 
 
@@ -91,6 +100,7 @@ class Judge:
     def __init__(self, params: ChecksParams) -> None:
         self._cases = {case.id: (index, case) for index, case in enumerate(params.cases)}
         self._tag = params.tag
+        self._params = params
         self._plans: dict[str, Plan] = {}
         self._compiled: dict[bytes, Check] = {}
 
@@ -102,7 +112,8 @@ class Judge:
             skipped = bool(self._tag) and self._tag not in given.tags
             checks = () if skipped else tuple(self._check(written, given) for written in given.checks)
             asked = {each.key: each for check in checks for each in check.asks()}
-            known = self._plans[case] = Plan(index, given, checks, skipped, asked)
+            how = diversity_of(given, self._params)
+            known = self._plans[case] = Plan(index, given, checks, skipped, asked, how)
         return known
 
     def _check(self, written: Mapping[str, Any], case: Case) -> Check:
@@ -174,6 +185,8 @@ class Judge:
 
     def _addressed(self, record: dict[str, Any]) -> tuple[Plan | None, int | None, str]:
         """Which case and repeat a line is of, and what is wrong with the address."""
+        if "case" not in record and isinstance(record.get("named"), str):
+            return self._named(record["named"])
         case, repeat = record.get("case"), record.get("repeat", 0)
         whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
         if not isinstance(case, str):
@@ -184,6 +197,19 @@ class Judge:
         if not whole:
             return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
         return plan, repeat, ""
+
+    def _named(self, name: str) -> tuple[Plan | None, int | None, str]:
+        """Of an output in a file: the case of that name, else the name's last number is the repeat."""
+        plan = self.plan(name)
+        if plan is not None:
+            return plan, 0, ""
+        match = _NUMBERED.fullmatch(name)
+        plan = self.plan(match["case"]) if match else None
+        if match is None or plan is None:
+            tried = [name, match["case"]] if match else [name]
+            told = " nor ".join(repr(shorten(each)) for each in tried)
+            return None, None, f"named: no case has the id {told}; call the file ID.txt or ID.REPEAT.txt"
+        return plan, int(match["repeat"]), ""
 
 
 def _judged(line: _Line) -> Judgement:
@@ -200,7 +226,16 @@ def _judged(line: _Line) -> Judgement:
         status, score, reason = "error", None, f"{wrong.name}: {wrong.error}"
     else:
         status, score, reason = _passed(verdicts, plan.case.thresholds.score)
-    return Judgement(status, reason, *at, score, verdicts, usage, answer.text, line.planned, votes)
+    kind, sketched = (b"", b"") if score is None else _kind(answer, plan.diversity)
+    return Judgement(status, reason, *at, score, verdicts, usage, answer.text, line.planned, kind, sketched, votes)
+
+
+def _kind(answer: Answer, how: Diversity | None) -> tuple[bytes, bytes]:
+    """What the text of an answer counts as, and its sketch; empty where they are not asked for."""
+    if how is None:
+        return b"", b""
+    text = normal(answer.text)
+    return kind_of_text(text), sketch(text) if how.by == "near" else b""
 
 
 def _lacks_output(record: dict[str, Any]) -> bool:
@@ -231,7 +266,7 @@ def _answer(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> An
 def _passed(verdicts: tuple[Verdict, ...], least: float | None) -> tuple[str, float, str]:
     """(passed or failed, score, why it failed) where all checks that count were computed."""
     counted = [verdict for verdict in verdicts if verdict.passed is not None]
-    score = weighted(counted)
+    score = mean_by_weight((verdict.weight, verdict.score or 0.0) for verdict in counted)
     failed = [verdict for verdict in counted if not verdict.passed and verdict.weight]
     if least is None:
         fine, why = not failed, ""

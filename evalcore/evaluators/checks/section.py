@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from evalq.evalcore.contract.evaluator import InputResult
 from evalq.evalcore.contract.stopping import stopping_section
 from evalq.evalcore.evaluators.checks.deciding import Demand, decide
+from evalq.evalcore.evaluators.checks.diversity.drawn import Drawn
+from evalq.evalcore.evaluators.checks.diversity.section import diversity_section
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, thresholds_of
 from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.state import BILLION, CaseState, ChecksState
@@ -20,6 +22,7 @@ from evalq.evalcore.share_sequence import rate_sequence
 __all__ = ["checks_section"]
 
 _FAILURES = 100
+_SETTLED = frozenset(("holds", "fails", "collapsed", "diverse"))
 _QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
 
 Counted = tuple[Case, CaseState]
@@ -34,6 +37,9 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
     failed = sum(counted.failed for _, counted in cases)
     errors = sum(result.tally.errors for result in results)
     entries, demands = _entries(cases, params)
+    drawn = [(case, state.drawn.get(places[case.id], Drawn()), counted.planned) for case, counted in cases]
+    diversity = diversity_section(drawn, params)
+    kinds = {entry["case"]: entry["verdict"] for entry in diversity["diversity"]["by_case"]} if diversity else {}
     return {
         "outputs": {
             "total": passed + failed + errors,
@@ -58,7 +64,8 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         "by_case": entries,
         "failures": list(_failures(results)),
         **_judges(state),
-        **_stopping(cases, entries),
+        **diversity,
+        **_stopping(cases, entries, kinds),
     }
 
 
@@ -180,13 +187,14 @@ def _reached(counted: CaseState, bounds: tuple[float, float], k: int, *, hat: bo
     return {"k": k, "value": value, "low": 1.0 - (1.0 - low) ** k, "high": 1.0 - (1.0 - high) ** k}
 
 
-def _stopping(cases: Sequence[Counted], entries: Sequence[Json]) -> dict[str, Json]:
-    """What stopping early came to; nothing where no case could."""
-    calls = [
-        (counted.planned, counted.runs, all(each["verdict"] in ("holds", "fails") for each in entry["thresholds"]))
-        for (_, counted), entry in zip(cases, entries, strict=True)
-        if counted.planned and entry["thresholds"]
-    ]
+def _stopping(cases: Sequence[Counted], entries: Sequence[Json], kinds: Mapping[str, str]) -> dict[str, Json]:
+    """What stopping early came to; nothing where no case could. ``kinds`` has the verdicts on diversity by case."""
+    calls = []
+    for (case, counted), entry in zip(cases, entries, strict=True):
+        verdicts = [each["verdict"] for each in entry["thresholds"]]
+        verdicts += [kinds[case.id]] if case.id in kinds else []
+        if counted.planned and verdicts:
+            calls.append((counted.planned, counted.runs, _SETTLED.issuperset(verdicts)))
     return stopping_section(calls) if any(counted.planned for _, counted in cases) else {}
 
 

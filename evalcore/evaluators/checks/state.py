@@ -7,6 +7,7 @@ from typing import Self
 import msgspec
 
 from evalq.evalcore.contract.evaluator import State
+from evalq.evalcore.evaluators.checks.diversity.drawn import Drawn
 from evalq.evalcore.evaluators.checks.judging.tally import JudgeTally, count_votes, merge_judges
 from evalq.evalcore.evaluators.checks.judging.vote import Vote
 from evalq.evalcore.evaluators.checks.score import Judgement
@@ -69,7 +70,8 @@ class ChecksState(State):
     """Cases by their place among the params' cases. ``overlap``: some (case, repeat) came twice, `settle` must look.
 
     ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``failures`` the first outputs
-    that failed, each with what it failed by. ``judges`` are those whose judgements were counted, by name.
+    that failed, each with what it failed by, ``drawn`` the answers of the cases in which they are
+    counted by kind. ``judges`` are those whose judgements were counted, by name.
     """
 
     cases: dict[int, CaseState] = msgspec.field(default_factory=dict)
@@ -80,6 +82,7 @@ class ChecksState(State):
     latency: Quantiles = msgspec.field(default_factory=Quantiles)
     cost: Quantiles = msgspec.field(default_factory=Quantiles)
     tokens: Quantiles = msgspec.field(default_factory=Quantiles)
+    drawn: dict[int, Drawn] = msgspec.field(default_factory=dict)
     judges: dict[str, JudgeTally] = msgspec.field(default_factory=dict)
 
     def merge(self, later: Self) -> None:
@@ -99,6 +102,11 @@ class ChecksState(State):
                 continue
             self.overlap = self.overlap or overlap(known.seen, case.seen)
             known.merge(case)
+        for index, answers in later.drawn.items():
+            if index in self.drawn:
+                self.drawn[index].merge(answers)
+            else:
+                self.drawn[index] = answers
 
     def to_wire(self) -> bytes:
         """JSON of the fields, every mapping in the order of its keys: the same in whatever order parts were merged."""
@@ -108,6 +116,9 @@ class ChecksState(State):
                 case.seen = dict(sorted(case.seen.items()))
         for quantiles in (self.latency, self.cost, self.tokens):
             quantiles.buckets = dict(sorted(quantiles.buckets.items()))
+        self.drawn = dict(sorted(self.drawn.items()))
+        for answers in self.drawn.values():
+            answers.sort()
         return msgspec.json.encode(self)
 
 
@@ -147,6 +158,8 @@ class Gatherer:
             told = f"{shorten(plan.case.id)} repeat {test.repeat}: {test.reason}"
             self._failures.append((line, shorten(told, _EVIDENCE)))
         case.score += round(test.score * BILLION)
+        if test.kind:
+            self._drawn(plan.index).add(test.repeat, test.kind, test.sketched)
         usage = test.usage
         if usage.latency is not None:
             self._latency.append(usage.latency)
@@ -154,6 +167,11 @@ class Gatherer:
             self._cost.append(usage.cost)
         if usage.tokens is not None:
             self._tokens.append(usage.tokens)
+
+    def _drawn(self, index: int) -> Drawn:
+        if index not in self.state.drawn:
+            self.state.drawn[index] = Drawn()
+        return self.state.drawn[index]
 
     def _count_checks(self, case: CaseState, test: Judgement) -> None:
         if not test.checks:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 
@@ -11,6 +10,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import Indel
 
 from evalq.evalcore.evaluators.vs.opposites import opposed
+from evalq.evalcore.folding import folded, is_punctuation
 
 __all__ = ["LONGEST", "fuzzy_counts", "identity", "normalize", "normalized_counts"]
 
@@ -28,12 +28,7 @@ def identity(option: str) -> str:
 
 def normalize(option: str) -> str:
     """NFKC, casefolded, white space collapsed; punctuation at the end dropped, but #, * and %, and unless it is all."""
-    text = option if option.isascii() else unicodedata.normalize("NFKC", option)
-    # Casefolding can produce what NFKC would change again, so the text is normalised before and after it.
-    text = text.casefold()
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    text = " ".join(text.split())
+    text = folded(option)
     end = len(text)
     while end and (text[end - 1] == " " or _ends_sentences(text[end - 1])):
         end -= 1
@@ -42,7 +37,7 @@ def normalize(option: str) -> str:
 
 def _ends_sentences(character: str) -> bool:
     """C# is not C, and 5 % is not 5."""
-    return character not in "#*%" and unicodedata.category(character).startswith("P")
+    return character not in "#*%" and is_punctuation(character)
 
 
 def normalized_counts(exact: Mapping[str, int]) -> Counter[str]:

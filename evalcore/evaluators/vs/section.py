@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evalq.evalcore.contract.evaluator import InputResult
 from evalq.evalcore.contract.stopping import stopping_section
-from evalq.evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
+from evalq.evalcore.evaluators.vs.collapse import robust_block, specified
 from evalq.evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES, in_full
 from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
 from evalq.evalcore.evaluators.vs.state import CaseState, VsState
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 from evalq.evalcore.stats import ExactSum, is_below
 
 __all__ = ["vs_section"]
@@ -206,7 +207,8 @@ def _detected(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
 
 def _nowhere(collapse: Sequence[Mapping[str, Json]], params: VsParams) -> dict[str, Json]:
     """The verdict over all cases; where none has a second run, it has nothing to judge either."""
-    found = collapse_nowhere(_counts(collapse), params.collapse)
+    share = params.collapse.collapse_share
+    found = {**collapse_nowhere(_counts(collapse, share)), "collapse_share": share}
     repeated = any(entry["runs"]["valid"] > 1 for entry in collapse)
     return found if repeated or not collapse else {**found, "verdict": _unknown(collapse)}
 
@@ -215,13 +217,13 @@ def _unknown(collapse: Sequence[Mapping[str, Json]]) -> str:
     return "no_repeats" if any(entry["runs"]["valid"] for entry in collapse) else "no_data"
 
 
-def _counts(collapse: Sequence[Mapping[str, Json]]) -> Iterator[CaseCounts]:
+def _counts(collapse: Sequence[Mapping[str, Json]], limit: float) -> Iterator[CaseCounts]:
     for entry in collapse:
         # mode_share is mode / runs: rounding gives back the whole number that was divided.
         share, runs = entry["mode_share"]["value"], entry["runs"]["valid"]
         planned = entry["stop"]["of"] if "stop" in entry else 0
         mode, fuzzy = round(share * runs) if runs else 0, entry["fuzzy"]["verdict"]
-        yield CaseCounts(entry["case"], mode, runs, entry["verdict"], fuzzy, planned)
+        yield CaseCounts(entry["case"], mode, runs, entry["verdict"], limit, fuzzy, planned)
 
 
 def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:

@@ -11,7 +11,7 @@ from evalq.evalcore.contract.stopping import CaseSoFar, StoppingByCase
 from evalq.evalcore.evaluators.vs.options import normalize
 from evalq.evalcore.evaluators.vs.params import VsParams
 from evalq.evalcore.evaluators.vs.score import Judgement, judge_for
-from evalq.evalcore.evaluators.vs.stats import stopping_rule
+from evalq.evalcore.modes import stopping_rule
 
 __all__ = ["stopping_for"]
 

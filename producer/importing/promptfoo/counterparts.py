@@ -95,7 +95,8 @@ def _is_json(assertion: Mapping[str, Any], value: Any) -> Check:
 def _contains_json(assertion: Mapping[str, Any], value: Any) -> Differs:
     check: Check = {"contains-json": True}
     if value not in (None, "", False):
-        check = {"json-schema": _schema(value)}
+        # Negated it holds of an answer without JSON, too.
+        check = {"all": [{"contains-json": True}, {"json-schema": _schema(value)}]}
     return Differs(
         check, "evalq takes JSON that is the whole answer or in one fenced block; promptfoo the first object"
     )

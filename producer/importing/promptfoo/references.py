@@ -13,6 +13,8 @@ __all__ = ["resolved"]
 
 _DEEPEST = 100
 _MOST = 2_000_000
+_SHOWN = 8
+"""Keys of a deep place that a note names."""
 
 
 class _Unresolved(ValueError):
@@ -35,8 +37,12 @@ class _Walker:
 
     def value(self, value: Any, document: Document, keys: list[str | int], above: tuple[str, ...]) -> Any:
         self._count += 1
-        if self._count > _MOST or len(keys) > _DEEPEST:
-            raise ConfigError(f"{document.path}: too large or too deep once its references are written out")
+        if self._count > _MOST:
+            raise ConfigError(f"{document.path}: has more than {_MOST} values with its references written out")
+        if len(keys) > _DEEPEST:
+            why = f"nested deeper than {_DEEPEST} levels: what lies further in is left out"
+            self._imported.note("none", document.where(keys[:_SHOWN]), "what stands below it", why)
+            return None
         if isinstance(value, Mapping):
             name = value.get("$ref")
             if isinstance(name, str) and "properties" not in keys:

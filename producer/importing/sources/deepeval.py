@@ -9,13 +9,22 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.imported import Asked, Imported, cut
 from evalq.producer.importing.reading import csv_rows, read_json, read_lines
 
 __all__ = ["read"]
 
 _PROGRAMS = ("Pattern Match", "Json Correctness")
 _DROPPED = ("context", "retrieval_context", "comments", "expectations", "source_file", "mcp_servers", "multimodal")
+_TOOK: Mapping[str, tuple[str, type[int] | type[float]]] = {
+    "token_cost": ("cost", float),
+    "completion_time": ("latency_seconds", float),
+    "input_token_count": ("prompt_tokens", int),
+    "output_token_count": ("completion_tokens", int),
+}
+"""Theirs, and what recorded outputs call it."""
+_MOST = 1e15
+"""Recorded outputs hold amounts below it."""
 _JSON_CELLS = ("tools_called", "expected_tools", "additional_metadata", "custom_column_key_values")
 
 
@@ -85,7 +94,7 @@ class _Reader:
                 self._imported.note("none", where, key, "no check of evalq looks at it")
         identity = self._imported.add_case(case, where, self._asked)
         if identity and isinstance(given.get("actual_output"), str):
-            self._imported.add_output("outputs", identity, _answer(given))
+            self._imported.add_output("outputs", identity, self._answer(given, where))
 
     def _metrics(self, given: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
         """Of the metrics that a test run recorded, those that are checks."""
@@ -121,24 +130,23 @@ class _Reader:
                 tags += [f"{name}:{value}" for name, value in held.items() if isinstance(value, str | int | float)]
         return tags[:50]
 
-
-def _answer(given: Mapping[str, Any]) -> dict[str, Any]:
-    line: dict[str, Any] = {"output": given["actual_output"]}
-    tools = given.get("tools_called")
-    if isinstance(tools, list):
-        line["tool_calls"] = [
-            {"name": str(tool.get("name")), "arguments": tool.get("inputParameters") or {}}
-            for tool in tools
-            if isinstance(tool, dict)
-        ]
-    elif given.get("expected_tools"):
-        line["tool_calls"] = []
-    for theirs, ours in (("token_cost", "cost"), ("completion_time", "latency_seconds")):
-        value = given.get(theirs)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-            line[ours] = value
-    for theirs, ours in (("input_token_count", "prompt_tokens"), ("output_token_count", "completion_tokens")):
-        value = given.get(theirs)
-        if isinstance(value, int | float) and value >= 0:
-            line[ours] = int(value)
-    return line
+    def _answer(self, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+        line: dict[str, Any] = {"output": given["actual_output"]}
+        tools = given.get("tools_called")
+        if isinstance(tools, list):
+            line["tool_calls"] = [
+                {"name": str(tool.get("name")), "arguments": tool.get("inputParameters") or {}}
+                for tool in tools
+                if isinstance(tool, dict)
+            ]
+        elif given.get("expected_tools"):
+            line["tool_calls"] = []
+        for theirs, (ours, kind) in _TOOK.items():
+            value = given.get(theirs)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if 0 <= value < _MOST:
+                line[ours] = kind(value)
+            else:
+                self._imported.note("none", where, theirs, f"{cut(value)} is no amount that an answer can take")
+        return line

@@ -165,6 +165,11 @@ cases:
         ("c.yaml", "cases: []", "cases: must be a list of cases, at least one"),
         ("c.yaml", "cases:\n  - {id: a}\ncase: 3", "c.yaml:3: case: unknown key"),
         ("c.yaml", "cases: [{id: a}]", "c.yaml:1: cases[0]: nothing is checked"),
+        (
+            "c.yaml",
+            "cases: [{id: a, checks: [{contains: x, weight: 0}]}]",
+            "c.yaml:1: cases[0].checks: all checks have",
+        ),
         ("c.yaml", "cases: [{id: a, id: b}]", "occurs twice"),
         ("c.yaml", "cases: [{file: ../x.csv}]", "cases[0].file: must name a .jsonl or .csv file next to this one"),
         ("c.yaml", "cases: [{file: none.csv}]", "none.csv: cannot be read: No such file"),

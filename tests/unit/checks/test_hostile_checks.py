@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def test_tolerance_is_meant_in_decimals() -> None:
 def test_dashes_and_points_before_digits() -> None:
     """A dash between numbers is no sign, and a number may begin with its point."""
     assert list(numbers_in("3-5, 2024-01-05, gpt-4, [1,-2], -.5 and .25, v1.2.3, 5.")) == [
-        *(3, 5, 2024, 1, 5, 4, 1, -2, -0.5, 0.25, 1.2, 3, 5)
+        *(3, 5, 2024, 1, 5, 4, 1, -2, -0.5, 0.25, Decimal("1.2"), 3, 5)
     ]
     assert judged({"number": 1234567}, "1234568").found == "1234568"
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.record import record_line
 from evalq.evalcore.evaluators.checks.score import Judge, Judgement
 from tests.unit.checks.helpers import CASES, line, params_of
@@ -26,6 +27,35 @@ def test_an_output_passes_when_all_its_checks_do() -> None:
     failed = judged(line("b", 0, "no"))
     assert (failed.status, failed.score) == ("failed", 0.0)
     assert failed.reason == 'contains: wanted "yes", found no (and 1 more)'
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "repeat"),
+    [("v1.5", "v1.5", 0), ("v1.6", "v1", 6), ("v1#5", "v1", 5), ("v1.5.2", "v1.5", 2), ("v1", "v1", 0), ("a", "a", 0)],
+)
+def test_the_name_of_a_file_is_a_case_before_it_is_a_repeat(name: str, case: str, repeat: int) -> None:
+    """A case's id may end in a number; otherwise the last one says the repeat."""
+    cases = [{"id": identity, "checks": [{"contains": "x"}]} for identity in ("v1", "v1.5", "a")]
+    test = judged({"named": name, "output": "x"}, cases=cases)
+    assert test.plan is not None
+    assert (test.status, test.plan.case.id, test.repeat) == ("passed", case, repeat)
+    # Whoever names the case means that one.
+    assert judged({"case": "a", "named": "v1.5", "output": "x"}, cases=cases).plan != test.plan or case == "a"
+
+
+def test_a_file_that_is_named_like_no_case_is_an_error() -> None:
+    """It says what was looked for, and what to do."""
+    assert judged({"named": "z.7", "output": "x"}).reason.startswith("named: no case has the id 'z.7' nor 'z'")
+    assert "ID.REPEAT.txt" in judged({"named": "z", "output": "x"}).reason
+
+
+def test_an_output_of_null_is_no_text() -> None:
+    """An agent that only called tools said nothing: it meets no length, and is like nothing, not even nothing."""
+    for check in ({"min-length": 1}, {"contains": "null"}, {"regex": "."}, {"edit-distance": ""}):
+        cases = [{"id": "n", "checks": [check]}]
+        assert judged({"case": "n", "output": None}, cases=cases).status == "failed"
+    cases = [{"id": "n", "checks": [{"calls-tool": "search"}, {"not-contains": "x"}]}]
+    assert judged({"case": "n", "output": None, "tool_calls": [{"name": "search"}]}, cases=cases).status == "passed"
 
 
 def test_a_score_threshold_decides_in_place_of_all_checks() -> None:
@@ -134,3 +164,9 @@ def test_params_hash_by_their_digest() -> None:
     assert params_of() == params_of()
     assert params_of() != params_of(CASES[:2])
     assert params_of() != params_of(tag="x")
+
+
+def test_a_case_that_no_answer_could_fail_is_refused() -> None:
+    """Also where params bring the cases, from Python or another file."""
+    with pytest.raises(ConfigError, match=r"cases\.0\.checks: .*all checks have weight 0"):
+        params_of([{"id": "a", "checks": [{"contains": "x", "weight": 0}, {"regex": "y", "weight": 0.0}]}])

@@ -65,14 +65,14 @@ def test_only_thresholds_can_decide(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "line"),
     [
-        ("greet.3.txt", b"Hello\n", {"case": "greet", "repeat": 3, "output": "Hello\n"}),
-        ("greet.md", "héllo".encode(), {"case": "greet", "repeat": 0, "output": "héllo"}),
-        ("a.b#2.json", b'{"x": 1}', {"case": "a.b", "repeat": 2, "output": {"x": 1}}),
+        ("greet.3.txt", b"Hello\n", {"named": "greet.3", "output": "Hello\n"}),
+        ("greet.md", "héllo".encode(), {"named": "greet", "output": "héllo"}),
+        ("a.b#2.json", b'{"x": 1}', {"named": "a.b#2", "output": {"x": 1}}),
         ("x.json", b'{"case": "y", "repeat": 1, "error": "e"}', {"case": "y", "repeat": 1, "error": "e"}),
     ],
 )
 def test_files_of_a_folder_become_lines(name: str, data: bytes, line: dict[str, Any]) -> None:
-    """An output each, its case and repeat in the name, or the whole line."""
+    """An output each, with the name that says its case and repeat, or the whole line."""
     assert json.loads(output_line(name, data)) == line
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from typing import Any
 
@@ -12,9 +11,8 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.native import compiled
-from evalq.evalcore.records import digests, scanning
+from evalq.evalcore.records import scanning
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.digests import InputDigest
 
 pytestmark = pytest.mark.skipif(compiled() is None, reason="nothing is compiled here: there is one way only")
 
@@ -86,32 +84,3 @@ def test_every_pair_of_bytes_and_their_neighbours() -> None:
             whole = b"a" * at + letter.encode()
             for data in (whole, whole + b"b" * 20, whole[:-1], whole[:-1] + b"b" * 20):
                 _agrees(data)
-
-
-@settings(max_examples=200)
-@given(st.lists(st.integers(0, 70) | st.integers(0, 5000), max_size=8), st.integers(0, 255))
-def test_two_digests_in_one_pass_are_those_of_hashlib(sizes: list[int], byte: int) -> None:
-    """Of each piece by itself, and of all of them so far, whatever their lengths are to a block's."""
-    whole, ours = hashlib.sha256(), InputDigest()
-    assert ours.hexdigest() == whole.hexdigest()
-    for number, size in enumerate(sizes):
-        piece = bytes((byte + number + at * at) & 255 for at in range(size))
-        whole.update(piece)
-        assert ours.add(memoryview(piece)) == hashlib.sha256(piece).hexdigest()
-        assert ours.hexdigest() == whole.hexdigest()
-
-
-def test_digests_without_instructions_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same by hashlib; and a state that is none is refused."""
-    native = compiled()
-    assert native is not None
-    for state in (b"x", b"x" * 200):
-        with pytest.raises(ValueError, match="no such state"):
-            native.digest_both(state, b"")
-        with pytest.raises(ValueError, match="no such state"):
-            native.digest_of(state)
-    ours = InputDigest()
-    monkeypatch.setattr(digests, "compiled", lambda: None)
-    plain = InputDigest()
-    assert [one.add(b"abc") for one in (ours, plain)] == [hashlib.sha256(b"abc").hexdigest()] * 2
-    assert ours.hexdigest() == plain.hexdigest() == hashlib.sha256(b"abc").hexdigest()

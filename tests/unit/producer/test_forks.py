@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -55,6 +56,18 @@ def test_long_orders_and_long_answers_do_not_wait_for_each_other() -> None:
         for number, order in orders.items():
             found.order(number, order)
         assert all_answers(found) == {number: order * 2 for number, order in orders.items()}
+
+
+def test_a_process_that_is_stopped_in_an_answer_holds_nobody_up() -> None:
+    """What it has begun to say is waited for as long as asked; when it goes on its answer is whole."""
+    with forks(1, lambda order: order * 3_000_000) as found:
+        (fork,) = found._forks
+        found.order(0, b"x")
+        assert select.select([fork], [], [], 10.0)[0], "it has begun to answer"
+        os.kill(fork.pid, signal.SIGSTOP)
+        assert found.answers(0.1) == []
+        os.kill(fork.pid, signal.SIGCONT)
+        assert all_answers(found) == {0: b"x" * 3_000_000}
 
 
 def test_nothing_to_wait_for_is_not_waited_for() -> None:

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.vs import ModeCollapseReport, detect_mode_collapse
-from evalq.evalcore.evaluators.vs.collapse import CaseCounts, collapse_nowhere, robust_block, specified
+from evalq.evalcore.evaluators.vs.collapse import robust_block, specified
 from evalq.evalcore.evaluators.vs.params import CollapseRule
+from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 
 RULE = CollapseRule()
 
@@ -176,12 +177,12 @@ def test_a_case_of_a_hundred_thousand_runs_is_fast() -> None:
 
 
 def case(name: str, mode: int, runs: int, verdict: str) -> CaseCounts:
-    return CaseCounts(name, mode, runs, verdict)
+    return CaseCounts(name, mode, runs, verdict, RULE.collapse_share)
 
 
 def test_one_collapsed_case_fails_the_statement() -> None:
     """A mode of 50 in 50 stands after the correction, and is named with its adjusted p-value."""
-    found = collapse_nowhere([case("x", 50, 50, "collapsed"), case("y", 3, 50, "diverse")], RULE)
+    found = collapse_nowhere([case("x", 50, 50, "collapsed"), case("y", 3, 50, "diverse")])
     assert found["verdict"] == "fails"
     assert [item["case"] for item in found["collapsed"]] == ["x"]
     assert found["collapsed"][0]["p"] == pytest.approx(2 * 0.7**50, rel=1e-6)
@@ -190,10 +191,8 @@ def test_one_collapsed_case_fails_the_statement() -> None:
 
 def test_what_is_significant_alone_may_not_be_among_many() -> None:
     """Eleven of eleven is collapsed by itself (p = .0198); among forty cases it proves nothing, nor does it hold."""
-    alone = collapse_nowhere([case("x", 11, 11, "collapsed")], RULE)
-    many = collapse_nowhere(
-        [case("x", 11, 11, "collapsed"), *(case(f"{n}", 1, 50, "diverse") for n in range(39))], RULE
-    )
+    alone = collapse_nowhere([case("x", 11, 11, "collapsed")])
+    many = collapse_nowhere([case("x", 11, 11, "collapsed"), *(case(f"{n}", 1, 50, "diverse") for n in range(39))])
     assert alone["verdict"] == "fails"
     assert many["verdict"] == "inconclusive"
 
@@ -201,10 +200,10 @@ def test_what_is_significant_alone_may_not_be_among_many() -> None:
 def test_it_holds_only_when_every_case_is_diverse() -> None:
     """One undecided case, one without data, or no case at all leave it open."""
     diverse = case("x", 1, 50, "diverse")
-    assert collapse_nowhere([diverse], RULE)["verdict"] == "holds"
-    assert collapse_nowhere([diverse, case("y", 1, 1, "inconclusive")], RULE)["verdict"] == "inconclusive"
-    assert collapse_nowhere([diverse, case("y", 0, 0, "no_data")], RULE)["verdict"] == "inconclusive"
-    assert collapse_nowhere([], RULE)["verdict"] == "inconclusive"
+    assert collapse_nowhere([diverse])["verdict"] == "holds"
+    assert collapse_nowhere([diverse, case("y", 1, 1, "inconclusive")])["verdict"] == "inconclusive"
+    assert collapse_nowhere([diverse, case("y", 0, 0, "no_data")])["verdict"] == "inconclusive"
+    assert collapse_nowhere([])["verdict"] == "inconclusive"
 
 
 def test_one_answer_in_two_wordings_is_not_called_diverse() -> None:
@@ -216,14 +215,14 @@ def test_one_answer_in_two_wordings_is_not_called_diverse() -> None:
     block = robust_block(options, CollapseRule())
     assert (block["verdict"], block["fuzzy"]["verdict"]) == ("diverse", "collapsed")
     assert (block["mode_share"]["value"], block["fuzzy"]["mode_share"]["value"]) == (0.45, 0.9)
-    plain = CaseCounts("one", 45, 100, "diverse", "diverse")
-    unsure = CaseCounts("two", 45, 100, block["verdict"], block["fuzzy"]["verdict"])
-    assert collapse_nowhere([plain], CollapseRule())["verdict"] == "holds"
-    assert collapse_nowhere([plain, unsure], CollapseRule())["verdict"] == "inconclusive"
+    plain = CaseCounts("one", 45, 100, "diverse", 0.7, "diverse")
+    unsure = CaseCounts("two", 45, 100, block["verdict"], 0.7, block["fuzzy"]["verdict"])
+    assert collapse_nowhere([plain])["verdict"] == "holds"
+    assert collapse_nowhere([plain, unsure])["verdict"] == "inconclusive"
 
 
 def test_more_options_than_are_compared_have_no_second_verdict() -> None:
     """Share and verdict by near-duplicates are null, and the case is judged by the other ones."""
     block = robust_block({f"option number {n}": 1 for n in range(6)}, CollapseRule(fuzzy_most=5))
     assert block["fuzzy"] == {"mode_share": {"value": None, "low": None, "high": None}, "verdict": None}
-    assert CaseCounts("one", 1, 6, "diverse", None).surely_diverse
+    assert CaseCounts("one", 1, 6, "diverse", 0.7, None).surely_diverse

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.vs.stats import FIXED_RUNS, holm, mode_share_interval, runs_to_decide, verdict
-from evalq.evalcore.evaluators.vs.stats.decide import MOST_RUNS
+from evalq.evalcore.modes import FIXED_RUNS, holm, mode_share_interval, runs_to_decide, verdict
+from evalq.evalcore.modes.decide import MOST_RUNS
 
 decided = FIXED_RUNS.decided
 

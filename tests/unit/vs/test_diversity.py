@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.vs.stats import (
+from evalq.evalcore.modes import (
     chao1,
     chao_shen_bits,
     chao_wang_jost_bits,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.vs.stats import (
+from evalq.evalcore.modes import (
     collision_interval,
     collision_probability,
     mode_share_interval,

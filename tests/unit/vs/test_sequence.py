@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.vs.stats import ALPHA, mode_share_interval, mode_share_p_value, verdict
-from evalq.evalcore.evaluators.vs.stats.sequence import (
+from evalq.evalcore.modes import ALPHA, mode_share_interval, mode_share_p_value, verdict
+from evalq.evalcore.modes.sequence import (
     log_e_above,
     log_e_below,
     mode_share_sequence,

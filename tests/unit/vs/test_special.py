@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.distributions import smallest
-from evalq.evalcore.evaluators.vs.stats import at_least, at_most, beta_cdf, student_t
+from evalq.evalcore.modes import at_least, at_most, beta_cdf, student_t
 
 
 def exact_at_least(m: int, n: int, p: Fraction) -> Fraction:

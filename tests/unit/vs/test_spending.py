@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.vs.stats import (
+from evalq.evalcore.modes import (
     ALPHA,
     MOST_LOOKS,
     limits,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.evaluators.vs.stats import spending_verdict, stopping_rule
+from evalq.evalcore.modes import spending_verdict, stopping_rule
 from tests.bench.stopping import (
     CASES,
     COLLAPSE_SHARE,

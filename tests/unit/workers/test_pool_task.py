@@ -6,6 +6,8 @@ import logging
 import pickle
 
 import pytest
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import WorkerLostError
 from celery.app.trace import build_tracer
 
 from evalq.workers.broker.message import TASK
@@ -21,7 +23,7 @@ def test_an_answer_is_never_read_by_half(caplog: pytest.LogCaptureFixture) -> No
 
     Celery's main process forgets what it has read of an answer when it loses the broker, and ends on the rest of it.
     """
-    app = main._app(Settings(broker="redis://127.0.0.1:1/0"), "w")
+    app = main._app(Settings(broker="redis://127.0.0.1:1/0"), "w", alone=False)
     task = app.tasks[TASK]
     request = {"id": "1", "task": TASK, "delivery_info": {}, "hostname": "w"}
     with caplog.at_level(logging.ERROR):
@@ -31,3 +33,14 @@ def test_an_answer_is_never_read_by_half(caplog: pytest.LogCaptureFixture) -> No
     main._without_traceback(record)
     assert record.exc_info is None
     assert record.getMessage().startswith("chunk 7 of run vs-0123 is left for later (no server answers at redis://127")
+
+
+def test_a_pool_process_that_was_killed_is_one_line_of_the_log() -> None:
+    """billiard wraps its error, with the traceback of its own code in it: that says nothing of the record."""
+    try:
+        raise WorkerLostError("Worker exited prematurely: signal 9 (SIGKILL) Job: 2.")
+    except WorkerLostError:
+        info = ExceptionInfo()
+    record = logging.LogRecord("celery.worker.request", logging.ERROR, __file__, 1, "it died", (), info.exc_info)
+    main._without_traceback(record)
+    assert logging.Formatter().format(record) == "it died"

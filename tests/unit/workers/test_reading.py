@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.model.manifest import Chunk, PlannedInput
 from evalq.evalcore.model.packing import pack
+from evalq.evalcore.records.digests import chunk_digest
 from evalq.workers.inputs import CHANGED, UNREADABLE, read, unpacked
 
 DATA = b"one\ntwo\nthree\n"
 
 
 def _chunk(start: int = 4, end: int = 8) -> Chunk:
-    return Chunk(0, 0, start, end, 2, 1, digest(DATA[start:end]))
+    return Chunk(0, 0, start, end, 2, 1, chunk_digest(DATA[start:end]))
 
 
 def _planned(path: str) -> PlannedInput:

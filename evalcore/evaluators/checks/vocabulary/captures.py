@@ -41,7 +41,7 @@ def _captures(value: str | list[str], options: CaptureOptions) -> Made:
         # The first pattern that occurs decides, as a strict form and a lenient one for the rest.
         taken = next(filter(None, (_taken(pattern, answer.encoded, options.which) for pattern in patterns)), None)
         if taken is None:
-            return holds(False, f"the pattern does not occur: {answer.text}")
+            raise Unfit(f"the pattern does not occur: {answer.text}")
         fine = any(_plain(each, options) in known for each in taken)
         return holds(fine, ", ".join(f'"{each}"' for each in taken[:_SHOWN]))
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.answer import Answer
-from evalq.evalcore.evaluators.checks.likeness import near, same_json
+from evalq.evalcore.evaluators.checks.answer import Answer, Unfit
+from evalq.evalcore.evaluators.checks.likeness import Bounds, same_json
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, holds
 from evalq.evalcore.naming import kind_of
 from evalq.evalcore.records.decoding import Malformed, decode
@@ -72,27 +72,28 @@ def _json_path(value: str, options: PathOptions) -> Made:
     if (options.tolerance or options.relative) and not numeric:
         raise BadCheck("goes with a number under `is`", "tolerance" if options.tolerance else "relative")
 
+    within = Bounds(options.is_, options.tolerance, options.relative) if numeric else None
+
     def run(answer: Answer) -> Finding:
         try:
             there = find(answer.json, steps, "the answer")
-        except (NoJson, Missing) as error:
+        except NoJson as error:
+            raise Unfit(str(error)) from None
+        except Missing as error:
             return holds(False, str(error))
-        return holds(_as_wanted(there, options), msgspec.json.encode(there).decode())
+        return holds(_as_wanted(there, options, within), msgspec.json.encode(there).decode())
 
     return Made(_wanted(value, options), run)
 
 
-def _as_wanted(there: Any, options: PathOptions) -> bool:
+def _as_wanted(there: Any, options: PathOptions, within: Bounds | None) -> bool:
     number = there if isinstance(there, int | float) and not isinstance(there, bool) else None
-    if options.is_ is not msgspec.UNSET:
-        loose = number is not None and (options.tolerance or options.relative)
-        fine = (
-            near(number or 0, options.is_, options.tolerance, options.relative)
-            if loose
-            else same_json(there, options.is_)
-        )
-        if not fine:
-            return False
+    if within is not None and number is not None:
+        fine = number in within
+    else:
+        fine = options.is_ is msgspec.UNSET or same_json(there, options.is_)
+    if not fine:
+        return False
     if options.min is None and options.max is None:
         return True
     if number is None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Annotated, Literal
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.answer import Answer
-from evalq.evalcore.evaluators.checks.likeness import near
+from evalq.evalcore.evaluators.checks.answer import Answer, Unfit
+from evalq.evalcore.evaluators.checks.likeness import Bounds, told
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Finding, Kind, Made, holds
 
 __all__ = ["KINDS", "numbers_in"]
@@ -33,7 +34,7 @@ class NumberOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     relative: Annotated[float, msgspec.Meta(ge=0, description="by such a share it may differ")] = 0.0
 
 
-def numbers_in(text: str) -> Iterator[float]:
+def numbers_in(text: str) -> Iterator[Decimal]:
     """The numbers that a text has, thousands set off by commas or not; what is no finite float is left out."""
     for match in _TOKEN.finditer(text):
         token = match[0].replace("\u2212", "-")
@@ -42,37 +43,39 @@ def numbers_in(text: str) -> Iterator[float]:
         # "1,234" is one number, "1,2" are two.
         parts = [digits.replace(",", "")] if "," not in whole or _GROUPED.fullmatch(whole) else digits.split(",")
         for index, part in enumerate(filter(None, parts)):
-            value = float(sign + part if index == 0 else part)
-            if math.isfinite(value):
-                yield value
+            written = sign + part if index == 0 else part
+            if math.isfinite(float(written)):
+                yield Decimal(written)
 
 
-def _number(value: float, options: NumberOptions) -> Made:
+def _number(value: int | float, options: NumberOptions) -> Made:
+    within = Bounds(value, options.tolerance, options.relative)
     about = "about " if options.tolerance or options.relative else ""
     which = {"any": "a number", "first": "the first number", "last": "the last number", "only": "the only number"}
 
     def run(answer: Answer) -> Finding:
         found = list(numbers_in(answer.text))
+        if options.which == "any":
+            return holds(any(each in within for each in found), _shown(found) or f"no number: {answer.text}")
         if not found:
-            return holds(False, f"no number: {answer.text}")
+            raise Unfit(f"no number: {answer.text}")
         if options.which == "only" and len(found) > 1:
-            return holds(False, f"{len(found)} numbers: {_shown(found)}")
-        looked = found if options.which == "any" else [found[-1 if options.which == "last" else 0]]
-        fine = any(near(each, value, options.tolerance, options.relative) for each in looked)
-        return holds(fine, _shown(looked))
+            raise Unfit(f"{len(found)} numbers: {_shown(found)}")
+        meant = found[-1 if options.which == "last" else 0]
+        return holds(meant in within, told(meant))
 
-    return Made(f"{which[options.which]} {about}{value:.15g}", run)
+    return Made(f"{which[options.which]} {about}{told(value)}", run)
 
 
-def _shown(found: list[float]) -> str:
-    return ", ".join(f"{value:.15g}" for value in found[:10]) + (", ..." if len(found) > 10 else "")
+def _shown(found: list[Decimal]) -> str:
+    return ", ".join(map(told, found[:10])) + (", ..." if len(found) > 10 else "")
 
 
 KINDS = (
     Kind(
         name="number",
-        summary="A number in the answer is this one: any of them, the first, the last, or the only one.",
-        value=float,
+        summary="A number in the answer is this one, in decimals: any of them, the first, the last, or the only one.",
+        value=int | float,
         options=NumberOptions,
         make=_number,
         example={"number": 42, "which": "last", "tolerance": 0.5},

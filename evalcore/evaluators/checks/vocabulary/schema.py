@@ -50,7 +50,7 @@ def _schema(value: dict[str, Any] | bool, options: NoOptions) -> Made:
         try:
             given = answer.json
         except NoJson as error:
-            return holds(False, str(error))
+            raise Unfit(str(error)) from None
         if _deeper(given, _DEEPEST):
             raise Unfit(f"nested deeper than {_DEEPEST} levels")
         return _judged(validator, steps, given)

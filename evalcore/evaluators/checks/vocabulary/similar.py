@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import msgspec
 from rapidfuzz.distance import LCSseq, Levenshtein
 
-from evalq.evalcore.evaluators.checks.answer import Answer, Unfit
+from evalq.evalcore.evaluators.checks.answer import Answer, Unfit, plain
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
-from evalq.evalcore.evaluators.checks.vocabulary.text import CaseOptions, Text, quoted
+from evalq.evalcore.evaluators.checks.vocabulary.text import CaseOptions, Normal, Text, quoted
 
 __all__ = ["KINDS", "rouge_l", "token_f1"]
 
@@ -30,10 +30,11 @@ class DistanceOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
 
     max: Annotated[int, msgspec.Meta(ge=0, description="so many edits, at most")] = 5
     ignore_case: Annotated[bool, msgspec.Meta(description="upper and lower case are one")] = False
+    normalize: Normal = "none"
 
 
 def _measured(answer: Answer, measure: Callable[[str], float]) -> Finding:
-    text = answer.text
+    text = answer.prose
     if len(text) > _LONGEST:
         raise Unfit(f"{len(text)} characters, too long to compare")
     score = min(1.0, max(0.0, measure(text)))
@@ -47,23 +48,21 @@ def _require_short(value: str) -> None:
 
 def _edit_similarity(value: str, options: CaseOptions) -> Made:
     _require_short(value)
-    wanted = value.casefold() if options.ignore_case else value
+    fold, form = options.ignore_case, options.normalize
+    wanted = plain(value, fold, form)
 
     def run(answer: Answer) -> Finding:
-        fold = options.ignore_case
-        return _measured(
-            answer, lambda text: Levenshtein.normalized_similarity(text.casefold() if fold else text, wanted)
-        )
+        return _measured(answer, lambda _: Levenshtein.normalized_similarity(answer.plain(fold, form), wanted))
 
     return Made(quoted(value), run)
 
 
 def _edit_distance(value: str, options: DistanceOptions) -> Made:
     _require_short(value)
-    wanted = value.casefold() if options.ignore_case else value
+    wanted = plain(value, options.ignore_case, options.normalize)
 
     def run(answer: Answer) -> Finding:
-        text = answer.folded if options.ignore_case else answer.text
+        text = answer.plain(options.ignore_case, options.normalize) if answer.prose else ""
         if len(text) > _LONGEST and len(text) - len(wanted) <= options.max:
             raise Unfit(f"{len(text)} characters, too long to compare")
         edits = Levenshtein.distance(text, wanted, score_cutoff=options.max)

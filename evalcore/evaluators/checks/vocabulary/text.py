@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.answer import Answer, Form, plain
 from evalq.evalcore.evaluators.checks.likeness import same_json
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, holds
 from evalq.evalcore.evaluators.checks.vocabulary.patterns import compiled
 from evalq.evalcore.records.extract import NoJson
 
-__all__ = ["KINDS", "quoted"]
+__all__ = ["KINDS", "Normal", "quoted"]
 
 _SHOWN = 1000
 
@@ -21,17 +21,24 @@ Texts = Annotated[list[Text], msgspec.Meta(min_length=1)]
 Length = Annotated[int, msgspec.Meta(ge=0)]
 
 
+Normal = Annotated[
+    Form, msgspec.Meta(description="the normal form of Unicode in which both are compared: `é` is one sign or two")
+]
+
+
 class EqualsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     """How texts are compared; data is compared as JSON, numbers by value."""
 
     ignore_case: Annotated[bool, msgspec.Meta(description="upper and lower case are one")] = False
     trim: Annotated[bool, msgspec.Meta(description="white space around the answer does not count")] = False
+    normalize: Normal = "none"
 
 
 class CaseOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """Whether case counts."""
+    """Whether case counts, and in which form texts are compared."""
 
     ignore_case: Annotated[bool, msgspec.Meta(description="upper and lower case are one")] = False
+    normalize: Normal = "none"
 
 
 class RegexOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
@@ -59,17 +66,18 @@ def listed(texts: list[str]) -> str:
 
 def _equals(value: Any, options: EqualsOptions) -> Made:
     if isinstance(value, str):
-        wanted = value.casefold() if options.ignore_case else value
+        wanted = plain(value, options.ignore_case, options.normalize)
         if options.trim:
             wanted = wanted.strip()
 
         def run(answer: Answer) -> Finding:
-            text = answer.folded if options.ignore_case else answer.text
+            text = answer.plain(options.ignore_case, options.normalize)
             return holds((text.strip() if options.trim else text) == wanted, answer.text)
 
         return Made(quoted(value), run)
-    if options.ignore_case or options.trim:
-        raise BadCheck("goes with a text only", "ignore-case" if options.ignore_case else "trim")
+    given = {"ignore-case": options.ignore_case, "trim": options.trim, "normalize": options.normalize != "none"}
+    if wrong := next((name for name, there in given.items() if there), ""):
+        raise BadCheck("goes with a text only", wrong)
 
     def run_json(answer: Answer) -> Finding:
         try:
@@ -83,11 +91,11 @@ def _equals(value: Any, options: EqualsOptions) -> Made:
 def _searching(all_of: bool, folded: bool) -> Any:
     def make(value: list[str], options: CaseOptions) -> Made:
         ignore = folded or options.ignore_case
-        wanted = [text.casefold() if ignore else text for text in value]
+        wanted = [plain(text, ignore, options.normalize) for text in value]
         verb = "all of" if all_of else "any of"
 
         def run(answer: Answer) -> Finding:
-            text = answer.folded if ignore else answer.text
+            text = answer.plain(ignore, options.normalize)
             missing = [given for given, sought in zip(value, wanted, strict=True) if sought not in text]
             fine = not missing if all_of else len(missing) < len(value)
             return holds(fine, f"without {listed(missing)}: {answer.text}" if missing and all_of else answer.text)
@@ -100,10 +108,10 @@ def _searching(all_of: bool, folded: bool) -> Any:
 def _containing(folded: bool) -> Any:
     def make(value: str, options: CaseOptions) -> Made:
         ignore = folded or options.ignore_case
-        wanted = value.casefold() if ignore else value
+        wanted = plain(value, ignore, options.normalize)
 
         def run(answer: Answer) -> Finding:
-            return holds(wanted in (answer.folded if ignore else answer.text), answer.text)
+            return holds(wanted in answer.plain(ignore, options.normalize), answer.text)
 
         return Made(quoted(value), run)
 
@@ -112,10 +120,10 @@ def _containing(folded: bool) -> Any:
 
 def _edge(end: bool) -> Any:
     def make(value: str, options: CaseOptions) -> Made:
-        wanted = value.casefold() if options.ignore_case else value
+        wanted = plain(value, options.ignore_case, options.normalize)
 
         def run(answer: Answer) -> Finding:
-            text = answer.folded if options.ignore_case else answer.text
+            text = answer.plain(options.ignore_case, options.normalize)
             return holds(text.endswith(wanted) if end else text.startswith(wanted), answer.text)
 
         return Made(quoted(value), run)

@@ -1,14 +1,14 @@
 """Statistics of repeated answers to one question: how concentrated, how diverse, and how sure of it.
 
-`special` holds the functions behind them (incomplete beta, Student's t), `intervals` the two intervals,
-`diversity` the point estimates, `decide` the verdict, the runs still needed, and the correction over many cases;
-`sequence` bounds that may be looked at after every run, `spending` verdicts that may be, up to a known number of runs,
-`rules` the choice between these and the fixed number of runs.
+`intervals` has the two intervals, `diversity` the point estimates, `decide` the verdict, the runs still needed, and the
+correction over many cases; `sequence` bounds that may be looked at after every run, `spending` verdicts that may be, up
+to a known number of runs, `rules` the choice between these and the fixed number of runs. `block` says all of that of
+one case, `nowhere` whether any case is collapsed.
 """
 
 from evalq.evalcore.distributions import at_least, at_most, beta_cdf, student_t
-from evalq.evalcore.evaluators.vs.stats.decide import Verdict, holm, runs_to_decide, verdict
-from evalq.evalcore.evaluators.vs.stats.diversity import (
+from evalq.evalcore.modes.decide import Verdict, holm, runs_to_decide, verdict
+from evalq.evalcore.modes.diversity import (
     chao1,
     chao_shen_bits,
     chao_wang_jost_bits,
@@ -16,16 +16,16 @@ from evalq.evalcore.evaluators.vs.stats.diversity import (
     hill,
     miller_madow_bits,
 )
-from evalq.evalcore.evaluators.vs.stats.intervals import (
+from evalq.evalcore.modes.intervals import (
     ALPHA,
     collision_interval,
     collision_probability,
     mode_share_interval,
     mode_share_p_value,
 )
-from evalq.evalcore.evaluators.vs.stats.rules import FIXED_RUNS, ShareRule, stopping_rule
-from evalq.evalcore.evaluators.vs.stats.sequence import mode_share_sequence, sequence_p_value, sequence_verdict
-from evalq.evalcore.evaluators.vs.stats.spending import MOST_LOOKS, Limits, limits, spending_p_value, spending_verdict
+from evalq.evalcore.modes.rules import FIXED_RUNS, ShareRule, stopping_rule
+from evalq.evalcore.modes.sequence import mode_share_sequence, sequence_p_value, sequence_verdict
+from evalq.evalcore.modes.spending import MOST_LOOKS, Limits, limits, spending_p_value, spending_verdict
 
 __all__ = [
     "ALPHA",

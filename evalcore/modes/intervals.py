@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from evalq.evalcore.distributions import at_least, at_most, smallest, student_t
 
-__all__ = ["ALPHA", "collision_interval", "collision_probability", "mode_share_interval", "mode_share_p_value"]
+__all__ = [
+    "ALPHA",
+    "collision_interval",
+    "collision_probability",
+    "mean_interval",
+    "mode_share_interval",
+    "mode_share_p_value",
+]
 
 ALPHA = 0.025
 """The error allowed on either side of an interval of 95 %."""
@@ -75,6 +82,22 @@ def collision_interval(estimate: float, m: int, n: int, alpha: float = ALPHA) ->
         high = max(high, _agreement(most), _agreement(least) if least >= 0.5 else 0.0) if few_differ else high
         low = min(low, least * least) if few_agree else low
     return low, high
+
+
+def mean_interval(found: Sequence[tuple[float, float, float]], weights: Sequence[float]) -> tuple[float, float] | None:
+    """Bounds for the mean of several independent numbers, each (value, low, high); None where none has a weight.
+
+    How far each number may be off, the larger of its distances to its bounds, is added as independent errors are. (Side
+    by side, as Zou and Donner (2008) have it, it covers 87 % where most of many numbers stand at their own bound.) The
+    numbers are these and no sample of others: of cases that were not asked it says nothing. Of one, they are its own.
+    """
+    whole = math.fsum(weights)
+    counted = [(each, weight) for each, weight in zip(found, weights, strict=True) if weight]
+    if len(counted) < 2:
+        return counted[0][0][1:] if counted else None
+    mean = math.fsum(weight * value for (value, _, _), weight in counted) / whole
+    off = math.sqrt(math.fsum((w * max(value - low, high - value)) ** 2 for (value, low, high), w in counted)) / whole
+    return max(0.0, mean - off), min(1.0, mean + off)
 
 
 def _agreement(share: float) -> float:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from evalq.evalcore.distributions import at_most
-from evalq.evalcore.evaluators.vs.stats.decide import Verdict
-from evalq.evalcore.evaluators.vs.stats.intervals import ALPHA, mode_share_interval, mode_share_p_value
-from evalq.evalcore.evaluators.vs.stats.sequence import mode_share_sequence
-from evalq.evalcore.evaluators.vs.stats.spending import spending_p_value, spending_verdict
+from evalq.evalcore.modes.decide import Verdict
+from evalq.evalcore.modes.intervals import ALPHA, mode_share_interval, mode_share_p_value
+from evalq.evalcore.modes.sequence import mode_share_sequence
+from evalq.evalcore.modes.spending import spending_p_value, spending_verdict
 
 __all__ = ["FIXED_RUNS", "ShareRule", "stopping_rule"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from evalq.evalcore.evaluators.vs.stats.decide import Verdict
-from evalq.evalcore.evaluators.vs.stats.intervals import ALPHA
+from evalq.evalcore.modes.decide import Verdict
+from evalq.evalcore.modes.intervals import ALPHA
 from evalq.evalcore.share_sequence import (
     log_e_above,
     log_e_below,

@@ -13,9 +13,9 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from evalq.evalcore.evaluators.vs.stats.decide import Verdict
-from evalq.evalcore.evaluators.vs.stats.intervals import ALPHA
-from evalq.evalcore.evaluators.vs.stats.sequence import sequence_p_value, sequence_verdict
+from evalq.evalcore.modes.decide import Verdict
+from evalq.evalcore.modes.intervals import ALPHA
+from evalq.evalcore.modes.sequence import sequence_p_value, sequence_verdict
 from evalq.evalcore.share_spending import MOST_LOOKS, Walk, spent
 
 __all__ = ["MOST_LOOKS", "Limits", "limits", "spending_p_value", "spending_verdict"]

@@ -1,0 +1,126 @@
+"""What the report says of diversity: by case, by tag, and whether answers collapsed anywhere."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from evalq.evalcore.evaluators.checks.diversity.drawn import Drawn
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
+from evalq.evalcore.model.calls import WHEN_DECIDED
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.modes.block import modes_block
+from evalq.evalcore.modes.intervals import mean_interval
+from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
+
+__all__ = ["VERDICTS", "diversity_section"]
+
+VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
+
+
+class _Told(NamedTuple):
+    """A case, its entry of the report, and how often each kind came."""
+
+    case: Case
+    entry: dict[str, Json]
+    counts: list[int]
+
+
+def diversity_section(drawn: Sequence[tuple[Case, Drawn, int]], params: ChecksParams) -> dict[str, Json]:
+    """``diversity`` of the results; nothing where no case's answers are counted by kind.
+
+    ``drawn`` has each selected case with its answers and the calls planned if it could stop early, else 0.
+    """
+    told = [
+        _entry(case, answers, planned, how)
+        for case, answers, planned in drawn
+        if (how := diversity_of(case, params)) is not None
+    ]
+    if not told:
+        return {}
+    tags: dict[str, list[_Told]] = {}
+    for each in told:
+        for tag in each.case.tags:
+            tags.setdefault(tag, []).append(each)
+    return {
+        "diversity": {
+            **_nowhere(told),
+            **_over_cases(told),
+            "by_tag": [{"tag": tag, "cases": len(own), **_over_cases(own)} for tag, own in sorted(tags.items())],
+            "by_case": [each.entry for each in told],
+        }
+    }
+
+
+def _entry(case: Case, answers: Drawn, planned: int, how: Diversity) -> _Told:
+    texts = answers.counts()
+    near = answers.kinds(how.similarity) if how.by == "near" else None
+    counts = near.counts() if near else list(texts.values())
+    block = modes_block(counts, how.collapse_share, planned)
+    n = sum(counts)
+    entry: dict[str, Json] = {
+        "case": case.id,
+        "by": how.by,
+        "collapse_share": how.collapse_share,
+        "answers": n,
+        "left_out": answers.left_out,
+        "distinct": {"text": len(texts), "kinds": len(counts)},
+        **({"similarity": how.similarity, "least_alike": near.least_alike()} if near else {}),
+        **block,
+        # A single answer repeats nothing, so there is nothing to judge.
+        **({"verdict": "no_repeats"} if n == 1 else {}),
+        **({"stop": {"rule": WHEN_DECIDED, "of": planned}} if planned else {}),
+    }
+    return _Told(case, entry, counts)
+
+
+def _nowhere(told: Sequence[_Told]) -> dict[str, Json]:
+    """The verdict over all cases; where none has a second answer, it has nothing to judge either."""
+    found = collapse_nowhere(_counts(told))
+    if any(each.entry["answers"] > 1 for each in told):
+        return found
+    return {**found, "verdict": "no_repeats" if any(each.entry["answers"] for each in told) else "no_data"}
+
+
+def _counts(told: Sequence[_Told]) -> Iterator[CaseCounts]:
+    for each in told:
+        entry, planned = each.entry, each.entry["stop"]["of"] if "stop" in each.entry else 0
+        mode = max(each.counts, default=0)
+        yield CaseCounts(
+            each.case.id, mode, entry["answers"], entry["verdict"], entry["collapse_share"], planned=planned
+        )
+
+
+def _over_cases(told: Sequence[_Told]) -> dict[str, Json]:
+    """How many cases have which verdict, and means over those with repeats, by the cases' weights.
+
+    The chance that two answers are of one kind has an interval, about these cases: its estimate is unbiased in each,
+    however few its answers are. The share of the commonest kind has none: it is too high where answers are few.
+    """
+    verdicts = Counter(each.entry["verdict"] for each in told)
+    known = [each for each in told if each.entry["answers"] > 1]
+    return {
+        "verdicts": {name: verdicts[name] for name in VERDICTS},
+        "effective_modes": _mean(known, lambda entry: entry["effective_modes"]["q1"]),
+        "mode_share": _mean(known, lambda entry: entry["mode_share"]["value"]),
+        "collision_probability": _agreement(known),
+    }
+
+
+def _agreement(told: Sequence[_Told]) -> dict[str, Json]:
+    """The chance that two answers to a case are of one kind, mean over these cases, with its interval."""
+    own = [each.entry["collision_probability"] for each in told]
+    bounds = mean_interval([(each["value"], each["low"], each["high"]) for each in own], [e.case.weight for e in told])
+    return {
+        "value": _mean(told, lambda entry: entry["collision_probability"]["value"]),
+        "low": bounds[0] if bounds else None,
+        "high": bounds[1] if bounds else None,
+    }
+
+
+def _mean(told: Sequence[_Told], value: Callable[[Mapping[str, Json]], float]) -> float | None:
+    """By weight; summed exactly, since the last digit must not depend on the order of the cases."""
+    whole = math.fsum(each.case.weight for each in told)
+    return math.fsum(each.case.weight * value(each.entry) for each in told) / whole if whole else None

@@ -1,0 +1,221 @@
+"""Kinds of answers by their text: what is one text, what is kept of it, and what the report and a sweep make of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.checks import ChecksState, evaluator, load_cases
+from evalq.evalcore.evaluators.checks.diversity.texts import WIDTH, kind_of_text, normal
+from evalq.evalcore.evaluators.checks.measures import MEASURES
+from evalq.evalcore.evaluators.checks.stopping import stopping_for
+from evalq.evalcore.modes import mode_share_interval, mode_share_sequence, spending_verdict
+from tests.unit.checks.helpers import evaluated, line, params_of, stop_mark
+
+ANY: list[dict[str, Any]] = [{"min-length": 0}]
+
+
+def case(name: str, by: str = "text", **more: Any) -> dict[str, Any]:
+    """A case that passes whatever is answered."""
+    return {"id": name, "checks": ANY, "diversity": {"by": by}, **more}
+
+
+def diversity(folder: Path, lines: list[bytes], cases: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """What the report says of it."""
+    found: dict[str, Any] = evaluated(folder, lines, params_of(cases, **more)).report["results"]["diversity"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        ("Paris", "paris.", " **PARIS** ", "“Paris”!", "(paris)", "`Paris`", "PA\uff32IS"),
+        ("Don't  do\nit", "don’t do it", "DON'T, do: it"),
+        ("Straße", "STRASSE"),
+        ("# Title\n\n- one\n- two", "title one two"),
+        ("!!!", " !!! "),
+    ],
+)
+def test_what_differs_in_writing_alone_is_one_text(same: tuple[str, ...]) -> None:
+    """By Unicode form, case, white space, and punctuation around words."""
+    assert len({normal(text) for text in same}) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("-5", "5"), ("3.5", "35"), (".5", "5"), ("C#", "C"), ("5%", "5"), ("!!!", "???"), ("a b", "ab"), ("", ".")],
+)
+def test_what_says_something_else_is_another_text(one: str, other: str) -> None:
+    """Signs, points and marks that belong to a word or a number stay."""
+    assert normal(one) != normal(other)
+
+
+@given(st.text(max_size=60))
+def test_a_normal_text_stays_what_it_is(text: str) -> None:
+    """Else equal texts could differ by how often they were normalised; half surrogates are text, too."""
+    once = normal(text)
+    assert normal(once) == once
+    assert len(kind_of_text(once)) == WIDTH
+
+
+PARAMS = params_of([case("a"), case("b", "near"), {"id": "c", "checks": [{"contains": "yes"}]}])
+answers = st.sampled_from(["yes", "Yes!", "no", "", "a long answer to it", "a longer answer to it", "another one"])
+lines = st.lists(
+    st.builds(line, st.sampled_from(["a", "b", "c", "?"]), st.integers(0, 1100), answers) | st.just(b"{"), max_size=40
+)
+
+
+def state_of(chunk: list[bytes]) -> ChecksState:
+    """What a chunk adds up to, by way of the wire."""
+    batch = Batch("f", 1, b"".join(data + b"\n" for data in chunk))
+    return ChecksState.from_wire(evaluator.evaluate(batch, PARAMS).state.to_wire())
+
+
+def counts(state: ChecksState) -> bytes:
+    """The bytes of a state, but for what tells where its lines stand."""
+    state.last, state.failures.first, state.overlap = 0, [], False
+    return state.to_wire()
+
+
+@settings(max_examples=60, deadline=None)
+@given(lines, st.data())
+def test_kinds_are_the_same_bytes_in_any_cut_and_order(chunk: list[bytes], data: st.DataObject) -> None:
+    """Cut anywhere, paired off anyhow, merged in any order."""
+    whole = counts(state_of(chunk))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(chunk)), max_size=6)))
+    pieces = [chunk[a:b] for a, b in zip([0, *cuts], [*cuts, len(chunk)], strict=True)]
+    states = [state_of(piece) for piece in data.draw(st.permutations(pieces))]
+    while len(states) > 1:
+        at = data.draw(st.integers(0, len(states) - 2))
+        states[at].merge(states.pop(at + 1))
+    assert counts(states[0]) == whole
+
+
+def test_a_case_keeps_no_more_than_a_thousand_answers() -> None:
+    """Those of higher repeats are counted as left out, and leave nothing else."""
+    state = state_of([line("a", repeat, f"answer {repeat}") for repeat in range(3000)])
+    answers = state.drawn[0]
+    assert (len(answers.texts), answers.left_out) == (1000 * WIDTH, 2000)
+    assert len(state.to_wire()) < 1000 * WIDTH * 4 / 3 + 6000
+    assert 2 not in state_of([line("c", 0)]).drawn  # where kinds are not counted, nothing is kept
+
+
+def test_the_report_says_what_each_case_has_collapsed_to(tmp_path: Path) -> None:
+    """One text in several spellings is collapsed; five texts are diverse; few answers leave it open."""
+    told = [line("same", r, ("Paris", "paris.", "**Paris**")[r % 3]) for r in range(30)]
+    told += [line("mixed", r, "ABCDE"[r % 5]) for r in range(30)]
+    told += [line("few", r, "x") for r in range(3)] + [line("one", 0, "x")]
+    cases = [case("same", tags=["t"]), case("mixed", tags=["t", "u"]), case("few"), case("one"), case("silent")]
+    found = diversity(tmp_path, told, [*cases, case("left", "none")])
+    entries = {entry["case"]: entry for entry in found["by_case"]}
+    assert {name: entry["verdict"] for name, entry in entries.items()} == {
+        "same": "collapsed", "mixed": "diverse", "few": "inconclusive", "one": "no_repeats", "silent": "no_data",
+    }  # fmt: skip
+    assert entries["same"]["distinct"] == {"text": 1, "kinds": 1}
+    assert entries["mixed"]["effective_modes"]["q1"] == pytest.approx(5)
+    low, high = mode_share_interval(6, 30)
+    assert entries["mixed"]["mode_share"] == {"value": 0.2, "low": low, "high": high}
+    assert (found["verdict"], found["cases"]) == ("fails", 5)
+    assert [each["case"] for each in found["collapsed"]] == ["same"]
+    assert found["verdicts"]["no_data"] == 1
+    tags = {entry["tag"]: entry for entry in found["by_tag"]}
+    assert tags["t"]["effective_modes"] == pytest.approx(3)
+    assert tags["u"]["collision_probability"] == entries["mixed"]["collision_probability"]
+    assert found["mode_share"] == pytest.approx((1 + 0.2 + 1) / 3)  # over the cases with repeats
+
+
+def test_what_counts_is_the_first_answer_of_each_repeat(tmp_path: Path) -> None:
+    """As in every number of checks: a second one is left out; an answer without a verdict is no answer."""
+    told = [line("a", 0, "x"), line("a", 1, "x"), line("a", 0, "y"), line("a", 2, None, error="timeout")]
+    found = diversity(tmp_path, told, [case("a")])
+    assert found["by_case"][0]["answers"] == 2
+    assert found["by_case"][0]["distinct"]["text"] == 1
+
+
+def test_a_run_says_it_for_cases_that_do_not(tmp_path: Path) -> None:
+    """A case's own word stands over the run's; without any there is no such part of the report."""
+    cases: list[dict[str, Any]] = [{"id": "a", "checks": ANY}, case("b", "none")]
+    told = [line(name, r, "x") for name in "ab" for r in range(20)]
+    assert "diversity" not in evaluated(tmp_path, told, params_of(cases)).report["results"]
+    found = diversity(tmp_path, told, cases, diversity={"by": "text", "collapse_share": 0.9})
+    assert [(entry["case"], entry["verdict"]) for entry in found["by_case"]] == [("a", "inconclusive")]
+
+
+def test_a_sweep_stops_as_its_report_would_say(tmp_path: Path) -> None:
+    """After each line, by limits that may be looked at after each; thresholds and diversity have to be decided both."""
+    demand = {"rates": [{"number": "pass-rate", "least": 0.5}]}
+    cases = [case("both", checks=[{"contains": "x"}], thresholds=demand), case("kinds"), case("open")]
+    params = params_of(cases)
+    stopping, told = stopping_for(params), list[bytes]()
+    for number in range(30):
+        told += [line("both", number, "x", **stop_mark(30)), line("kinds", number, f"{number % 6}", **stop_mark(30))]
+        told.append(line("open", number, "x" if number % 10 < 7 else f"{number}", **stop_mark(30)))
+        for data in told[-3:]:
+            stopping.add(data)
+        results = evaluated(tmp_path, told, params).report["results"]
+        kinds = {
+            entry["case"]: entry["verdict"] in ("collapsed", "diverse") for entry in results["diversity"]["by_case"]
+        }
+        rates = {entry["case"]: entry["thresholds"] for entry in results["by_case"]}
+        reached = {name: all(each["verdict"] in ("holds", "fails") for each in own) for name, own in rates.items()}
+        for name, settled in kinds.items():
+            assert stopping.decided(name) is (settled and reached[name])
+        assert results["stopping"]["decided"] == sum(map(stopping.decided, kinds))
+    assert [stopping.decided(name) for name in ("both", "kinds", "open")] == [True, True, False]
+    entry = results["diversity"]["by_case"][1]
+    assert entry["stop"] == {"rule": "when-decided", "of": 30}
+    assert entry["verdict"] == spending_verdict(5, 30, 0.7, 30) == "diverse"
+    assert (entry["mode_share"]["low"], entry["mode_share"]["high"]) == mode_share_sequence(5, 30)
+
+
+def test_a_gate_knows_collapsed_cases_and_texts(tmp_path: Path) -> None:
+    """By the report's verdict; equal texts have one label, which two runs are compared by."""
+    told = [line("a", r, ("Paris", "paris!")[r % 2]) for r in range(30)] + [line("b", r, f"{r % 9}") for r in range(30)]
+    done = evaluated(tmp_path, told, params_of([case("a"), case("b"), {"id": "c", "checks": ANY}]))
+    assert MEASURES.collapsed(done.report) == ["a"]
+    assert MEASURES.collapsed(evaluated(tmp_path, [line("c", 0)]).report) == []
+    seen = [MEASURES.see(each) for each in (
+        {"id": "a", "status": "passed", "passed": True, "score": 1.0, "repeat": 0, "kind": "ab"},
+        {"id": "c", "status": "passed", "passed": True, "score": 1.0, "repeat": 0},
+    )]  # fmt: skip
+    assert [each.label if each else "" for each in seen] == ["ab", None]
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("diversity: words", "cases[0].diversity.by: must be text, near or none"),
+        ("diversity: {by: near, similarity: 0}", "cases[0].diversity.similarity: Input should be greater than 0"),
+        ("diversity: 5", "cases[0].diversity: must be text"),
+        ("diversity: {by: text, share: 1}", "cases[0].diversity.share: unknown key"),
+        ("diversity: {collapse-share: 1}", "cases[0].diversity.collapse-share: Input should be less than 1"),
+        ("diversity: {collapse-share: true}", "must be a number"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, written: str, told: str) -> None:
+    """File, line and key path."""
+    path = tmp_path / "cases.yaml"
+    path.write_text(f"cases:\n  - id: a\n    checks: [is-json]\n    {written}\n")
+    with pytest.raises(ConfigError, match=r"cases\.yaml:4: ") as caught:
+        load_cases([path])
+    assert told in str(caught.value)
+
+
+def test_layers_are_laid_over_one_another_name_by_name(tmp_path: Path) -> None:
+    """Defaults lie under a case; a row of a table has it as text or as JSON."""
+    path = tmp_path / "cases.yaml"
+    path.write_text(
+        "defaults: {checks: [is-json], diversity: {by: text, collapse-share: 0.5}}\n"
+        "cases: [{id: a}, {id: b, diversity: none}, {id: c, diversity: {collapse-share: 0.6}}, {file: rows.csv}]\n"
+    )
+    (tmp_path / "rows.csv").write_text('id,diversity\nd,none\ne,"{""collapse-share"": 0.9}"\nf,\n')
+    found = {each.params["id"]: each.params["diversity"] for each in load_cases([path])}
+    assert found["a"] == found["f"] == {"by": "text", "collapse_share": 0.5}
+    assert found["b"] == found["d"] == {"by": "none", "collapse_share": 0.5}
+    assert [found[name]["collapse_share"] for name in "ce"] == [0.6, 0.9]
