@@ -137,12 +137,12 @@ def test_a_judged_sweep_is_killed_anywhere(tmp_path: Path, service: Agent, momen
     """In its first stage, before a judge has replied, and while it is evaluated: nothing that is recorded is paid."""
     first = moment == "first stage"
     if moment != "evaluation":
-        service.ready = lambda: (asked(service, "m") < 6) if first else not asked(service)
+        service.ready = lambda: (asked(service, "m") < 4) if first else not asked(service)
     running = start_evalq(*LIVE, "--calls", "2", cwd=tmp_path)
     if moment == "evaluation":
         wait_until(lambda: (tmp_path / "run" / "judged.jsonl").exists(), "its judgements are joined")
     else:
-        wait_until(lambda: service.at_once == 2 and (not first or asked(service, "m") >= 6), "calls are in flight")
+        wait_until(lambda: service.at_once == 2 and (not first or asked(service, "m") >= 4), "calls are in flight")
     running.kill()
     ended = running.wait(60)
     service.ready = lambda: True
@@ -176,13 +176,13 @@ def test_what_a_judge_does_not_say_is_no_score_and_can_be_asked_again(tmp_path: 
     (tmp_path / "cases.yaml").write_text(
         CASES.replace("votes: 3}", "votes: 1}").replace("cases:", "cases:") + broken * 0
     )
-    service.dead = lambda: asked(service) >= 8 and next(fails, None) is not None
-    done = evalq(*LIVE, "--calls", "1", cwd=tmp_path)
+    service.dead = lambda: asked(service) >= 14 and next(fails, None) is not None
+    done = evalq(*LIVE, "--calls", "1", "--repeat", "4", cwd=tmp_path)
     lost = 5
     assert (done.returncode, f"{lost} call(s) were never answered" in done.stderr) == (3, True), done.stderr
     results = report(tmp_path / "run")["results"]
     (one,) = results["judges"]
-    votes = OUTPUTS * 3 + REPEAT
+    votes = 12 * 3 + 4
     assert one["votes"] == {"asked": votes, "read": votes - lost - 3, "unreadable": 3, "failed": lost}
     assert results["outputs"]["errors"] > 0
     assert results["outputs"]["failed"] == 0

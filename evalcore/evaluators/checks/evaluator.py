@@ -84,6 +84,11 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 ("--judge",),
                 "Ask this target what checks of judges ask, unless they name another; with --outputs, about these.",
             ),
+            Option(
+                ("--against",),
+                "Outputs of another run (outputs.jsonl), whose answer to the same repeat a check prefer: true compares.",
+                "path",
+            ),
             Option(("--tag",), "Only the cases with this tag.", param="tag"),
             Option(
                 ("--pass-rate",),

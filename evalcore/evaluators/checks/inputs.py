@@ -15,6 +15,7 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
+from evalq.evalcore.evaluators.checks.judging.against import other_answers
 from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
 from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.score import judge_for
@@ -98,8 +99,14 @@ def judging(asked: Request) -> JudgeStage | None:
             text = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
             inputs[case.params["id"]] = text
     defaults = {case.params["id"]: case.judge for case in loaded}
-    stage = JudgeStage(params, inputs, defaults, judge, {})
-    if not stage.asks():
+    against = str(asked.options.get("against") or "")
+    stage = JudgeStage(params, inputs, defaults, judge, other_answers(against) if against else {})
+    asks = stage.asks()
+    if against and not stage.comparing:
+        raise UsageError("--against: no check of the cases is `prefer: true`, which compares with it")
+    if stage.comparing and not against:
+        raise UsageError(f"case {shorten(stage.comparing)}: `prefer: true` compares with --against OUTPUTS; give them")
+    if not asks:
         if judge:
             raise UsageError("--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)")
         return None

@@ -51,6 +51,12 @@ class JudgeStage:
                 found[self._target(asked.judge, case), asked.votes] += asked.orders
         return found
 
+    @property
+    def comparing(self) -> str:
+        """The first case that is compared with another run's answers; empty without one."""
+        plans = ((case, self._judge.plan(case)) for case in self._cases)
+        return next((case for case, plan in plans if plan and any(each.against for each in plan.asked.values())), "")
+
     def _target(self, own: str, case: str) -> str:
         target = own or self._named or self._defaults.get(case, "")
         if not target:
