@@ -86,7 +86,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
             ),
             Option(
                 ("--against",),
-                "Outputs of another run (outputs.jsonl), whose answer to the same repeat a check prefer: true compares.",
+                "Outputs of another run (outputs.jsonl): its answers to the same repeats, for checks prefer: true.",
                 "path",
             ),
             Option(("--tag",), "Only the cases with this tag.", param="tag"),
