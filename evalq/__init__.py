@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evalq._compare import compare, gate
     from evalq._compared import Comparison, Comparisons, Decision
     from evalq._evaluate import evaluate, resume, sweep
+    from evalq._extend import extend
     from evalq._run import Run, open_run
     from evalq._run import open_run as open  # noqa: A004 - called as evalq.open, as gzip.open is
     from evalq.evalcore.compare.comparison import Estimate
@@ -111,6 +112,7 @@ __all__ = [
     "compare",
     "errors",
     "evaluate",
+    "extend",
     "gate",
     "open",
     "open_run",
@@ -148,6 +150,7 @@ _PLACES = {
     "check_evaluator": "evalq.evalcore.conformance",
     "compare": "evalq._compare",
     "evaluate": "evalq._evaluate",
+    "extend": "evalq._extend",
     "gate": "evalq._compare",
     "open": "evalq._run",
     "open_run": "evalq._run",

@@ -86,6 +86,7 @@ def sweep(
     max_calls: int | None = None,
     max_cost: float | None = None,
     cache: str | Path | None = None,
+    reuse: Sequence[str | Path] = (),
     params: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     broker: str | None = None,
@@ -108,7 +109,8 @@ def sweep(
     ``target`` names an agent of the file ``targets``: with it this process's own helpers make at most ``calls`` calls
     at once; without it the fleet at ``broker`` calls. Each case is called ``repeat`` times, or with
     ``stop="when-decided"`` until its verdict is certain. ``max_calls`` and ``max_cost`` (in the target's currency)
-    are budgets for the whole sweep. ``cache`` is a file that outputs of the same prompts are taken from and kept in.
+    are budgets for the whole sweep. ``cache`` is a file that outputs of the same prompts are taken from and kept in;
+    ``reuse`` names runs whose outputs are taken: a gate does not take them for fresh evidence.
     The run folder is ``folder`` or evalq-runs/<run id>; its outputs.jsonl holds every answer. With the same ``once``
     and the same of everything else the sweep is one, that is paid once. The other arguments are those of `evaluate`.
 
@@ -122,7 +124,8 @@ def sweep(
     named: dict[str, Any] = {"targets": str(targets) if targets else None, "calls": calls}
     ready = _Ready(evaluator, _settings(settings, broker, ledger, **named), workers=workers)
     _refuse_uncallable(ready.evaluator, repeat)
-    live = SweepOptions(target, repeat, stop, max_calls or 0, max_cost or 0.0, _usable_cache(cache))
+    taken = tuple(str(run_folder(run).path.absolute()) for run in reuse)
+    live = SweepOptions(target, repeat, stop, max_calls or 0, max_cost or 0.0, _usable_cache(cache), taken)
     asked, request = ready.asked(folder, suite, tags, once=once), _request(ready.evaluator, inputs, params, options)
     return ready.see_through(lambda: Sweep.start(ready.evaluator, request, live, asked), progress)
 

@@ -77,7 +77,7 @@ def counted(record: DriftRecord | None, run: RunCases) -> DriftRecord | None:
 
     The newest run again, with other answers, takes its own place. An older one stays as it was counted, since all that
     came later was compared with it; so does the reference. A run without any answer tells nothing, and neither does one
-    that has answers of an earlier one, from a cache.
+    that has answers of an earlier one, from a cache or as it took them over.
     """
     if not any(any(column.count) for column in run.cases.columns.values()):
         return record
@@ -102,6 +102,8 @@ def _after(record: DriftRecord, before: Chain, run: RunCases) -> DriftRecord:
 
 
 def _cached(record: DriftRecord, run: RunCases) -> bool:
+    if run.lineage is not None and not dict(record.now.known).keys().isdisjoint(run.lineage.akin):
+        return True
     return run.usage is not None and not set(run.usage.sample).isdisjoint(record.sampled)
 
 

@@ -16,6 +16,7 @@ from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.quarantine import Past, aside_in, fallen, flaky_cases, past_of, quarantined
 from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.sharing import shared
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 
@@ -109,7 +110,10 @@ def run_meant(name: str, runs: Sequence[tuple[str, str]]) -> int | None:
 
 
 def _of_run(policy: Policy, run: RunCases, partner: RunCases) -> Iterator[Check]:
-    """What any two runs have to have in common before their numbers are compared."""
+    """What any two runs have to have in common before their numbers are compared, and what not."""
+    if common := shared(run, partner):
+        reason = f"{common}: they are no evidence of a change, nor of none; gate a run of its own answers"
+        yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason)
     # Other parameters or another version ask something else: the numbers may move though no agent did.
     if (run.specification, run.version) != (partner.specification, partner.version):
         what = "another golden set or other parameters" if run.version == partner.version else "another version"

@@ -18,7 +18,18 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.model.canonical import canonical_json, digest
 
-__all__ = ["SCREEN", "SINGLE", "Errors", "Look", "answers_digest", "baseline_digest", "confirming"]
+__all__ = [
+    "SCREEN",
+    "SINGLE",
+    "Errors",
+    "Look",
+    "answers_digest",
+    "baseline_digest",
+    "candidate_digest",
+    "confirming",
+    "growing",
+    "looks_at",
+]
 
 
 class Errors(NamedTuple):
@@ -43,6 +54,12 @@ def confirming(number: int) -> Errors:
     return Errors(SCREEN / (number * (number + 1)))
 
 
+def growing(looks: int) -> Errors:
+    """What the ``looks``-th look at a run that grows may spend where none is counted: .0375 over all, either way."""
+    spent = ALPHA if looks == 1 else ALPHA / (2 * looks * (looks - 1))
+    return Errors(spent, spent)
+
+
 class Look(msgspec.Struct, frozen=True):
     """One look at a candidate: the ``number``-th at this baseline and policy, by the ``draw``-th answers of this
     candidate, both from 1. ``stands`` is why the candidate was stopped by earlier answers, where it was.
@@ -57,6 +74,10 @@ class Look(msgspec.Struct, frozen=True):
         """What this look may spend. Over all numbers the first sums to .025, over all draws the second to .0375."""
         k, r = self.number, self.draw
         return Errors(ALPHA / (k * (k + 1)), ALPHA if r == 1 else ALPHA / (2 * r * (r - 1)))
+
+    def at_least(self, looks: int) -> Look:
+        """The same, as one of at least so many: a run that was extended has been looked at before, gated or not."""
+        return msgspec.structs.replace(self, number=max(self.number, looks), draw=max(self.draw, looks))
 
     def told(self) -> str:
         """In a sentence."""
@@ -81,3 +102,14 @@ def baseline_digest(policy: Policy, approved: Iterable[RunCases]) -> str:
 def answers_digest(candidates: Iterable[RunCases]) -> str:
     """Of what one look is at: the same reports are the same answers."""
     return digest(canonical_json([list(each) for each in sorted([run.called, run.report] for run in candidates)]))
+
+
+def candidate_digest(candidates: Iterable[RunCases]) -> str:
+    """Of who is judged, where nobody says: an extended run is the candidate that it was extended from."""
+    firsts = ([run.called, (run.lineage.first if run.lineage else "") or run.report] for run in candidates)
+    return digest(canonical_json([list(each) for each in sorted(firsts)]))
+
+
+def looks_at(candidates: Iterable[RunCases]) -> int:
+    """How many looks these are, by how often they were extended."""
+    return max((run.looks for run in candidates), default=1)

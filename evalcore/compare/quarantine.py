@@ -12,6 +12,7 @@ from evalq.evalcore.compare.named import fisher
 from evalq.evalcore.compare.policy import Policy, Quarantine
 from evalq.evalcore.compare.repeats import Answered, rows_of
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.sharing import shares
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.share_sequence import surely_above, surely_below
 
@@ -59,7 +60,7 @@ def past_of(run: RunCases, partner: RunCases | None, history: Sequence[RunCases]
             _of_one_kind(each, run)
             and config
             and _config(each) == config
-            and not any(_share(each, one) for one in (run, *counted))
+            and not any(shares(each, one) for one in (run, *counted))
         ):
             counted.append(each)
     cases: dict[str, tuple[int, int]] = {}
@@ -79,12 +80,6 @@ def _of_one_kind(run: RunCases, other: RunCases) -> bool:
 
 def _config(run: RunCases) -> str:
     return run.usage.config if run.usage is not None else ""
-
-
-def _share(run: RunCases, other: RunCases) -> bool:
-    """Whether they are one run, or have answers in common."""
-    ours, theirs = (set(each.usage.sample) if each.usage is not None else set() for each in (run, other))
-    return run.run == other.run or bool(ours & theirs)
 
 
 def _measure(run: RunCases) -> Measure | None:

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["SCHEMA", "RunCases", "Usage"]
+__all__ = ["SCHEMA", "Lineage", "RunCases", "Usage"]
 
 SCHEMA = "evalq.cases/1"
+
+
+class Lineage(msgspec.Struct, frozen=True):
+    """Whose answers a run has besides its own. ``reused`` is {run: outputs taken from it}.
+
+    ``akin`` names all runs that gave any of them, those that gave them to these, too. ``number`` counts the runs before
+    it in the longest such line, and ``first`` is the digest of the report that this line began with.
+    """
+
+    reused: dict[str, int] = {}
+    akin: tuple[str, ...] = ()
+    number: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)] = 1
+    first: str = ""
+
+    def told(self) -> str:
+        """In words, for whoever reads the numbers."""
+        given = " and ".join(f"{count:,} outputs of {run}" for run, count in sorted(self.reused.items()))
+        return f"it has {given}: no fresh evidence for a gate"
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -41,7 +61,7 @@ class RunCases(msgspec.Struct, kw_only=True):
 
     ``name`` is what its suite calls it, by which runs of one evaluator are told apart. ``specification`` is the digest
     of its parameters, a golden set among them; ``report`` that of its report.json, and so of all that it found.
-    ``usage`` is what its live calls took, where it made any.
+    ``usage`` is what its live calls took, where it made any; ``lineage`` where it took outputs of earlier runs.
     """
 
     schema: str = SCHEMA
@@ -58,6 +78,12 @@ class RunCases(msgspec.Struct, kw_only=True):
     results: dict[str, Json] = {}
     cases: CaseSummary
     usage: Usage | None = None
+    lineage: Lineage | None = None
+
+    @property
+    def looks(self) -> int:
+        """Which look at a growing run this is: 1 for one that has answers of its own alone."""
+        return 1 + (self.lineage.number if self.lineage else 0)
 
     @property
     def called(self) -> str:

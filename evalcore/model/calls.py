@@ -112,9 +112,35 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return msgspec.json.encode({**told, "prompt": self.prompt, "config": self.config, "attempts": self.attempts})
 
     @classmethod
+    def of_line(cls, data: bytes) -> Output:
+        """The output that a line of outputs.jsonl was written of, as call 0. Raises WireError."""
+        try:
+            line = msgspec.json.decode(data, type=_Line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise WireError(f"a recorded output is not what evalq writes: {error}") from error
+        told = {name: getattr(line, name) for name in _Line.__struct_fields__ if name != "stop"}
+        return cls(call=0, **told)
+
+    @classmethod
     def from_wire(cls, data: bytes) -> Output:
         """The output in ``data``. Raises WireError."""
         try:
             return msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WireError(f"a recorded output is not what evalq writes: {error}") from error
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """A line of outputs.jsonl."""
+
+    case: str
+    repeat: _Count
+    agent: str
+    target: str
+    prompt: str
+    config: str
+    attempts: tuple[Attempt, ...]
+    output: msgspec.Raw = msgspec.Raw(b"null")
+    error: str = ""
+    text: str | None = None
+    stop: StopNote | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,7 +42,9 @@ def conclude_shown(folder: RunFolder, report: dict[str, Json], invocation: Invoc
     allowed = invocation.output.allow_dead
     _refuse_dead(folder, report, allowed, invocation.where)
     if Sweep.is_in(folder):
-        _refuse_unanswered(Sweep.load(folder), allowed, invocation.where)
+        from evalq.producer.sweeps.further import further_sweeps
+
+        _refuse_unanswered([Sweep.load(folder), *further_sweeps(folder)], allowed, invocation.where)
     refuse_unscored(folder, report)
 
 
@@ -54,14 +57,18 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
         write_output(path, folder, evaluator, options)
     if not output.json_lines:
         click.echo(render(output.fmt, evaluator, report, options, folder.info().started), nl=False)
-    tell(report, output)
+    tell(folder, report, output)
     for fault in report["faults"][:20] if not output.quiet else []:
         click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
 
 
-def tell(report: dict[str, Json], output: Output) -> None:
-    """The evaluator's notices on standard error."""
-    for notice in registry.get(report["evaluator"]).views.notices(report) if not output.quiet else []:
+def tell(folder: RunFolder, report: dict[str, Json], output: Output) -> None:
+    """The evaluator's notices on standard error, and whose outputs the run has besides its own."""
+    if output.quiet:
+        return
+    if (lineage := folder.info().lineage) is not None:
+        click.echo(f"note: {lineage.told()}", err=True)
+    for notice in registry.get(report["evaluator"]).views.notices(report):
         click.echo(visible(f"note: {notice}"), err=True)
 
 
@@ -94,13 +101,13 @@ def _refuse_dead(folder: RunFolder, report: dict[str, Json], allowed: int, where
         )
 
 
-def _refuse_unanswered(sweep: Sweep, allowed: int, where: Where) -> None:
-    unanswered = sweep.recorded.unanswered()
+def _refuse_unanswered(sweeps: Sequence[Sweep], allowed: int, where: Where) -> None:
+    unanswered = sum((sweep.recorded.unanswered() for sweep in sweeps), Counter[str]())
     count = unanswered.total()
     if count > allowed:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(unanswered.items()))
         raise Incomplete(
-            f"{count} call(s) were never answered ({kinds}). Try them again: {_retry(sweep.folder, where)}; "
+            f"{count} call(s) were never answered ({kinds}). Try them again: {_retry(sweeps[0].folder, where)}; "
             f"or accept them: --allow-dead {count}"
         )
 

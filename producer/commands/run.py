@@ -151,6 +151,10 @@ def _begin(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: in
     live = run.live
     if live is None:
         return lambda: Job.start(run.evaluator, run.request, asked)
+    if invocation.start.detach:
+        from evalq.producer.sweeps.execute import refuse_detached
+
+        refuse_detached(live, run.evaluator, run.request)
     return lambda: Sweep.start(run.evaluator, run.request, live, asked)
 
 
@@ -161,7 +165,7 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: I
         write_output(path, folder, run.evaluator, run.request.options)
     if output.fmt in ("markdown", "yaml") and not output.json_lines:
         click.echo(render(output.fmt, run.evaluator, report, run.request.options))
-    tell(report, output)
+    tell(folder, report, output)
     conclude_shown(folder, report, invocation, reporter)
     return report
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from evalq.evalcore.compare.comparison import Comparison, compare
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.sharing import shared
 from evalq.evalcore.errors import UsageError
 
 __all__ = ["MARGIN", "compare_runs"]
@@ -18,8 +19,10 @@ def compare_runs(
     """Compare by every measure of the candidate, or by the one called ``measure``.
 
     ``margin`` is a share of each measure's scale. Raises UsageError for runs of two evaluators, and for a measure that
-    there is not.
+    there is not, and for runs that have answers in common.
     """
+    if common := shared(cand, base):
+        raise UsageError(f"{common}: they tell nothing of a change; compare runs that were asked apart")
     if base.evaluator != cand.evaluator:
         raise UsageError(f"{base.run} is a run of {base.evaluator} and {cand.run} one of {cand.evaluator}")
     known = {each.name for each in base.cases.measures}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.compare.decision import Check, Decision, surprising
-from evalq.evalcore.compare.looks import Look, answers_digest, baseline_digest
+from evalq.evalcore.compare.looks import Look, answers_digest, baseline_digest, candidate_digest, looks_at
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
@@ -24,7 +24,10 @@ __all__ = ["Docket", "noted"]
 
 
 class Docket:
-    """What was counted of ``candidate`` ("": of these answers alone) by ``policy`` at the approved ``partners``."""
+    """What was counted of ``candidate`` by ``policy`` at the approved ``partners``.
+
+    Where that is "", it is these answers alone, and those that they were extended from.
+    """
 
     def __init__(
         self,
@@ -37,18 +40,19 @@ class Docket:
         self._looks = looks_of(servers)
         self._place = baseline_digest(policy, partners.values())
         self._answers = answers_digest(candidates)
-        self._candidate = _digest(candidate) if candidate else self._answers
+        self._candidate = _digest(candidate) if candidate else candidate_digest(candidates)
+        self._least = looks_at(candidates)
 
     def look(self, kind: str = "") -> Look:
         """The look by these answers, among those of a ``kind`` of their own; raises what counting raises."""
-        return self._looks.take(self._place + kind, self._candidate, self._answers)
+        return self._looks.take(self._place + kind, self._candidate, self._answers).at_least(self._least)
 
     def decided(self, decide: Callable[[Look], Decision], kind: str = "") -> tuple[Decision, Look]:
         """What ``decide`` makes of the look by these answers, which is counted once there is a decision.
 
         What cannot be decided, for a metric that the results do not have say, spends nothing.
         """
-        expected = self._looks.peek(self._place + kind, self._candidate, self._answers)
+        expected = self._looks.peek(self._place + kind, self._candidate, self._answers).at_least(self._least)
         decision, look = decide(expected), self.look(kind)
         # Another machine may have taken that number meanwhile.
         return decision if look == expected else decide(look), look

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
-from evalq.evalcore.compare.looks import SINGLE, Errors
+from evalq.evalcore.compare.looks import SINGLE, Errors, growing, looks_at
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.quarantine import Past
 from evalq.evalcore.compare.run import RunCases
@@ -95,10 +97,20 @@ def gate_runs(
     """
     found = matched(policy, candidates, baseline, servers, first=first)
     if not found.partners or not found.approved:
-        return found.decide()
+        return _uncounted(found)
     docket = Docket(policy, candidates, found.partners, servers, candidate)
     decision, look = docket.decided(lambda look: found.decide(look.errors))
     return docket.settled(noted(decision, look), found.baseline)
+
+
+def _uncounted(found: Matched) -> Decision:
+    """The decision where no looks are counted: those at a run that was extended count by what it says of itself."""
+    looks = looks_at(found.candidates)
+    decision = found.decide(growing(looks))
+    if looks == 1:
+        return decision
+    told = f"look {looks} at a run that was extended: GO and NO-GO at {growing(looks).go:.3g}"
+    return msgspec.structs.replace(decision, notes=(told, *decision.notes))
 
 
 def is_approved(baseline: str | RunCases, servers: Servers) -> bool:

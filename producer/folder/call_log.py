@@ -22,6 +22,11 @@ _CACHED = b'{"cached"'
 _BEGUN = b'{"begun"'
 
 
+class _Cached(msgspec.Struct):
+    cached: list[int]
+    of: str = ""
+
+
 class _Begun(msgspec.Struct):
     begun: int
     by: dict[str, str] = {}
@@ -37,7 +42,9 @@ class Recorded:
         self._places = array("q", bytes(8 * total))  # where each call's line begins, plus 1; 0: none
         self._earlier: dict[int, list[int]] = {}
         self._failed: dict[int, str] = {}
-        self._free: set[int] = set()
+        self._free: dict[int, str] = {}
+        self._givers: list[str] = [""]
+        self._given = array("H", bytes(2 * total))  # of whom each output was taken: its place in _givers, plus 1
         self._in: BinaryIO | None = None
         self._begun = self._ended_then = 0
         self._at: dict[str, int] = {}
@@ -47,6 +54,8 @@ class Recorded:
         self.paid = self.attempts = 0
         self.spending = Spending()
         """Of all that was called for this sweep, tried anew or not: outputs, attempts, and what they cost."""
+        self.reused: Counter[str] = Counter()
+        """{run: outputs that were taken from it}, "" for a cache; of one that was made anew nothing is."""
         self._file, end = AppendedFile(path), 0
         for line in whole_lines(path) if path.exists() else ():
             self._note(line, end)
@@ -114,10 +123,10 @@ class Recorded:
         """{kind of failure: calls} of those that nothing came of, through no doing of the agent's."""
         return Counter(kind for kind in self._failed.values() if kind in UNANSWERED)
 
-    def add(self, outputs: list[Output], *, cached: bool = False) -> list[Output]:
+    def add(self, outputs: list[Output], *, cached: bool = False, of: str = "") -> list[Output]:
         """Keep new outputs, safely on disk when this returns; returns those that were new.
 
-        What is ``cached`` was paid for by another sweep.
+        What is ``cached`` was paid for by another sweep: by that of the run ``of``, where that is known.
         """
         # Reversed, since the last one of a key stays: of two outputs of a call the first counts, as in the ledger.
         fresh = {output.call: output for output in reversed(outputs) if not self.has(output.call)}
@@ -125,7 +134,7 @@ class Recorded:
             lines = [msgspec.json.encode(output) + b"\n" for output in fresh.values()]
             if cached:
                 # In one piece with the outputs, and before them: after a crash in between they would count as paid.
-                lines.insert(0, _CACHED + b":" + msgspec.json.encode(list(fresh)) + b"}\n")
+                lines.insert(0, msgspec.json.encode(_Cached(list(fresh), of)) + b"\n")
             self._append(lines)
         return list(fresh.values())
 
@@ -163,7 +172,8 @@ class Recorded:
                 self._ended_then = self.ended
                 return
             if line.startswith(_CACHED):
-                self._free.update(msgspec.json.decode(line, type=dict[str, list[int]])["cached"])
+                taken = msgspec.json.decode(line, type=_Cached)
+                self._free.update(dict.fromkeys(taken.cached, taken.of))
                 return
             output = Output.from_wire(line)
             if self.has(output.call):
@@ -172,8 +182,9 @@ class Recorded:
         except (WireError, msgspec.DecodeError, KeyError, IndexError) as error:
             raise WireError(f"{self._path} is damaged at byte {place}: {error}") from error
         self.count += 1
-        if output.call in self._free:
-            self._free.discard(output.call)
+        giver = self._free.pop(output.call, None)
+        if giver is not None:
+            self._take(output.call, giver)
         else:
             self.paid += 1
             self.attempts += len(output.attempts)
@@ -181,8 +192,17 @@ class Recorded:
         if output.failed:
             self._failed[output.call] = output.error.partition(":")[0]
 
+    def _take(self, call: int, giver: str) -> None:
+        if giver not in self._givers:
+            self._givers.append(giver)
+        self._given[call] = self._givers.index(giver) + 1
+        self.reused[giver] += 1
+
     def _drop(self, call: int) -> None:
         if self._places[call]:
+            if self._given[call]:
+                self.reused[self._givers[self._given[call] - 1]] -= 1
+                self._given[call] = 0
             self._earlier.setdefault(call, []).append(self._places[call] - 1)
             self._places[call] = 0
             self._failed.pop(call, None)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from evalq.evalcore.compare.run import Lineage
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.canonical import Json
@@ -27,7 +28,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     records} while dead records are tried again, ``progress`` the ledger's counters at the last look, ``follows`` the
     log of a run that follows one, ``driver`` the token of whoever drove it from this folder last, ``server`` the
     options that name the server it was driven on then (empty: none that outlives a command), ``targets`` the targets
-    file of a sweep whose calls were made by its own command (its path alone: what is in it stays there).
+    file of a sweep whose calls were made by its own command (its path alone: what is in it stays there). ``lineage``:
+    whose outputs it has, where it took any; ``origin`` the run that it asks again, to more repeats or another target.
     """
 
     run: str
@@ -49,6 +51,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     follows: str = ""
     retry: dict[str, int] | None = None
     progress: dict[str, Json] = {}
+    lineage: Lineage | None = None
+    origin: str = ""
 
 
 def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:

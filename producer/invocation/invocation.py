@@ -105,6 +105,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int = 1
     stop: str | None = None
     cache: str | None = None
+    reuse: tuple[str, ...] = ()
     max_calls: int | None = None
     max_cost: float | None = None
 
@@ -114,7 +115,8 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
         return self.max_calls, self.max_cost
 
     def options(self) -> SweepOptions:
-        """The same for a sweep."""
+        """The same for a sweep. Raises UsageError for a run that is not here."""
+        from evalq.producer.invocation.finding import find
         from evalq.producer.sweeps.options import SweepOptions
 
         return SweepOptions(
@@ -124,6 +126,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
             max_calls=self.max_calls or 0,
             max_cost=self.max_cost or 0.0,
             cache=self.cache or "",
+            reuse=tuple(str(find(run).path.absolute()) for run in self.reuse),
         )
 
 

@@ -100,7 +100,14 @@ def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
         metavar="FILE",
         help="Take outputs of the same prompts and settings from this file, and keep new ones there.",
     )
-    return [*options, cache, *calling_options()]
+    reuse = click.Option(
+        ["--reuse"],
+        multiple=True,
+        metavar="RUN",
+        help="Take what this run recorded of the same cases, prompts, repeats and settings: no fresh evidence for a "
+        "gate. Repeatable.",
+    )
+    return [*options, cache, reuse, *calling_options()]
 
 
 def as_json() -> click.Option:

@@ -111,4 +111,5 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
         target=info.target,
         tags=info.tags,
         usage=usage_of(outputs) if outputs.is_file() else None,
+        lineage=info.lineage,
     )

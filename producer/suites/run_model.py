@@ -78,7 +78,7 @@ def live_keys(calls: Calls | None) -> dict[str, Any]:
     if calls is None:
         return {}
     above = Annotated[float, Field(gt=0)]
-    keys: dict[str, Any] = {calls.option: str, "max_calls": _Count, "max_cost": above, "cache": str}
+    keys: dict[str, Any] = {calls.option: str, "max_calls": _Count, "max_cost": above, "cache": str, "reuse": _Files}
     return keys | ({"repeat": _Count, "stop": Literal[WHEN_DECIDED]} if calls.repeats else {})
 
 

@@ -19,9 +19,9 @@
 
 Beside ``evaluator`` a run has its inputs (under the name its evaluator gives them), ``params``, ``chunk_size``,
 ``limit``, ``output`` (files as with -o) and any of the evaluator's options by name; where the evaluator can ask a
-target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``max_cost`` and ``cache``. Its ``name`` is
-that of its folder and of its report in the JSON, whatever runs stand before it; without one its folder has the
-evaluator's, numbered. Paths are relative to the file.
+target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``max_cost``, ``cache`` and ``reuse``
+(run folders, or ids). Its ``name`` is that of its folder and of its report in the JSON, whatever runs stand before
+it; without one its folder has the evaluator's, numbered. Paths are relative to the file.
 
 ``policy`` is what the runs have to keep: a gate's policy, or the name of its file. What may drop is measured against
 ``baseline``. The command then ends as the gate decides, and writes the decision to ``outputs``.
@@ -40,9 +40,10 @@ from pydantic import ValidationError
 from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, Request, live_calls
+from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, Request, asks_recorded, live_calls
 from evalq.evalcore.contract.params import as_json, explained, line_of, load_mapping, option_params, validate
-from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.suites.policy_paths import why_no_passes, why_unknown
 from evalq.producer.suites.run_model import AnyRun, SuiteKeys, live_keys, run_model
 from evalq.producer.sweeps.options import SweepOptions
@@ -150,26 +151,43 @@ def _run(path: str | Path, key: Key, written: dict[str, Any]) -> PlannedRun:
     given = {option.name: _given(option, getattr(run, option.name), base) for option in options}
     inputs = [_beside(base, item) for item in getattr(run, evaluator.command.positional)]
     request = Request(inputs, option_params(options, given, run.params), given)
-    live = _live(path, key, evaluator.calls, {name: getattr(run, name) for name in run.model_fields_set}, base)
+    written_live = {name: getattr(run, name) for name in run.model_fields_set}
+    live = _live(path, key, evaluator.calls, written_live, base, recorded=asks_recorded(evaluator, request))
     if live is None:
         completed = evaluator.command.request(request)
         validate(evaluator.Params, completed.params, _place(path, (*key, "params")))
-    else:
+    elif live.target:
         next(iter(live_calls(evaluator).prompts(request)), None)
     outputs = [base / name for name in run.output]
     return PlannedRun(run.name, evaluator, request, run.chunk_size, run.limit, outputs, live)
 
 
-def _live(path: str | Path, key: Key, calls: Calls | None, written: dict[str, Any], base: Path) -> SweepOptions | None:
-    """What a run asks a target for; None where it asks none. Raises ConfigError for what goes with a target only."""
+def _live(
+    path: str | Path, key: Key, calls: Calls | None, written: dict[str, Any], base: Path, *, recorded: bool
+) -> SweepOptions | None:
+    """What a run asks a target for, or (``recorded``) about outputs; None where it asks none.
+
+    Raises ConfigError for what goes with a target only.
+    """
     given = {name: written[name] for name in live_keys(calls) if name in written}
-    if calls is None or calls.option not in given:
+    if calls is None or (calls.option not in given and not recorded):
         if calls is not None and given:
             raise _wrong(path, [((*key, min(given)), f"goes with {calls.option} only")])
         return None
     if "cache" in given:
         given["cache"] = _beside(base, given["cache"])
-    return SweepOptions(target=given.pop(calls.option), **given)
+    if "reuse" in given:
+        given["reuse"] = tuple(_reused(path, key, base, name) for name in given["reuse"])
+    return SweepOptions(target=given.pop(calls.option, ""), **given)
+
+
+def _reused(path: str | Path, key: Key, base: Path, name: str) -> str:
+    """The folder of a run that a suite names: seen from the file, or by its id. Raises ConfigError."""
+    beside = Path(_beside(base, name))
+    try:
+        return str(RunFolder.existing(beside if beside.is_dir() else Path("evalq-runs") / name).path.absolute())
+    except UsageError as error:
+        raise _wrong(path, [((*key, "reuse"), str(error))]) from None
 
 
 def _given(option: Option, value: Any, base: Path) -> Any:

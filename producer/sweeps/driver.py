@@ -102,12 +102,13 @@ class SweepDriver:
             return True
         if self._sweep.live.max_cost and self._sweep.recorded.spending.untold:
             self.notices.add("untold")
-        # With a cache nothing is offered before it was asked: an offered call may be paid for at once.
-        cached = self._intake.cache is not None and not self.registration.offered
-        if look.state == "open" and look.left and (cached or look.prompts < self._sweep.header.cases):
+        # With a cache or earlier runs nothing is offered before they were asked: an offered call may be paid at once.
+        known = self._intake.known and not self.registration.offered
+        if look.state == "open" and look.left and (known or look.prompts < self._sweep.header.cases):
             config = self._served.config()
             if config is not None:
-                self._intake.take_from_cache(config)
+                if told := self._intake.take_known(config):
+                    self.notices.news.append(told)
                 self.registration.offer()
             return True
         self._ending.judge(look)

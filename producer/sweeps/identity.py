@@ -15,7 +15,7 @@ from evalq.evalcore.model.canonical import canonical_json, digest
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_id import once_run_id
 from evalq.producer.sweeps.options import SweepOptions
-from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 
 __all__ = ["asked_of", "expectations", "once_id", "prompts_digest"]
 
@@ -39,6 +39,8 @@ def asked_of(
         "stop": live.stop,
         "max calls": f"{live.max_calls:g}" if live.max_calls else "",
         "max cost": f"{live.max_cost:g}" if live.max_cost else "",
+        "extends": live.extends,
+        SETTINGS: live.config,
     }
     return {name: text for name, text in facts.items() if text}
 

@@ -1,4 +1,7 @@
-"""Taking outputs of a sweep: into the run folder first, then they may leave the ledger, and go to the cache."""
+"""Taking outputs of a sweep: into the run folder first, then they may leave the ledger, and go to the cache.
+
+What earlier runs or a cache have of them already is taken first, before anything is called.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import msgspec
 from evalq.evalcore.model.calls import Output
 from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.decided import Stops
+from evalq.producer.sweeps.reuse import Giver, lineage_of
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.sweeps import SweepLedger
 
@@ -29,9 +33,15 @@ class SweepIntake:
         self._sweep = sweep
         self._calls = calls
         self._stops = stops
-        self.cache = cache
+        self._cache = cache
+        self._reuse = bool(sweep.live.reuse) and sweep.folder.info().lineage is None
         self.in_flight = 0
         """Calls that had not ended when it was paused or cancelled, and the moment for that was over."""
+
+    @property
+    def known(self) -> bool:
+        """Whether some of its outputs may be known before they are called."""
+        return self._reuse or self._cache is not None
 
     def take(self) -> bool:
         """Take recorded outputs; they leave the ledger once they are safe in the folder. False when there was none."""
@@ -40,8 +50,8 @@ class SweepIntake:
             return False
         fresh = self._keep(found.outputs)
         self._calls.trim(self._sweep.run, found)
-        if self.cache is not None:
-            self.cache.keep(fresh)
+        if self._cache is not None:
+            self._cache.keep(fresh)
         return True
 
     def drain(self, hurried: Callable[[], bool] = bool) -> None:
@@ -58,26 +68,49 @@ class SweepIntake:
                 return
             time.sleep(IDLE_SECONDS)
 
-    def take_from_cache(self, config: str) -> None:
-        """Record what the cache has of a target under ``config``, its settings' digest, before anything is called."""
-        if self.cache is None or not config:
-            return
+    def take_known(self, config: str) -> str:
+        """Record what is known of a target under ``config``, its settings' digest; says what earlier runs gave.
+
+        Raises UsageError where one of these is gone, WireError where its outputs are damaged.
+        """
+        told = self._take_over(config) if self._reuse and config else ""
+        if self._cache is not None and config:
+            self._take_from_cache(self._cache, config)
+        return told
+
+    def _take_over(self, config: str) -> str:
+        live, recorded, prompts = self._sweep.live, self._sweep.recorded, list(self._sweep.prompts())
+        givers = [Giver(path) for path in live.reuse]
+        for giver in givers:
+            for outputs in giver.taken(prompts, live, config, recorded.has):
+                fresh = self._keep(outputs, cached=True, of=giver.run)
+                self._calls.restore(self._sweep.run, [output.call for output in fresh])
+        self._reuse = False
+        lineage = lineage_of({giver.run: giver for giver in givers}, recorded.reused)
+        self._sweep.folder.note(lineage=msgspec.to_builtins(lineage))
+        return "; ".join(
+            f"{recorded.reused[giver.run]:,} outputs are those of {giver.run}"
+            + (f" ({giver.otherwise:,} are of other settings of the target)" if giver.otherwise else "")
+            for giver in givers
+        )
+
+    def _take_from_cache(self, cache: Cache, config: str) -> None:
         header, fresh = self._sweep.header, []
         for number, prompt in enumerate(self._sweep.prompts()):
             wanted = [r for r in range(header.repeats) if not self._sweep.recorded.has(r * header.cases + number)]
-            found = self.cache.find(header.target, config, prompt, wanted)
+            found = cache.find(header.target, config, prompt, wanted)
             fresh += [msgspec.structs.replace(o, call=r * header.cases + number) for r, o in sorted(found.items())]
         self._keep(fresh, cached=True)
         # The folder has them by now: counted the other way round, a crash in between would have them paid for.
         self._calls.restore(self._sweep.run, [output.call for output in fresh])
 
-    def _keep(self, outputs: Sequence[Output], *, cached: bool = False) -> list[Output]:
+    def _keep(self, outputs: Sequence[Output], *, cached: bool = False, of: str = "") -> list[Output]:
         header = self._sweep.header
         mine = [
             o
             for o in outputs
             if o.call < header.total and (o.repeat, o.target) == (o.call // header.cases, header.target)
         ]
-        fresh = self._sweep.recorded.add(mine, cached=cached)
+        fresh = self._sweep.recorded.add(mine, cached=cached, of=of)
         self._stops.add(fresh)
         return fresh

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from evalq.evalcore.errors import UsageError
 from evalq.producer.monitor.began import began
 from evalq.producer.monitor.reporter import Reporter
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
-from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 
 __all__ = ["Notices", "Served"]
 
@@ -17,10 +18,11 @@ PATIENT_SECONDS = 3.0
 
 
 class Notices:
-    """What the user of a sweep has to be told of it, by name: each once."""
+    """What the user of a sweep has to be told of it, by name: each once; and ``news``, in words."""
 
     def __init__(self) -> None:
         self.due: set[str] = set()
+        self.news: list[str] = []
         self._told: set[str] = set()
 
     def knows(self, name: str) -> bool:
@@ -39,6 +41,8 @@ class Notices:
             "untold": f"warning: some answers of {target!r} tell no tokens: in --max-cost they count at the mean",
             "elsewhere": "warning: another producer drove this sweep; what only its folder has is called again",
         }
+        while self.news:
+            reporter.say(self.news.pop(0))
         for name in sorted(self.due - ({"nobody"} if here else set())):
             (reporter.waiting if name == "nobody" else reporter.warn)(texts[name])
             self.due.discard(name)
@@ -87,7 +91,18 @@ class Served:
             return None
         self._alone = None
         configs = {caller.targets[target].config for caller in able}
+        if not any(map(self._header.may_call, configs)):
+            raise UsageError(_changed(self._header, configs))
+        configs = set(filter(self._header.may_call, configs))
         if len(configs) > 1:
             self._notices.add("differ")
             return ""
         return configs.pop()
+
+
+def _changed(header: SweepHeader, configs: Iterable[str]) -> str:
+    then, now = header.asked[SETTINGS], ", ".join(sorted(configs))
+    return (
+        f"target {header.target!r} has other settings (digest {now}) than when {header.asked['extends']} was asked "
+        f"({then}), and answers of two settings are never one run: put them back, or start a new sweep"
+    )

@@ -8,63 +8,57 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
-from evalq.evalcore.errors import ConfigError, UsageError, WireError
-from evalq.evalcore.files import replacing
+from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
+from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError
+from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.calls import Prompt, StopNote
+from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
 from evalq.producer.folder.job import Job, RunOptions, begun, planned
-from evalq.producer.folder.names import ASKED, CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS
+from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RECORDED
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.run_id import new_run_id
-from evalq.producer.sweeps.identity import asked_of, expectations, once_id, prompts_digest
+from evalq.producer.sweeps.gathering import gather
+from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
+from evalq.producer.sweeps.identity import asked_of, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweeps.reuse import Giver
 from evalq.workers.ledger.sweep_model import SweepHeader
 
 __all__ = ["Sweep"]
 
 
-class _Head(msgspec.Struct, frozen=True):
-    header: SweepHeader
-    live: SweepOptions
-    asked: RunOptions
-    request: Request
-    cwd: str = ""
-
-    def to_wire(self) -> bytes:
-        return msgspec.json.encode(self, order="sorted", enc_hook=str) + b"\n"
-
-    @classmethod
-    def from_wire(cls, data: bytes) -> _Head:
-        return msgspec.json.decode(data, type=cls, dec_hook=lambda _kind, value: Path(value))
-
-
 class Sweep:
     """One sweep; made by `start` or `load`."""
 
-    def __init__(self, folder: RunFolder, head: _Head, *, new: bool = False) -> None:
+    def __init__(self, folder: RunFolder, head: SweepHead, *, new: bool = False, files: Path | None = None) -> None:
+        """``files`` is where it keeps what it asked and recorded, the run folder itself unless it is told."""
         self.folder = folder
+        self.files = files or folder.path
         self.new = new
         """Begun by this process: nobody else can have recorded anything for it."""
         self.spent = False
         """Its budget ended it: a larger one makes the rest of the calls."""
+        self.further_left = False
+        """Further targets failed at questions, or have not been asked all of them."""
         self.header = head.header
         self.live = head.live
         self._asked = head.asked
         self._cwd = head.cwd
         self.request = head.request
         self.evaluator: Evaluator[Any, Any] = registry.get(folder.info().evaluator)
-        self.recorded = Recorded(folder.path / CALLS, head.header.total)
+        self.recorded = Recorded(self.files / CALLS, head.header.total)
 
     @property
     def run(self) -> str:
@@ -72,8 +66,15 @@ class Sweep:
         return self.header.run
 
     @classmethod
-    def start(cls, evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> Sweep:
-        """A new sweep, its prompts written down.
+    def start(
+        cls,
+        evaluator: Evaluator[Any, Any],
+        request: Request,
+        live: SweepOptions,
+        asked: RunOptions,
+        origin: str = "",
+    ) -> Sweep:
+        """A new sweep, its prompts written down; ``origin`` is the run that it asks again.
 
         Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
         """
@@ -82,16 +83,23 @@ class Sweep:
             raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
         if "-" in request.inputs:
             raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
-        cases, digest = prompts_digest(calls.prompts(request))
+        for path in live.reuse:
+            Giver(path)  # one that gives nothing is told before anything is paid
+        if calls.further is not None:
+            calls.further.begin(request)  # raises where it is not said who is asked
+        cases, digest = prompts_digest(calls.prompts(request)) if live.target else (1, "")
         if not cases:
             raise UsageError("there is nothing to ask: no case is left")
         facts = asked_of(evaluator, request, live, asked, digest)
         header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
         run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
-        head = _Head(msgspec.structs.replace(header, run=run), live, asked, request, str(Path.cwd()))
+        head = SweepHead(msgspec.structs.replace(header, run=run), live, asked, request, str(Path.cwd()))
 
         def fill(folder: RunFolder) -> RunFolder:
-            _write_prompts(folder.path / PROMPTS, calls.prompts(request))
+            if live.target:
+                _write_prompts(folder.path / PROMPTS, calls.prompts(request))
+            else:
+                gather(evaluator, request, folder, asked.unpack_bytes)
             folder.write(HEAD, head.to_wire())
             folder.note(
                 run=run,
@@ -102,7 +110,8 @@ class Sweep:
                 tags=asked.tags,
                 suite=asked.suite,
                 name=asked.name,
-                **{calls.option: live.target},
+                **({calls.option: live.target} if live.target else {}),
+                origin=origin or None,
                 request=msgspec.to_builtins(request),
             )
             return folder
@@ -110,15 +119,17 @@ class Sweep:
         return cls(begun(asked, evaluator.name, run, fill), head, new=True)
 
     @classmethod
-    def asked_in(cls, folder: RunFolder) -> Sweep | None:
+    def asked_in(cls, folder: RunFolder, *, same: bool = True) -> Sweep | None:
         """What was asked in ``folder``, finished or not, to be asked `again`; None where nothing was that is known.
 
-        By whatever code it was asked. Raises WireError for damaged files, and ConfigError as `load` does.
+        By whatever code it was asked. Raises WireError for damaged files, and ConfigError as `load` does; unless it
+        need not be about the ``same``.
         """
         for name in (HEAD, ASKED):
             if (folder.path / name).is_file():
-                head = _head(folder, name)
-                _refuse_changed(folder, head)
+                head = read_head(folder.path, name)
+                if same:
+                    refuse_changed(folder, head)
                 return cls(folder, head)
         return None
 
@@ -128,13 +139,13 @@ class Sweep:
 
         Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
         """
-        head = _head(folder, HEAD)
+        head = read_head(folder.path, HEAD)
         if head.header.code != code_version():
             raise ConfigError(
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; "
                 f"resume it with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
             )
-        _refuse_changed(folder, head)
+        refuse_changed(folder, head)
         return cls(folder, head)
 
     def again(self, target: str, once: str) -> Sweep:
@@ -146,6 +157,20 @@ class Sweep:
         suite, tags = f"{self._asked.suite}-confirm", {**self._asked.tags, "confirms": self.run}
         asked = msgspec.structs.replace(self._asked, out=None, under=None, suite=suite, tags=tags, once=once)
         return Sweep.start(self.evaluator, self.request, live, asked)
+
+    def request_of(self, inputs: Sequence[str]) -> Request:
+        """What it was asked for, about ``inputs`` where there are any."""
+        return msgspec.structs.replace(self.request, inputs=list(inputs)) if inputs else self.request
+
+    def anew(self, live: SweepOptions, inputs: Sequence[str], asked: RunOptions) -> Sweep:
+        """A new sweep of the same suite and parameters, as ``live`` says, of the cases in ``inputs``.
+
+        ``asked`` says where its folder is, its key and further notes. Raises what `start` raises.
+        """
+        more = {"out": asked.out, "under": None, "once": asked.once, "tags": {**self._asked.tags, **asked.tags}}
+        return Sweep.start(
+            self.evaluator, self.request_of(inputs), live, msgspec.structs.replace(self._asked, **more), self.run
+        )
 
     @staticmethod
     def in_calls(folder: RunFolder) -> bool:
@@ -163,12 +188,12 @@ class Sweep:
         chosen = {name: value for name, value in given.items() if value is not None}
         if chosen:
             self.live = msgspec.structs.replace(self.live, **chosen)
-            head = _Head(self.header, self.live, self._asked, self.request, self._cwd)
-            self.folder.write(HEAD, head.to_wire())
+            head = SweepHead(self.header, self.live, self._asked, self.request, self._cwd)
+            write_atomic(self.files / HEAD, head.to_wire())
 
     def prompts(self) -> Iterator[Prompt]:
         """A prompt a case, in order."""
-        with (self.folder.path / PROMPTS).open("rb") as stream:
+        with (self.files / PROMPTS).open("rb") as stream:
             for line in stream:
                 yield msgspec.json.decode(line, type=Prompt)
 
@@ -178,13 +203,13 @@ class Sweep:
         Empty where nobody did, or did so in the folder that this is a copy of.
         """
         with contextlib.suppress(OSError, ValueError):
-            token, _, place = (self.folder.path / DRIVER).read_text().rpartition(" ")
+            token, _, place = (self.files / DRIVER).read_text().rpartition(" ")
             return token if place == self._place else ""
         return ""
 
     def driven_by(self, token: str) -> None:
         """Remember whoever drives the sweep in this folder."""
-        self.folder.write(DRIVER, f"{token} {self._place}".encode())
+        write_atomic(self.files / DRIVER, f"{token} {self._place}".encode())
 
     @property
     def _place(self) -> str:
@@ -194,16 +219,47 @@ class Sweep:
 
     @property
     def outputs(self) -> Path:
-        """outputs.jsonl."""
-        return self.folder.path / OUTPUTS
+        """outputs.jsonl; where nobody is called for outputs, those that further targets are asked about."""
+        return self.files / (OUTPUTS if self.live.target else RECORDED)
+
+    @property
+    def evaluated(self) -> Path:
+        """What the run evaluates: the outputs, or the file in which they have what was said of them."""
+        further = live_calls(self.evaluator).further
+        return self.files / further.file if further is not None and self.stage is not None else self.outputs
+
+    @cached_property
+    def stage(self) -> Stage | None:
+        """What asks further targets about the outputs; None where nothing does. Raises UsageError, ConfigError."""
+        further = live_calls(self.evaluator).further
+        return None if further is None else further.begin(self.request)
+
+    @property
+    def given(self) -> tuple[RunOptions, Request, str]:
+        """What its command was asked for, and where."""
+        return self._asked, self.request, self._cwd
+
+    def refuse_nothing(self) -> None:
+        """Raise NothingEvaluated where no call has an output."""
+        if not self.recorded.count:
+            raise NothingEvaluated("nothing was called: the budget allows no call")
 
     @property
     def stop_note(self) -> StopNote | None:
         """What each output says of the rule by which cases end; None without one."""
         return StopNote(self.live.stop, self.header.repeats) if self.live.stop else None
 
+    def note_calls(self, facts: Mapping[str, Json]) -> None:
+        """Say in run.json how the calls ended, and how many outputs earlier runs gave: one made anew is its own."""
+        lineage, reused = self.folder.info().lineage, self.recorded.reused
+        if lineage is not None:
+            lineage = msgspec.structs.replace(lineage, reused={run: reused[run] for run in lineage.reused})
+        self.folder.note(calls=facts, lineage=msgspec.to_builtins(lineage))
+
     def write_outputs(self) -> None:
         """All that is recorded, by case and repeat."""
+        if not self.live.target:
+            return
         with replacing(self.outputs) as out:
             for call in self.header.by_case():
                 output = self.recorded.get(call)
@@ -217,7 +273,7 @@ class Sweep:
         shutil.rmtree(answers, ignore_errors=True)
         answers.mkdir()
         try:
-            request = live_calls(self.evaluator).answered(self.request, self.outputs, answers)
+            request = live_calls(self.evaluator).answered(self.request, self.evaluated, answers)
         finally:
             if not any(answers.iterdir()):
                 answers.rmdir()
@@ -248,6 +304,7 @@ class Sweep:
         """
         for name in (HEAD, PROMPTS, DRIVER, OUTPUTS):
             (folder.path / name).unlink(missing_ok=True)
+        shutil.rmtree(folder.path / FURTHER, ignore_errors=True)
 
     def discard(self) -> None:
         """Remove a sweep that this process began and that recorded nothing."""
@@ -259,31 +316,12 @@ class Sweep:
         What was asked stays, under another name, so that it can be asked again.
         """
         # Failed calls can be tried again, and a larger budget makes the rest: both need what was asked.
-        if not self.recorded.errors and not self.spent:
+        if not self.recorded.errors and not self.spent and not self.further_left:
             with contextlib.suppress(FileNotFoundError):
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
             for name in (PROMPTS, CALLS, DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
-
-
-def _head(folder: RunFolder, name: str) -> _Head:
-    try:
-        return _Head.from_wire((folder.path / name).read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise WireError(f"{folder.path / name} is damaged: {error}; start the sweep anew") from error
-
-
-def _refuse_changed(folder: RunFolder, head: _Head) -> None:
-    """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
-    away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
-    if away and head.cwd not in ("", str(Path.cwd())):
-        raise ConfigError(f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {head.cwd}")
-    then = head.header.asked.get("expectations")
-    if then not in (None, expectations(head.request.inputs)):
-        raise ConfigError(
-            f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
-            f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
-        )
+            shutil.rmtree(self.folder.path / FURTHER, ignore_errors=True)
 
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:

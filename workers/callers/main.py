@@ -137,8 +137,8 @@ class _Process:
         """Whether all of the share is in use."""
         in_flight = self._in_flight.get(header.run)
         session = self._sessions.ready(header.target)
-        if session is None:
-            return False
+        if session is None or not header.may_call(session.config):
+            return False  # its outputs would be of other settings than it asks for
         due = self._hopeless.due(header.run, session)
         if due:
             await self._give_up(header)

@@ -12,7 +12,10 @@ from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.packing import pack
 from evalq.workers.ledger.histograms import bucket
 
-__all__ = ["Collected", "Known", "Result", "SweepHeader", "SweepLook"]
+__all__ = ["SETTINGS", "Collected", "Known", "Result", "SweepHeader", "SweepLook"]
+
+SETTINGS = "settings"
+"""Where a header's ``asked`` says which settings its target has to have, by their digest: others make no call of it."""
 
 _BY = "by "
 """What begins the names of fields that say what a process made."""
@@ -28,6 +31,10 @@ class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeats: Annotated[int, msgspec.Meta(ge=1)]
     asked: dict[str, str] = {}
     """What else makes it this sweep and no other, by name: a short text, or the digest of a long one."""
+
+    def may_call(self, config: str) -> bool:
+        """Whether it may be called under settings of this digest."""
+        return self.asked.get(SETTINGS, config) == config
 
     def differs(self, other: SweepHeader) -> str:
         """What of it is not as in ``other``, in words; empty for the same sweep."""

@@ -31,7 +31,7 @@ ODD = [
     " a",
 ]
 TEXTS = (
-    some.text(some.characters(exclude_categories=("Cs",)), max_size=200)
+    some.text(some.characters(exclude_categories=["Cs"]), max_size=200)
     | some.text("ab :#-'\"?!&*%,[]{}|>@`=~<\u00e9\ud55c\n\x07\U0001f600", max_size=300)
     | some.sampled_from(ODD)
     | some.text("a ", min_size=80, max_size=300)

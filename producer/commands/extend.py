@@ -1,0 +1,65 @@
+"""Ask the cases of a finished sweep more often, or of another target, in a new run that pays for nothing twice.
+
+RUN stays as it is. What it recorded is taken over where the target is the same and its settings are; without --once,
+the same command is one run: again it shows its report, or resumes it. Answers that are taken over are no fresh evidence
+for a gate, which counts a run that was extended as one more look.
+"""
+
+from __future__ import annotations
+
+import click
+
+from evalq.evalcore.contract import registry
+from evalq.producer.attending.driven import driven_at
+from evalq.producer.attending.finish import conclude, errors_told
+from evalq.producer.attending.start import begin_or_join
+from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.finding import find
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import calling_options, output_options, place_options, run_options
+
+__all__ = ["COMMAND"]
+
+
+def _extend(invocation: Invocation, run: str, more: int | None, other: str, cases: tuple[str, ...]) -> None:
+    from evalq.producer.outputs import check_output
+    from evalq.producer.sweeps.estimate import estimate
+    from evalq.producer.sweeps.execute import with_targets
+    from evalq.producer.sweeps.extending import Extension, extension_of
+
+    for path in invocation.output.outputs:
+        check_output(path)
+    folder = find(run)
+    place = with_targets(invocation.backend(), folder)
+    wanted = Extension(more, other, cases, *invocation.live.budgets)
+    reporter = invocation.output.reporter(registry.get(folder.info().evaluator).records.unit)
+    asked = invocation.start.options(place.settings.unpack_bytes)
+    with errors_told(reporter):
+        if invocation.start.dry_run:
+            sweep, live = extension_of(folder, wanted)
+            request = sweep.request_of(cases)
+            for line in estimate(sweep.evaluator, request, live, place.settings):
+                click.echo(line)
+            return
+        with driven_at(place):
+            begun = begin_or_join(lambda: wanted.begin(folder, asked), place, reporter, detach=False)
+        assert begun is not None, "nothing is left to the fleet"
+        conclude(begun, invocation, reporter)
+
+
+_ASKED = {"out", "tags", "once", "dry_run"}
+
+COMMAND = command(
+    _extend,
+    click.Argument(["run"]),
+    # Not from EVALQ_REPEAT and EVALQ_TARGET: they are meant for sweeps that begin anew.
+    click.Option(["--repeat", "more"], type=click.IntRange(1, 1_000_000), metavar="N",
+                 help="Calls of each case in all [as many as RUN has]."),
+    click.Option(["--target", "other"], default="", metavar="NAME", help="Ask this target in place of RUN's."),
+    click.Option(["--cases", "cases"], multiple=True, type=click.Path(exists=True), metavar="FILE",
+                 help="These cases in place of RUN's, such as its file with more of them. Repeatable."),
+    *[option for option in run_options() if option.name in _ASKED],
+    *place_options(),
+    *calling_options(),
+    *output_options(),
+)  # fmt: skip

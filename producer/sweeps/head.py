@@ -1,0 +1,58 @@
+"""The head of a sweep in its run folder: what is asked of whom, so that it can be resumed, and asked again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import ConfigError, WireError
+from evalq.producer.folder.job import RunOptions
+from evalq.producer.folder.names import OUTPUTS
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.sweeps.identity import expectations
+from evalq.producer.sweeps.options import SweepOptions
+from evalq.workers.ledger.sweep_model import SweepHeader
+
+__all__ = ["SweepHead", "read_head", "refuse_changed"]
+
+
+class SweepHead(msgspec.Struct, frozen=True):
+    """All that a sweep was begun with; ``cwd`` is the folder that the paths of its request are seen from."""
+
+    header: SweepHeader
+    live: SweepOptions
+    asked: RunOptions
+    request: Request
+    cwd: str = ""
+
+    def to_wire(self) -> bytes:
+        """What the file holds."""
+        return msgspec.json.encode(self, order="sorted", enc_hook=str) + b"\n"
+
+    @classmethod
+    def from_wire(cls, data: bytes) -> SweepHead:
+        """The head in ``data``. Raises msgspec.DecodeError."""
+        return msgspec.json.decode(data, type=cls, dec_hook=lambda _kind, value: Path(value))
+
+
+def read_head(folder: Path, name: str) -> SweepHead:
+    """The head in the file ``name`` of ``folder``. Raises WireError."""
+    try:
+        return SweepHead.from_wire((folder / name).read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise WireError(f"{folder / name} is damaged: {error}; start the sweep anew") from error
+
+
+def refuse_changed(folder: RunFolder, head: SweepHead) -> None:
+    """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
+    away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
+    if away and head.cwd not in ("", str(Path.cwd())):
+        raise ConfigError(f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {head.cwd}")
+    then = head.header.asked.get("expectations")
+    if then not in (None, expectations(head.request.inputs)):
+        raise ConfigError(
+            f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
+            f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
+        )
