@@ -54,9 +54,8 @@ def discover(given: Sequence[str], suffixes: Sequence[str], gathers: Sequence[st
         while name in sources:
             number += 1
             name = f"{source.name}#{number}"
-        unnamed = next((path for path in (source.given, *source.members) if not is_text(path)), None)
-        if unnamed is not None:
-            raise InputError("no input", [(ascii(unnamed), "its name is not text in UTF-8: rename it")])
+        if not is_text(source.given):  # of a member the spool says its bytes by number
+            raise InputError("no input", [(ascii(source.given), "its name is not text in UTF-8: rename it")])
         sources[name] = msgspec.structs.replace(source, name=name)
     return list(sources.values())
 
