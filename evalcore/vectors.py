@@ -35,7 +35,7 @@ def cosine(one: bytes, other: bytes) -> float:
         return 0.0
     mine, its = (struct.unpack(f"{len(each)}b", each) for each in (one, other))
     dot, square, its_square = (sum(map(mul, a, b)) for a, b in ((mine, its), (mine, mine), (its, its)))
-    return dot / math.sqrt(square * its_square)
+    return float(dot / math.sqrt(square * its_square))
 
 
 def joined(vectors: Sequence[bytes], alike: float) -> list[int]:

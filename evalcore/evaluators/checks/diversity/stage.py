@@ -42,9 +42,7 @@ class EmbedStage:
         """{(embedder, 1): questions} about an output of each case. Raises UsageError where none is named."""
         for case, target in self._targets.items():
             if not target:
-                raise UsageError(
-                    f"case {shorten(case)}: an embedder is to be asked, and none is named: --embedder NAME"
-                )
+                raise UsageError(f"case {shorten(case)}: an embedder is to be asked; name one: --embedder NAME")
         return Counter((target, 1) for target in self._targets.values())
 
     def questions(self, line: bytes) -> list[Question]:
