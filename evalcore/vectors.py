@@ -11,6 +11,8 @@ __all__ = ["MOST_DIMENSIONS", "cosine", "joined", "packed"]
 
 MOST_DIMENSIONS = 16_384
 _LARGEST = 127
+_ROUNDING = 1e-12
+"""More than root and quotient may be off, so that a vector is always as alike to itself as can be."""
 
 
 def packed(values: Sequence[float]) -> bytes:
@@ -58,7 +60,7 @@ def joined(vectors: Sequence[bytes], alike: float) -> list[int]:
             continue
         first[start], waiting = start, [start]
         while waiting:
-            near = whole @ whole[waiting].T / (lengths[:, None] * lengths[waiting]) >= alike
+            near = whole @ whole[waiting].T / (lengths[:, None] * lengths[waiting]) >= alike - _ROUNDING
             fresh = np.flatnonzero(near.any(axis=1) & (first < 0))
             first[fresh] = start
             waiting = fresh.tolist()

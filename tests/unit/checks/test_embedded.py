@@ -39,7 +39,8 @@ def embedded(text: str, target: str = "e", config: str = "c", **more: Any) -> di
 def told(folder: Path, lines: list[bytes], case: dict[str, Any] | None = None) -> dict[str, Any]:
     """The entry of the one case."""
     found: dict[str, Any] = evaluated(folder, lines, params_of([case or CASE])).report["results"]
-    return found["diversity"]["by_case"][0] | {"errors": found["outputs"]["errors"]}
+    entry: dict[str, Any] = found["diversity"]["by_case"][0]
+    return entry | {"errors": found["outputs"]["errors"]}
 
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=40))
@@ -82,7 +83,7 @@ def test_vectors_are_joined_by_steps_in_any_order(given_: list[list[int]], alike
     apart = [{vector} for vector in set(data)]
     for one in set(data):
         for other in set(data):
-            if cosine(one, other) >= alike:
+            if cosine(one, other) >= alike - 1e-12:
                 mine, its = (next(group for group in apart if vector in group) for vector in (one, other))
                 if mine is not its:
                     mine |= its
