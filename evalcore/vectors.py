@@ -54,15 +54,12 @@ def joined(vectors: Sequence[bytes], alike: float) -> list[int]:
         return []
     whole = np.frombuffer(b"".join(vectors), np.int8).reshape(many, -1).astype(np.float64)
     lengths = np.sqrt((whole * whole).sum(axis=1))
+    near = whole @ whole.T / (lengths[:, None] * lengths) >= alike - _ROUNDING
     first = np.full(many, -1)
     for start in range(many):
-        if first[start] >= 0:
-            continue
-        first[start], waiting = start, [start]
+        waiting = [start] if first[start] < 0 else []
         while waiting:
-            near = whole @ whole[waiting].T / (lengths[:, None] * lengths[waiting]) >= alike - _ROUNDING
-            fresh = np.flatnonzero(near.any(axis=1) & (first < 0))
-            first[fresh] = start
-            waiting = fresh.tolist()
+            first[waiting] = start
+            waiting = np.flatnonzero(near[waiting].any(axis=0) & (first < 0)).tolist()
     found: list[int] = first.tolist()
     return found
