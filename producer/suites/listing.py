@@ -16,5 +16,7 @@ def listed_cases(run: PlannedRun) -> list[str] | None:
     """
     if run.live is not None:
         calls = live_calls(run.evaluator)
+        if not run.live.target:
+            return None  # what is asked about outputs says nothing of the outputs
         return sorted({prompt.case for prompt in calls.prompts(run.request)}) if calls.answers_suffice else None
     return named_cases(run.evaluator, run.evaluator.command.request(run.request), run.limit)

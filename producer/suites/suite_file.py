@@ -40,7 +40,7 @@ from pydantic import ValidationError
 from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, Request, live_calls
+from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, Request, asks_recorded, live_calls
 from evalq.evalcore.contract.params import as_json, explained, line_of, load_mapping, option_params, validate
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.producer.folder.run_folder import RunFolder
@@ -151,20 +151,26 @@ def _run(path: str | Path, key: Key, written: dict[str, Any]) -> PlannedRun:
     given = {option.name: _given(option, getattr(run, option.name), base) for option in options}
     inputs = [_beside(base, item) for item in getattr(run, evaluator.command.positional)]
     request = Request(inputs, option_params(options, given, run.params), given)
-    live = _live(path, key, evaluator.calls, {name: getattr(run, name) for name in run.model_fields_set}, base)
+    written_live = {name: getattr(run, name) for name in run.model_fields_set}
+    live = _live(path, key, evaluator.calls, written_live, base, recorded=asks_recorded(evaluator, request))
     if live is None:
         completed = evaluator.command.request(request)
         validate(evaluator.Params, completed.params, _place(path, (*key, "params")))
-    else:
+    elif live.target:
         next(iter(live_calls(evaluator).prompts(request)), None)
     outputs = [base / name for name in run.output]
     return PlannedRun(run.name, evaluator, request, run.chunk_size, run.limit, outputs, live)
 
 
-def _live(path: str | Path, key: Key, calls: Calls | None, written: dict[str, Any], base: Path) -> SweepOptions | None:
-    """What a run asks a target for; None where it asks none. Raises ConfigError for what goes with a target only."""
+def _live(
+    path: str | Path, key: Key, calls: Calls | None, written: dict[str, Any], base: Path, *, recorded: bool
+) -> SweepOptions | None:
+    """What a run asks a target for, or (``recorded``) about outputs; None where it asks none.
+
+    Raises ConfigError for what goes with a target only.
+    """
     given = {name: written[name] for name in live_keys(calls) if name in written}
-    if calls is None or calls.option not in given:
+    if calls is None or (calls.option not in given and not recorded):
         if calls is not None and given:
             raise _wrong(path, [((*key, min(given)), f"goes with {calls.option} only")])
         return None
@@ -172,7 +178,7 @@ def _live(path: str | Path, key: Key, calls: Calls | None, written: dict[str, An
         given["cache"] = _beside(base, given["cache"])
     if "reuse" in given:
         given["reuse"] = tuple(_reused(path, key, base, name) for name in given["reuse"])
-    return SweepOptions(target=given.pop(calls.option), **given)
+    return SweepOptions(target=given.pop(calls.option, ""), **given)
 
 
 def _reused(path: str | Path, key: Key, base: Path, name: str) -> str:

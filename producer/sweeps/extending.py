@@ -45,6 +45,8 @@ def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOpti
     sweep = _finished(folder, same=not wanted.cases)
     if wanted.repeats is not None and not live_calls(sweep.evaluator).repeats:
         raise UsageError(f"--repeat: {sweep.evaluator.name} calls each case once")
+    if not sweep.live.target:
+        raise UsageError(f"{folder.path}: its outputs were given to it; judge others with --outputs FILE --judge NAME")
     before, target = sweep.live, wanted.target or sweep.live.target
     live = SweepOptions(
         target,
