@@ -167,6 +167,11 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
     assert b'{"n":1.50}' in found
     assert told(tmp_path, [found])["answers"] == 1
     assert stage.joined(found, [[good]]) == found
+    # A run that reuses this one takes the vector over, unless its text is another one by now.
+    (known,) = stage.recorded(found)
+    assert (known.case, known.prompt, known.config) == (asked.prompt.case, asked.prompt.digest, "c")
+    assert stage.joined(plain, [[known]]) == found
+    assert stage.recorded(found.replace(b"1.50", b"2.50")) == stage.recorded(plain) == []
     for more in ({"error": "timeout: late"}, {"output": msgspec.Raw(b'{"echo":1}')}):
         wrong = msgspec.structs.replace(nothing, **more)
         said = stage.joined(plain, [[wrong]])
