@@ -44,9 +44,11 @@ from evalq.evalcore.contract.evaluator import Calls, Evaluator, Option, Params, 
 from evalq.evalcore.contract.params import as_json, explained, line_of, load_mapping, option_params, validate
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.suites.matrix import Fault, combinations
 from evalq.producer.suites.policy_paths import why_no_passes, why_unknown
-from evalq.producer.suites.run_model import AnyRun, SuiteKeys, live_keys, run_model
-from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.suites.run_model import AnyRun, FileKey, PromptKeys, SuiteKeys, live_keys, run_model
+from evalq.producer.sweeps.options import SweepOptions, Wording
+from evalq.producer.sweeps.wording import PLACE
 
 __all__ = ["PlannedRun", "Suite", "load_suite"]
 
@@ -55,7 +57,10 @@ Key = tuple[str | int, ...]
 
 
 class PlannedRun(msgspec.Struct):
-    """One run of a suite: ``request`` is what its evaluator was asked for; ``name`` is empty where it has none."""
+    """One run of a suite: ``request`` is what its evaluator was asked for; ``name`` is empty where it has none.
+
+    One of a matrix has the name ``base`` in the file, and a label on each axis.
+    """
 
     name: str
     evaluator: Evaluator[Any, Any]
@@ -64,6 +69,8 @@ class PlannedRun(msgspec.Struct):
     limit: int | None
     outputs: list[Path]
     live: SweepOptions | None = None
+    base: str = ""
+    labels: dict[str, str] = {}
 
     @property
     def called(self) -> str:
@@ -85,22 +92,25 @@ def load_suite(path: str | Path) -> Suite:
     """What a suite file says. Raises ConfigError with file, line and key path for anything not as above."""
     data = load_mapping(path)
     suite = _checked(SuiteKeys, data, path)
-    planned = [_run(path, ("runs", number), run) for number, run in enumerate(data["runs"])]
+    numbered = [(number, each) for number, run in enumerate(data["runs"]) for each in _runs(path, number, run)]
+    planned = [run for _, run in numbered]
     # A policy calls a run without a name by its evaluator, so no other may have that for its name.
     taken = {run.evaluator.name for run in planned if not run.name}
-    for number, run in enumerate(planned):
-        if run.name and run.name in taken:
+    bases: dict[str, int] = {}
+    for number, run in numbered:
+        name = run.base or run.name
+        if run.name and (run.name in taken or name in taken or bases.setdefault(name, number) != number):
             reason = f"{run.name} is another run's name, or that of its evaluator"
             raise _wrong(path, [(("runs", number, "name"), reason)])
-        taken.add(run.name)
+        taken |= {run.name, *(() if run.base else (name,))}
     name = suite.suite if "suite" in data else Path(path).stem
     outputs = [Path(path).parent / output for output in suite.outputs]
-    return Suite(name, planned, _policy(path, suite, planned), suite.baseline, outputs)
+    return Suite(name, planned, _policy(path, suite, numbered), suite.baseline, outputs)
 
 
-def _policy(path: str | Path, suite: SuiteKeys, runs: Sequence[PlannedRun]) -> Policy | None:
+def _policy(path: str | Path, suite: SuiteKeys, numbered: Sequence[tuple[int, PlannedRun]]) -> Policy | None:
     """The gate over a suite's runs; None where it has none. Raises ConfigError for what no run of it can be held to."""
-    written = suite.policy
+    written, runs = suite.policy, [run for _, run in numbered]
     if written is None:
         for key in ("baseline", "outputs"):
             if getattr(suite, key):
@@ -117,14 +127,30 @@ def _policy(path: str | Path, suite: SuiteKeys, runs: Sequence[PlannedRun]) -> P
     several = [run.called for run in runs if [called for called, _ in names].count(run.called) > 1]
     if several:
         raise _wrong(path, [(("runs",), f"several are called {several[0]}: a policy needs a name for each")])
-    for number, run in enumerate(runs):
+    for number, run in numbered:
         if run.evaluator.measures is None:
             reason = f"runs of {run.evaluator.name} are not gated: it declares no measures; leave it to another suite"
             raise _wrong(path, [(("runs", number, "evaluator"), reason)])
     faults = [((*place, "gates", number, key), why) for number, key, why in _unkept(policy, runs, names)]
     if faults:
         raise _wrong(file, faults)
-    return policy
+    return _of_each(policy, runs)
+
+
+def _of_each(policy: Policy, runs: Sequence[PlannedRun]) -> Policy:
+    """The policy, in which what is demanded of a matrix is demanded of each of its runs."""
+    made: dict[str, list[str]] = {}
+    for run in runs:
+        made.setdefault(run.base, []).append(run.name)
+    gates = [
+        gate.model_copy(update={"metric": f"{name}.{gate.path}"}) if gate.run in made else gate
+        for gate in policy.gates
+        for name in made.get(gate.run, [gate.run])
+    ]
+    aside = [
+        each.model_copy(update={"run": name}) for each in policy.quarantine for name in made.get(each.run, [each.run])
+    ]
+    return policy.model_copy(update={"gates": tuple(gates), "quarantine": tuple(aside)}) if any(made) else policy
 
 
 def _unkept(
@@ -132,7 +158,8 @@ def _unkept(
 ) -> Iterator[tuple[int, str, str]]:
     """(gate, its key, why) of each demand that no run of the suite can ever keep or break."""
     for number, gate in enumerate(policy.gates):
-        meant = run_meant(gate.run, names)
+        meant = next((at for at, run in enumerate(runs) if run.base and run.base == gate.run), None)
+        meant = run_meant(gate.run, names) if meant is None else meant
         if meant is None:
             there = ", ".join(called for called, _ in names)
             yield number, "metric", f"{gate.run} is no single run of this suite; there are: {there}"
@@ -142,6 +169,25 @@ def _unkept(
             yield number, "metric", f"{gate.metric}: {reason}"
         elif gate.per_case is not None and (reason := why_no_passes(gate.path, run.evaluator)):
             yield number, "per_case", f"{gate.metric}: {reason}"
+
+
+def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[PlannedRun]:
+    """The run that is written, or all those of its matrix."""
+    key: Key = ("runs", number)
+    known = _checked(AnyRun, written, path, key)
+    if known.matrix is None:
+        yield _run(path, key, written)
+        return
+    evaluator = registry.get(known.evaluator)
+    base, rest = known.name or evaluator.name, {name: value for name, value in written.items() if name != "matrix"}
+    try:
+        made = combinations(written, evaluator)
+    except Fault as fault:
+        raise _wrong(path, [((*key, "matrix", *fault.key), fault.reason)]) from None
+    for each in made:
+        run = _run(path, key, {**rest, **each.written})
+        run.name, run.base, run.labels = each.called(base), base, each.labels
+        yield run
 
 
 def _run(path: str | Path, key: Key, written: dict[str, Any]) -> PlannedRun:
@@ -170,9 +216,35 @@ def _live(path: str | Path, key: Key, calls: Calls | None, written: dict[str, An
         return None
     if "cache" in given:
         given["cache"] = _beside(base, given["cache"])
+    if "prompt" in given:
+        given["wording"] = _wording(path, (*key, "prompt"), given.pop("prompt"))
     if "reuse" in given:
         given["reuse"] = tuple(_reused(path, key, base, name) for name in given["reuse"])
     return SweepOptions(target=given.pop(calls.option), **given)
+
+
+def _wording(path: str | Path, key: Key, given: str | PromptKeys) -> Wording:
+    keys = PromptKeys(template=given) if isinstance(given, str) else given
+    template, system = (_text(path, key, each) for each in (keys.template, keys.system))
+    if not template and not system:
+        raise _wrong(path, [(key, "a template or a system prompt is needed")])
+    if template and PLACE not in template:
+        raise _wrong(path, [(key, f"the template has no place for a case's question: {PLACE}")])
+    return Wording(template, system)
+
+
+def _text(path: str | Path, key: Key, given: str | FileKey) -> str:
+    """Text, or what is in a file beside the suite file or below it. Raises ConfigError."""
+    if isinstance(given, str):
+        return given
+    folder = Path(path).resolve().parent
+    file = (folder / given.file).resolve()
+    if not file.is_relative_to(folder):
+        raise _wrong(path, [((*key, "file"), "must be a file in the suite file's folder, or below it")])
+    try:
+        return file.read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _wrong(path, [((*key, "file"), f"{given.file} cannot be read: {error}")]) from None
 
 
 def _reused(path: str | Path, key: Key, base: Path, name: str) -> str:

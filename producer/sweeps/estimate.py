@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
+from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Prompt
 from evalq.producer.monitor.spans import spell
@@ -15,6 +15,7 @@ from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.measured import Means, means_of
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.reuse import Giver
+from evalq.producer.sweeps.wording import prompts_of
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ __all__ = ["estimate"]
 
 def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, settings: Settings) -> Iterator[str]:
     """Lines for a person. Raises what starting the sweep would, and UsageError for a target nobody knows."""
-    prompts = list(live_calls(evaluator).prompts(request))
+    prompts = list(prompts_of(evaluator, request, live))
     if not prompts:
         raise UsageError("there is nothing to ask: no case is left")
     facts, means = _known(live.target, settings)
@@ -63,17 +64,20 @@ def _reused(prompts: Sequence[Prompt], live: SweepOptions, config: str) -> int:
 
 def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means | None]:
     """The target's facts, from the targets file here or from the fleet, and mean tokens of calls measured there."""
+    from evalq.workers.callers.choices import known_facts
     from evalq.workers.callers.target_sessions import target_facts
     from evalq.workers.servers.connections import connect
     from evalq.workers.servers.urls import is_redis
     from evalq.workers.targets import load_targets
+    from evalq.workers.targets.config import choose
 
     facts, means = None, None
     if settings.targets:
         targets = load_targets(settings.targets)
-        if target not in targets:
+        named = choose(targets, target)
+        if named is None:
             raise UsageError(f"{settings.targets}: no target {target} (known there: {', '.join(targets)})")
-        facts = target_facts(targets[target])
+        facts = target_facts(named)
     if settings.ledger_url and is_redis(settings.ledger_url):
         from evalq.workers.ledger.heartbeats import Heartbeats
         from evalq.workers.ledger.sweeps import SweepLedger
@@ -81,9 +85,9 @@ def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means |
         client = connect(settings.ledger_url, settings)
         fleet = SweepLedger(client, settings).means(target)
         means = Means(int(fleet["calls"]), fleet["prompt"], fleet["completion"]) if fleet else None
-        told = [caller.targets[target] for caller in Heartbeats(client).callers().values() if target in caller.targets]
+        told = [known_facts(caller.targets, target) for caller in Heartbeats(client).callers().values()]
         # The file here counts first: its calls are what this command would make.
-        facts = facts or (told[0] if told else None)
+        facts = facts or next(filter(None, told), None)
     return facts, means
 
 

@@ -14,6 +14,7 @@ from evalq.producer.folder.names import OUTPUTS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["Extension", "extension_of"]
 
@@ -45,14 +46,9 @@ def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOpti
     sweep = _finished(folder, same=not wanted.cases)
     if wanted.repeats is not None and not live_calls(sweep.evaluator).repeats:
         raise UsageError(f"--repeat: {sweep.evaluator.name} calls each case once")
-    before, target = sweep.live, wanted.target or sweep.live.target
-    live = SweepOptions(
-        target,
-        wanted.repeats or before.repeat,
-        before.stop,
-        wanted.max_calls or 0,
-        wanted.max_cost or 0.0,
-    )
+    before, target = sweep.live, canonical_name(wanted.target) if wanted.target else sweep.live.target
+    budgets = {"max_calls": wanted.max_calls or 0, "max_cost": wanted.max_cost or 0.0}
+    live = msgspec.structs.replace(before.asking(target, wanted.repeats or before.repeat), **budgets)
     if target != before.target:
         return sweep, live
     used = usage_of(folder.path / OUTPUTS)
