@@ -58,6 +58,8 @@ def combinations(run: Mapping[str, Any], evaluator: Evaluator[Any, Any]) -> list
     matrix = run["matrix"]
     asked = evaluator.calls.option if evaluator.calls else ""
     axes = {name: _labelled(name, given, evaluator) for name, given in matrix.items() if name not in _FURTHER}
+    if "output" in run:
+        raise Fault((), "goes without output, which each of its runs would write anew")
     if not axes:
         raise Fault((), "an axis is needed, such as target: [a, b]")
     live = bool(asked) and (asked in axes or asked in run)

@@ -89,8 +89,9 @@ def split_name(name: str) -> tuple[str, dict[str, str]]:
     chosen = {key.strip(): _canonical(value.strip()) for key, _, value in pairs}
     if found is None or len(chosen) < len(pairs) or not all(map(_PARAMETER.fullmatch, chosen)):
         raise UsageError(f"target {name!r}: choices are written as NAME[parameter=value,...], each once")
-    if bad := next((value for value in chosen.values() if not _LABEL.fullmatch(value)), None):
-        raise UsageError(f"target {name!r}: {bad!r} is no name of a value: letters, digits and .:_+- are")
+    bad = [value for value in chosen.values() if not _LABEL.fullmatch(value)]
+    if bad:
+        raise UsageError(f"target {name!r}: {bad[0]!r} is no name of a value: letters, digits and .:_+- are")
     return found["base"], chosen
 
 
