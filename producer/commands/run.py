@@ -170,6 +170,10 @@ def _begin(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: in
     live = run.live
     if live is None:
         return lambda: Job.start(run.evaluator, run.request, asked)
+    if invocation.start.detach:
+        from evalq.producer.sweeps.execute import refuse_detached
+
+        refuse_detached(live, run.evaluator, run.request)
     return lambda: Sweep.start(run.evaluator, run.request, live, asked)
 
 

@@ -22,6 +22,8 @@ def listed_cases(run: PlannedRun) -> list[str] | None:
     """
     if run.live is not None:
         calls = live_calls(run.evaluator)
+        if not run.live.target:
+            return None  # what is asked about outputs says nothing of the outputs
         return sorted({prompt.case for prompt in calls.prompts(run.request)}) if calls.answers_suffice else None
     return named_cases(run.evaluator, run.evaluator.command.request(run.request), run.limit)
 
@@ -42,7 +44,7 @@ def planned_calls(suite: Suite) -> list[PlannedCalls]:
     found = []
     for run in suite.runs:
         told = PlannedCalls(run.called, run.evaluator.name)
-        if (live := run.live) is not None:
+        if (live := run.live) is not None and live.target:
             cases = sum(1 for _ in prompts_of(run.evaluator, run.request, live))
             told = PlannedCalls(run.called, run.evaluator.name, live.target, cases, live.repeat, cases * live.repeat)
         found.append(told)

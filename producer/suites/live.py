@@ -17,11 +17,14 @@ __all__ = ["live_options"]
 
 
 def live_options(
-    path: str | Path, key: Key, calls: Calls | None, written: dict[str, Any], base: Path
+    path: str | Path, key: Key, calls: Calls | None, written: dict[str, Any], base: Path, *, recorded: bool = False
 ) -> SweepOptions | None:
-    """What a run asks a target for; None where it asks none. Raises ConfigError for what goes with a target only."""
+    """What a run asks a target for, or (``recorded``) about outputs; None where it asks none.
+
+    Raises ConfigError for what goes with a target only.
+    """
     given = {name: written[name] for name in live_keys(calls) if name in written}
-    if calls is None or calls.option not in given:
+    if calls is None or (calls.option not in given and not recorded):
         if calls is not None and given:
             raise wrong(path, [((*key, min(given)), f"goes with {calls.option} only")])
         return None
@@ -31,7 +34,7 @@ def live_options(
         given["wording"] = _wording(path, (*key, "prompt"), given.pop("prompt"))
     if "reuse" in given:
         given["reuse"] = tuple(_reused(path, key, base, name) for name in given["reuse"])
-    return SweepOptions(target=given.pop(calls.option), **given)
+    return SweepOptions(target=given.pop(calls.option, ""), **given)
 
 
 def _wording(path: str | Path, key: Key, given: str | PromptKeys) -> Wording:

@@ -38,7 +38,7 @@ import msgspec
 from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, live_calls
+from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, live_calls
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
 from evalq.producer.suites.faults import Key, beside, checked, place_of, wrong
 from evalq.producer.suites.live import live_options
@@ -191,11 +191,12 @@ def _run(path: str | Path, key: Key, written: dict[str, Any]) -> PlannedRun:
     given = {option.name: _given(option, getattr(run, option.name), base) for option in options}
     inputs = [beside(base, item) for item in getattr(run, evaluator.command.positional)]
     request = Request(inputs, option_params(options, given, run.params), given)
-    live = live_options(path, key, evaluator.calls, {name: getattr(run, name) for name in run.model_fields_set}, base)
+    asked = {name: getattr(run, name) for name in run.model_fields_set}
+    live = live_options(path, key, evaluator.calls, asked, base, recorded=asks_recorded(evaluator, request))
     if live is None:
         completed = evaluator.command.request(request)
         validate(evaluator.Params, completed.params, place_of(path, (*key, "params")))
-    else:
+    elif live.target:
         next(iter(live_calls(evaluator).prompts(request)), None)
     outputs = [base / name for name in run.output]
     return PlannedRun(run.name, evaluator, request, run.chunk_size, run.limit, outputs, live)

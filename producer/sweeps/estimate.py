@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Prompt
 from evalq.producer.monitor.spans import spell
 from evalq.producer.sweeps.cache import Cache
+from evalq.producer.sweeps.gathering import recorded_lines
 from evalq.producer.sweeps.measured import Means, means_of
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.reuse import Giver
@@ -26,12 +28,45 @@ __all__ = ["estimate"]
 
 def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, settings: Settings) -> Iterator[str]:
     """Lines for a person. Raises what starting the sweep would, and UsageError for a target nobody knows."""
-    prompts = list(prompts_of(evaluator, request, live))
+    calls = live_calls(evaluator)
+    stage = calls.further.begin(request) if calls.further is not None else None
+    if live.target:
+        yield from _for_outputs(list(prompts_of(evaluator, request, live)), live, settings)
+    if stage is not None:
+        yield from _about_outputs(evaluator, request, stage, live, settings)
+
+
+def _about_outputs(
+    evaluator: Evaluator[Any, Any], request: Request, stage: Stage, live: SweepOptions, settings: Settings
+) -> Iterator[str]:
+    """What asking further targets takes, where every output has all that is asked about."""
+    asks = Counter({group: questions * live.repeat for group, questions in stage.asks().items()})
+    if not live.target:
+        asks.clear()
+        for line in recorded_lines(evaluator, request):
+            asks.update((question.target, question.repeats) for question in stage.questions(line))
+    for (target, repeats), questions in sorted(asks.items()):
+        votes = f" x {repeats} votes" if repeats > 1 else ""
+        yield f"about the outputs: {questions:,} questions{votes} to {target} = {questions * repeats:,} calls"
+        yield from _taking(target, questions * repeats, live, settings)
+
+
+def _taking(target: str, calls: int, live: SweepOptions, settings: Settings) -> Iterator[str]:
+    """Tokens, cost and time of ``calls`` to ``target``."""
+    facts, means = _known(target, settings)
+    if facts is None:
+        yield f"target {target}: not known here; give --targets FILE, or --broker URL of a fleet that calls it"
+        return
+    means = means or means_of(target, facts.config, live.cache)
+    yield from _cost(facts, means, calls, live)
+    yield _time(facts, means, calls)
+
+
+def _for_outputs(prompts: list[Prompt], live: SweepOptions, settings: Settings) -> Iterator[str]:
+    """What the calls take that give the outputs."""
     if not prompts:
         raise UsageError("there is nothing to ask: no case is left")
-    facts, means = _known(live.target, settings)
-    if facts is not None and means is None:
-        means = means_of(live.target, facts.config, live.cache)
+    facts, _ = _known(live.target, settings)
     total = len(prompts) * live.repeat
     cached = 0
     if live.cache and facts is not None and Path(live.cache).exists():
@@ -48,11 +83,7 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOption
         yield f"at most {most:,} of them (--max-calls)"
     if live.stop:
         yield f"fewer where cases are decided sooner (--stop {live.stop})"
-    if facts is None:
-        yield f"target {live.target}: not known here; give --targets FILE, or --broker URL of a fleet that calls it"
-        return
-    yield from _cost(facts, means, most, live)
-    yield _time(facts, means, most)
+    yield from _taking(live.target, most, live, settings)
 
 
 def _reused(prompts: Sequence[Prompt], live: SweepOptions, config: str) -> int:

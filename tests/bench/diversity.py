@@ -1,30 +1,40 @@
 """How often the intervals and verdicts of diversity are right, in simulation; ``python -m tests.bench.diversity``.
 
 Over cases: the chance that two answers to a case are of one kind, mean over these cases, of which each has a
-distribution of its own. Prints Markdown.
+distribution of its own. Of near-duplicates: how exact sketches are, what they cost, and the verdicts on an agent whose
+answers vary about a few texts. Prints Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator, Mapping
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy import float64
 from numpy.typing import NDArray
 
+from evalq.evalcore.evaluators.checks.diversity.near import SHINGLE, Kinds, similarity, sketch
+from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text
+from evalq.evalcore.modes import FIXED_RUNS
 from evalq.evalcore.modes.intervals import collision_interval, collision_probability, mean_interval
 from evalq.evalcore.views.markdown import table
 
-__all__ = ["AGENTS", "LEAST", "agreement_coverage"]
+__all__ = ["AGENTS", "LEAST", "accuracy", "agreement_coverage", "edited", "near_rates", "text_of"]
 
 LEAST = 0.93
 """What every interval of 95 % has to hold in."""
 _CASES = (1, 2, 5, 30)
 _ANSWERS = (2, 5, 20, 100)
 _KINDS = 10
+_letters = random.Random("diversity")
+_VOCABULARY = ["".join(_letters.choices("abcdefghiklmoprstuvwz", k=_letters.randint(3, 9))) for _ in range(3000)]
 
 Shares = NDArray[float64]
 
@@ -74,6 +84,84 @@ def _estimate(counts: list[int]) -> tuple[float, float, float]:
     return value, *collision_interval(value, max(counts), sum(counts))
 
 
+class Accuracy(NamedTuple):
+    """Of estimated shares: the root of the mean square error, the mean and largest error; and microseconds a sketch."""
+
+    rms: float
+    bias: float
+    most: float
+    micros: float
+
+
+def text_of(length: int, source: random.Random) -> str:
+    """So many made-up words."""
+    return " ".join(source.choice(_VOCABULARY) for _ in range(length))
+
+
+def edited(text: str, changes: int, source: random.Random) -> str:
+    """The text with so many of its words replaced."""
+    parts = text.split(" ")
+    for _ in range(changes):
+        parts[source.randrange(len(parts))] = source.choice(_VOCABULARY)
+    return " ".join(parts)
+
+
+def accuracy(length: int, pairs: int, source: random.Random) -> Accuracy:
+    """Sketches of texts of so many words against Jaccard's share, of pairs that differ in up to a quarter."""
+    errors, micros = [], []
+    for _ in range(pairs):
+        one = text_of(length, source)
+        other = edited(one, source.randrange(max(1, length // 4) + 1), source)
+        started = time.process_time_ns()
+        mine = sketch(one)
+        micros.append((time.process_time_ns() - started) / 1000)
+        sets = [{f" {text} "[at : at + SHINGLE] for at in range(len(text) + 3 - SHINGLE)} for text in (one, other)]
+        errors.append(similarity(mine, sketch(other)) - len(sets[0] & sets[1]) / len(sets[0] | sets[1]))
+    mean_square = statistics.mean(error * error for error in errors)
+    return Accuracy(math.sqrt(mean_square), statistics.mean(errors), max(map(abs, errors)), statistics.median(micros))
+
+
+class NearRates(NamedTuple):
+    """How often the interval held the commonest text's share, how often the verdict was wrong, and how often there was
+    one."""
+
+    covered: float
+    wrong: float
+    decided: float
+
+
+def near_rates(
+    shares: Sequence[float], answers: int, changes: int, times: int, source: random.Random, limit: float = 0.7
+) -> NearRates:
+    """An agent that says texts of 40 words by ``shares``, each time with up to so many words replaced."""
+    covered = wrong = decided = 0
+    for _ in range(times):
+        bases, kinds = [text_of(40, source) for _ in shares], Kinds(0.8)
+        for base in source.choices(bases, shares, k=answers):
+            text = edited(base, source.randint(0, changes), source)
+            kinds.add(kind_of_text(text), sketch(text))
+        low, high = FIXED_RUNS.interval(kinds.mode, answers)
+        said = FIXED_RUNS.verdict(kinds.mode, answers, limit)
+        covered += low <= max(shares) <= high
+        wrong += said == ("collapsed" if max(shares) <= limit else "diverse")
+        decided += said != "inconclusive"
+    return NearRates(covered / times, wrong / times, decided / times)
+
+
+def _near_rows(times: int, source: random.Random) -> Iterator[tuple[object, ...]]:
+    agents = ((0.7, 0.3), (0.7, 0.1, 0.1, 0.1), (0.5, 0.5), (0.9, 0.1), (1.0,))
+    for changes, shares, answers in product((1, 2), agents, (5, 20, 50)):
+        found = near_rates(shares, answers, changes, times, source)
+        told = ", ".join(f"{share:g}" for share in shares)
+        yield changes, told, answers, f"{found.covered:.1%}", f"{found.wrong:.1%}", f"{found.decided:.1%}"
+
+
+def _accuracy_rows(source: random.Random) -> Iterator[tuple[object, ...]]:
+    for length in (5, 10, 30, 150, 700):
+        found = accuracy(length, 300, source)
+        yield length, f"{found.rms:.3f}", f"{found.bias:+.3f}", f"{found.most:.3f}", f"{found.micros:.0f}"
+
+
 def _rows(times: int, source: np.random.Generator) -> Iterator[tuple[object, ...]]:
     for cases, answers in product(_CASES, _ANSWERS):
         told = [agreement_coverage(agent, cases, answers, times, source) for agent in AGENTS]
@@ -89,6 +177,12 @@ def main() -> None:
     asked = parser.parse_args()
     source = np.random.default_rng(asked.seed)
     print(table(("cases", "answers of each", *AGENTS, "least"), list(_rows(asked.times, source))))
+    words = random.Random(asked.seed)
+    print(table(("words", "root mean square", "mean error", "largest", "µs a sketch"), list(_accuracy_rows(words))))
+    rows = list(_near_rows(asked.times, words))
+    print(
+        table(("words replaced", "shares of texts", "answers", "interval held", "wrong verdict", "any verdict"), rows)
+    )
     error = 1.96 * math.sqrt(0.05 * 0.95 / asked.times)
     print(f"{asked.times} runs a cell, seed {asked.seed}; a share near 95 % is known to {error:.1%}.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from evalq.evalcore.evaluators.checks.diversity.markdown import chained
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number
 
@@ -105,7 +106,7 @@ def _shares(report: Mapping[str, Json]) -> Iterator[Mark]:
     for entry in sorted(known, key=lambda entry: (-entry["mode_share"]["value"], entry["case"])):
         share, said = entry["mode_share"], entry["verdict"]
         kinds = f"{entry['effective_modes']['q1']:.1f} effective kinds"
-        note = f"{said}; {kinds}; collapsed above {entry['collapse_share']:g}"
+        note = f"{said}{chained(entry)}; {kinds}; collapsed above {entry['collapse_share']:g}"
         yield Mark(entry["case"], share["value"], share["low"], share["high"], _KINDS.get(said, "none"), note=note)
 
 

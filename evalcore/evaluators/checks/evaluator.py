@@ -11,6 +11,7 @@ from evalq.evalcore.contract.evaluator import (
     Calls,
     CommandLine,
     Evaluator,
+    Further,
     Gathering,
     InputResult,
     Option,
@@ -22,7 +23,15 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.contract.repeated import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.checks.charts import CHARTS, opening
-from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts, stopping
+from evalq.evalcore.evaluators.checks.inputs import (
+    answered,
+    complete,
+    judging,
+    output_line,
+    prompts,
+    stopping,
+    to_judge,
+)
 from evalq.evalcore.evaluators.checks.markdown import markdown
 from evalq.evalcore.evaluators.checks.measures import MEASURES
 from evalq.evalcore.evaluators.checks.metrics import METRICS
@@ -71,6 +80,15 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 "path",
                 many=True,
             ),
+            Option(
+                ("--judge",),
+                "Ask this target what checks of judges ask, unless they name another; with --outputs, about these.",
+            ),
+            Option(
+                ("--against",),
+                "Outputs of another run (outputs.jsonl): its answers to the same repeats, for checks prefer: true.",
+                "path",
+            ),
             Option(("--tag",), "Only the cases with this tag.", param="tag"),
             Option(
                 ("--pass-rate",),
@@ -83,17 +101,27 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 "Count answers by kind, and say whether they collapsed to one; of cases that say nothing of it.",
                 "str",
                 "diversity.by",
-                choices=("text", "none"),
+                choices=("text", "near", "none"),
             ),
         ),
     )
     measures = MEASURES
     views = Views(
-        METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS, at_times=("stopping", "diversity")
+        *(METRICS, PANELS, markdown),
+        summary=opening,
+        charts=CHARTS,
+        rows=ROWS,
+        at_times=("diversity", "judges", "stopping"),
     )
     sample = Sample(write_sample, records=2_000)
     gathering = Gathering((".json", ".txt", ".md"), output_line)
-    calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True, stopping=stopping)
+    calls = Calls(
+        *("target", prompts, answered),
+        answers_suffice=True,
+        repeats=True,
+        stopping=stopping,
+        further=Further(judging, to_judge, "judged.jsonl"),
+    )
     whole = WholeInput(settle, leave_out_repeated)
 
     def evaluate(self, batch: Batch, params: ChecksParams) -> Outcome[ChecksState]:

@@ -15,13 +15,16 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
+from evalq.evalcore.evaluators.checks.judging.against import other_answers
 from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
 from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of, thresholds_of
+from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.decoding import Malformed, decode
 
-__all__ = ["answered", "asks_recorded", "complete", "judging", "output_line", "prompts", "stopping"]
+__all__ = ["answered", "complete", "judging", "output_line", "prompts", "stopping", "to_judge"]
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 _ENDING = re.compile(r"\.(?:json|txt|md)\Z")
@@ -30,6 +33,8 @@ _ENDING = re.compile(r"\.(?:json|txt|md)\Z")
 def complete(asked: Request) -> Request:
     """``asked`` with its cases in params and its recorded outputs as inputs. Raises UsageError, ConfigError."""
     outputs = [str(path) for path in asked.options.get("outputs") or ()]
+    if asked.options.get("judge"):
+        raise UsageError("--judge asks a target, which takes a sweep: from Python it is evalq.sweep")
     if not outputs and asked.params.get("cases"):
         return asked  # params that hold the cases already: the inputs are recorded outputs
     if not outputs:
@@ -58,7 +63,8 @@ def prompts(asked: Request) -> Iterator[Prompt]:
 
 def answered(asked: Request, outputs: Path, folder: Path) -> Request:
     """The request that ``--outputs`` would make of the recorded answers; nothing is written into ``folder``."""
-    return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
+    options = {**asked.options, "outputs": (str(outputs),), **dict.fromkeys(("judge", "against"))}
+    return Request(asked.inputs, asked.params, options)
 
 
 def stopping(asked: Request) -> StoppingByCase | None:
@@ -67,13 +73,21 @@ def stopping(asked: Request) -> StoppingByCase | None:
     Raises UsageError, ConfigError.
     """
     params = _selected(asked)[1]
-    wanted = any(thresholds_of(case, params) or diversity_of(case, params) for case in params.selected())
+    judge, wanted = judge_for(params), [case for case in params.selected() if thresholds_of(case, params)]
+    for case in wanted:
+        plan = judge.plan(case.id)
+        if plan is not None and any(check.weight and any(check.asks()) for check in plan.checks):
+            raise UsageError(
+                f"--stop when-decided: a judge decides case {shorten(case.id)}, and is asked once all calls are made; "
+                "omit it, or give checks of judges the weight 0"
+            )
+    wanted = wanted or [case for case in params.selected() if diversity_of(case, params)]
     return stopping_for(params) if wanted else None
 
 
-def asks_recorded(asked: Request) -> bool:
-    """Whether judges are to be asked about recorded outputs."""
-    return bool(asked.options.get("judge") and asked.options.get("outputs"))
+def to_judge(asked: Request) -> list[str]:
+    """The recorded outputs that judges are to be asked about: with ``--judge`` those that are named."""
+    return [str(path) for path in asked.options.get("outputs") or ()] if asked.options.get("judge") else []
 
 
 def judging(asked: Request) -> JudgeStage | None:
@@ -85,9 +99,14 @@ def judging(asked: Request) -> JudgeStage | None:
             text = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
             inputs[case.params["id"]] = text
     defaults = {case.params["id"]: case.judge for case in loaded}
-    stage = JudgeStage(params, inputs, defaults, judge, {})
-    asked_of = [stage.targets(case.id) for case in params.selected()]  # raises for one without a judge
-    if not any(asked_of):
+    against = str(asked.options.get("against") or "")
+    stage = JudgeStage(params, inputs, defaults, judge, other_answers(against) if against else {})
+    asks = stage.asks()
+    if against and not stage.comparing:
+        raise UsageError("--against: no check of the cases is `prefer: true`, which compares with it")
+    if stage.comparing and not against:
+        raise UsageError(f"case {shorten(stage.comparing)}: `prefer: true` compares with --against OUTPUTS; give them")
+    if not asks:
         if judge:
             raise UsageError("--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)")
         return None

@@ -76,11 +76,12 @@ class Thresholds(Params):
 
 class Diversity(Params):
     """By what the answers to a case are counted by kind (``by`` "none": they are not), and when they are collapsed:
-    where one kind has more than ``collapse_share`` of them.
+    where one kind has more than ``collapse_share`` of them. By "near" those at least ``similarity`` alike are one kind.
     """
 
-    by: Literal["text", "none"] = "text"
+    by: Literal["text", "near", "none"] = "text"
     collapse_share: Annotated[float, Field(gt=0, lt=1)] = 0.7
+    similarity: Annotated[float, Field(gt=0, le=1)] = 0.8
 
 
 class Case(Params):

@@ -12,6 +12,7 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
 from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check, mean_by_weight
+from evalq.evalcore.evaluators.checks.diversity.near import sketch
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.judging.vote import Vote, votes_of
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
@@ -56,7 +57,8 @@ class Judgement(msgspec.Struct, frozen=True):
 
     ``score`` is there for passed and failed ones; ``checks`` wherever there was an answer. ``planned`` is how many
     calls its case was to get where it could stop early, else 0. ``votes`` are the recorded judgements of its checks;
-    ``kind`` is what its answer counts as, where answers are counted by kind and this one has a verdict.
+    ``kind`` is what its text counts as, where answers are counted by kind and this one has a verdict, ``sketched`` what
+    tells how near it is to others, where that is asked.
     """
 
     status: str
@@ -69,6 +71,7 @@ class Judgement(msgspec.Struct, frozen=True):
     text: str = ""
     planned: int = 0
     kind: bytes = b""
+    sketched: bytes = b""
     votes: tuple[Vote, ...] = ()
 
 
@@ -223,9 +226,16 @@ def _judged(line: _Line) -> Judgement:
         status, score, reason = "error", None, f"{wrong.name}: {wrong.error}"
     else:
         status, score, reason = _passed(verdicts, plan.case.thresholds.score)
-    counted = plan.diversity is not None and score is not None
-    kind = kind_of_text(normal(answer.text)) if counted else b""
-    return Judgement(status, reason, *at, score, verdicts, usage, answer.text, line.planned, kind, votes)
+    kind, sketched = (b"", b"") if score is None else _kind(answer, plan.diversity)
+    return Judgement(status, reason, *at, score, verdicts, usage, answer.text, line.planned, kind, sketched, votes)
+
+
+def _kind(answer: Answer, how: Diversity | None) -> tuple[bytes, bytes]:
+    """What the text of an answer counts as, and its sketch; empty where they are not asked for."""
+    if how is None:
+        return b"", b""
+    text = normal(answer.text)
+    return kind_of_text(text), sketch(text) if how.by == "near" else b""
 
 
 def _lacks_output(record: dict[str, Any]) -> bool:

@@ -159,7 +159,7 @@ class Gatherer:
             self._failures.append((line, shorten(told, _EVIDENCE)))
         case.score += round(test.score * BILLION)
         if test.kind:
-            self._drawn(plan.index).add(test.repeat, test.kind)
+            self._drawn(plan.index).add(test.repeat, test.kind, test.sketched)
         usage = test.usage
         if usage.latency is not None:
             self._latency.append(usage.latency)

@@ -5,11 +5,10 @@ It judges lines as the report does, so what it says of the lines it was fed is t
 
 from __future__ import annotations
 
-from collections import Counter
-
 from evalq.evalcore.contract.stopping import CaseSoFar, StoppingByCase
 from evalq.evalcore.evaluators.checks.deciding import Demand
 from evalq.evalcore.evaluators.checks.diversity.drawn import MOST_REPEATS
+from evalq.evalcore.evaluators.checks.diversity.near import Kinds
 from evalq.evalcore.evaluators.checks.params import ChecksParams, Diversity, thresholds_of
 from evalq.evalcore.evaluators.checks.score import Judgement, judge_for
 from evalq.evalcore.modes.block import share_rule
@@ -24,8 +23,7 @@ class _Case(CaseSoFar):
         super().__init__()
         self._params = params
         self._passed = self._answers = 0
-        self._kinds: Counter[bytes] = Counter()
-        self._counted = self._mode = 0
+        self._kinds: Kinds | None = None
 
     def count(self, test: Judgement) -> None:
         if test.plan is None:
@@ -44,12 +42,14 @@ class _Case(CaseSoFar):
 
     def _one_kind(self, test: Judgement, how: Diversity) -> bool:
         """Whether it is known that the answers collapsed, or did not."""
+        kinds = self._kinds = self._kinds or Kinds(how.similarity)
         if test.kind and test.repeat is not None and test.repeat < MOST_REPEATS:
-            self._kinds[test.kind] += 1
-            self._counted += 1
-            self._mode = max(self._mode, self._kinds[test.kind])
-        # A single answer repeats nothing.
-        return self._counted > 1 and share_rule(self.planned).decided(self._mode, self._counted, how.collapse_share)
+            kinds.add(test.kind, test.sketched)
+        if kinds.answers < 2:
+            return False  # a single answer repeats nothing
+        said = share_rule(self.planned).verdict(kinds.mode, kinds.answers, how.collapse_share)
+        # Another answer may join kinds that were two, so that nearness alone never shows an end of diversity.
+        return said == "collapsed" or (said == "diverse" and how.by == "text")
 
 
 def stopping_for(params: ChecksParams) -> StoppingByCase:

@@ -64,8 +64,8 @@ def test_a_normal_text_stays_what_it_is(text: str) -> None:
     assert len(kind_of_text(once)) == WIDTH
 
 
-PARAMS = params_of([case("a"), case("b"), {"id": "c", "checks": [{"contains": "yes"}]}])
-answers = st.sampled_from(["yes", "Yes!", "no", ""])
+PARAMS = params_of([case("a"), case("b", "near"), {"id": "c", "checks": [{"contains": "yes"}]}])
+answers = st.sampled_from(["yes", "Yes!", "no", "", "a long answer to it", "a longer answer to it", "another one"])
 lines = st.lists(
     st.builds(line, st.sampled_from(["a", "b", "c", "?"]), st.integers(0, 1100), answers) | st.just(b"{"), max_size=40
 )
@@ -101,7 +101,7 @@ def test_a_case_keeps_no_more_than_a_thousand_answers() -> None:
     """Those of higher repeats are counted as left out, and leave nothing else."""
     state = state_of([line("a", repeat, f"answer {repeat}") for repeat in range(3000)])
     answers = state.drawn[0]
-    assert (len(answers.kinds), answers.left_out) == (1000 * WIDTH, 2000)
+    assert (len(answers.texts), answers.left_out) == (1000 * WIDTH, 2000)
     assert len(state.to_wire()) < 1000 * WIDTH * 4 / 3 + 6000
     assert 2 not in state_of([line("c", 0)]).drawn  # where kinds are not counted, nothing is kept
 
@@ -190,7 +190,8 @@ def test_a_gate_knows_collapsed_cases_and_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ("diversity: words", "cases[0].diversity.by: must be text"),
+        ("diversity: words", "cases[0].diversity.by: must be text, near or none"),
+        ("diversity: {by: near, similarity: 0}", "cases[0].diversity.similarity: Input should be greater than 0"),
         ("diversity: 5", "cases[0].diversity: must be text"),
         ("diversity: {by: text, share: 1}", "cases[0].diversity.share: unknown key"),
         ("diversity: {collapse-share: 1}", "cases[0].diversity.collapse-share: Input should be less than 1"),

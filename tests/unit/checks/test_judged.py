@@ -213,7 +213,7 @@ def test_one_question_is_asked_once_and_a_prompt_can_be_ones_own() -> None:
     questions = stage.questions(line("a", 0))
     assert len(questions) == 2
     assert [question.prompt.case.split()[0] for question in questions] == ["a#0", "a#0"]
-    assert stage.targets("a") == {"grader": 2}
+    assert stage.asks() == {("grader", 1): 2}
     own = (
         stage_of({"rubric": "polite", "prompt": "Is it {criterion}?\n{answer}"}).questions(line("a", 0))[0].prompt.text
     )

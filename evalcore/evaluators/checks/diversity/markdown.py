@@ -9,7 +9,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.views.markdown import escape, table
 
-__all__ = ["diversity_markdown"]
+__all__ = ["chained", "diversity_markdown"]
 
 _CASES = 50
 _NAMED = 10
@@ -68,12 +68,18 @@ def _nearest(entry: Mapping[str, Json]) -> tuple[float, str]:
     return -(entry["mode_share"]["value"] or 0.0), entry["case"]
 
 
+def chained(entry: Mapping[str, Json]) -> str:
+    """Says so where the commonest kind has texts not half as alike as near ones are: steps led from one to another."""
+    least = entry.get("least_alike")
+    return f" (a chain: {least:.2f} alike at its ends)" if least is not None and least < entry["similarity"] / 2 else ""
+
+
 def _row(entry: Mapping[str, Json]) -> tuple[object, ...]:
     said, distinct, more = entry["mode_share"], entry["distinct"], entry["runs_to_decide"]
     return (
         shorten(entry["case"]),
-        entry["by"],
-        entry["verdict"].replace("_", " "),
+        f"{entry['by']} {entry['similarity']:g}" if "similarity" in entry else entry["by"],
+        entry["verdict"].replace("_", " ") + chained(entry),
         share(said["value"], said["low"], said["high"]),
         entry["answers"],
         f"{distinct['text']} → {distinct['kinds']}",

@@ -56,7 +56,8 @@ def diversity_section(drawn: Sequence[tuple[Case, Drawn, int]], params: ChecksPa
 
 def _entry(case: Case, answers: Drawn, planned: int, how: Diversity) -> _Told:
     texts = answers.counts()
-    counts = list(texts.values())
+    near = answers.kinds(how.similarity) if how.by == "near" else None
+    counts = near.counts() if near else list(texts.values())
     block = modes_block(counts, how.collapse_share, planned)
     n = sum(counts)
     entry: dict[str, Json] = {
@@ -66,6 +67,7 @@ def _entry(case: Case, answers: Drawn, planned: int, how: Diversity) -> _Told:
         "answers": n,
         "left_out": answers.left_out,
         "distinct": {"text": len(texts), "kinds": len(counts)},
+        **({"similarity": how.similarity, "least_alike": near.least_alike()} if near else {}),
         **block,
         # A single answer repeats nothing, so there is nothing to judge.
         **({"verdict": "no_repeats"} if n == 1 else {}),

@@ -36,17 +36,26 @@ class JudgeStage:
         against: Mapping[tuple[str, int], str],
     ) -> None:
         self._judge = judge_for(params)
+        self._cases = [case.id for case in params.selected()]
         self._inputs = inputs
         self._defaults = defaults
         self._named = judge
         self._against = against
 
-    def targets(self, case: str) -> Mapping[str, int]:
-        """{judge: calls} that an output of ``case`` takes. Raises UsageError where none is named."""
-        plan, found = self._judge.plan(case), Counter[str]()
-        for asked in plan.asked.values() if plan is not None else ():
-            found[self._target(asked.judge, case)] += asked.votes * asked.orders
+    def asks(self) -> Mapping[tuple[str, int], int]:
+        """{(judge, votes): questions} about an output of each case. Raises UsageError where no judge is named."""
+        found = Counter[tuple[str, int]]()
+        for case in self._cases:
+            plan = self._judge.plan(case)
+            for asked in plan.asked.values() if plan is not None else ():
+                found[self._target(asked.judge, case), asked.votes] += asked.orders
         return found
+
+    @property
+    def comparing(self) -> str:
+        """The first case that is compared with another run's answers; empty without one."""
+        plans = ((case, self._judge.plan(case)) for case in self._cases)
+        return next((case for case, plan in plans if plan and any(each.against for each in plan.asked.values())), "")
 
     def _target(self, own: str, case: str) -> str:
         target = own or self._named or self._defaults.get(case, "")

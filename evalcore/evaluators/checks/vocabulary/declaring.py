@@ -77,7 +77,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     ``value`` is the type of what stands behind the name, as msgspec names types; None where nothing does. ``options``
     is a msgspec struct of the options beside it, each with a default. ``make`` gets both and raises BadCheck.
     ``threshold`` is the least score that passes where a file does not say: None for checks that hold or do not.
-    ``needs`` is the extra that installs what it takes; ``example`` a check as it stands in a file.
+    ``needs`` is the extra that installs what it takes; ``example`` a check as it stands in a file. ``fallible``: its
+    verdict may be wrong, as that of a model is; people label some answers to know how often.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     options: type[Any] = NoOptions
     threshold: float | None = None
     needs: str = ""
+    fallible: bool = False
 
 
 def holds(fine: bool, found: str) -> Finding:

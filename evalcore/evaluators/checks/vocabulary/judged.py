@@ -234,6 +234,7 @@ def _winner(votes: list[str], of: int, order: int) -> float:
 
 KINDS = (
     Kind(
+        fallible=True,
         name="rubric",
         summary="A judge finds that the answer meets the requirement, all of it.",
         value=Text,
@@ -242,6 +243,7 @@ KINDS = (
         example={"rubric": "Apologises, and says when the parcel comes.", "votes": 3},
     ),
     Kind(
+        fallible=True,
         name="factual",
         summary="A judge finds that the answer agrees in substance with the reference.",
         value=Any,
@@ -250,6 +252,7 @@ KINDS = (
         example={"factual": "Parcels within Korea take two days.", "judge": "grader"},
     ),
     Kind(
+        fallible=True,
         name="score",
         summary="The score that a judge gives the answer on a scale, `threshold` in its units; of votes the median.",
         value=Text,
@@ -259,6 +262,7 @@ KINDS = (
         example={"score": "How polite the answer is.", "from": 1, "to": 5, "threshold": 4},
     ),
     Kind(
+        fallible=True,
         name="prefer",
         summary="A judge prefers the answer to a text, or (with true) to the one in `--against`. It is asked in both "
         "orders: verdicts that disagree are a tie.",

@@ -1,0 +1,232 @@
+"""A rate that a fallible judge gave, corrected by what people said of a random sample of the same answers.
+
+The estimate is prediction-powered (Angelopoulos et al. 2023) with the weight of the judge that has the least variance
+(PPI++, 2023): for verdicts of pass and fail that is the stratified one. People's rate among answers that the judge
+passed, and among those that it failed, each counts as often as the judge passes and fails all answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evalq.evalcore.distributions import student_t
+from evalq.evalcore.rates import ALPHA, Interval, Rate, clustered, exact_interval
+
+__all__ = ["Corrected", "Labelled", "corrected", "labels_alone"]
+
+
+class Labelled(NamedTuple):
+    """One case: how many of its ``answers`` the judge ``passed``, and what people said of those that they labelled.
+
+    ``both`` passed by judge and person, ``false_pass`` by the judge alone, ``false_fail`` by the person alone,
+    ``neither`` by none.
+    """
+
+    both: int
+    false_pass: int
+    false_fail: int
+    neither: int
+    passed: int
+    answers: int
+    weight: float = 1.0
+
+    @property
+    def labels(self) -> int:
+        """Answers that a person has labelled."""
+        return self.both + self.false_pass + self.false_fail + self.neither
+
+
+class Corrected(NamedTuple):
+    """The rate as people would have it, where it lies, and what the labels say without the judge."""
+
+    value: float
+    interval: Interval
+    alone: float
+    alone_interval: Interval
+
+
+class _Stratum(NamedTuple):
+    """Answers to which the judge gave one verdict: their share of all, people's rate among those labelled, and as how
+    many labels and how many cases these count, being of unequal weight.
+    """
+
+    share: float
+    rate: float
+    labels: float
+    cases: float
+
+
+class _Spread(NamedTuple):
+    """Variances over cases of the linearised estimate: by labels, by the judge's rates, twice what both have in common.
+
+    ``heads`` is how many labelled cases of one weight these would be.
+    """
+
+    labels: float
+    judge: float
+    common: float
+    heads: float
+
+
+def labels_alone(cases: Sequence[Labelled]) -> list[Rate]:
+    """What the labels say without the judge, for `clustered`: a case counts by the answers for which its labels stand.
+
+    A case of which more answers are labelled is no more important for that, one with fewer answers no less.
+    """
+    return [
+        Rate((case.both + case.false_fail) / case.labels, case.labels, case.weight * case.labels / case.answers)
+        for case in cases
+        if case.labels and case.weight > 0
+    ]
+
+
+def corrected(cases: Sequence[Labelled], alpha: float = ALPHA) -> Corrected | None:
+    """The mean over cases like these of the rate at which people pass answers; None without a label that counts.
+
+    Labelled answers, or the cases of which some are, are taken to be a random sample. The interval is the narrower of
+    the corrected one and that of the labels alone: a judge that is no use costs nothing.
+    """
+    counted = [case for case in cases if case.answers and case.weight > 0]
+    rates = labels_alone(counted)
+    by_labels = _alone(rates, len(counted), alpha)
+    if by_labels is None:
+        return None
+    whole = math.fsum(rate.weight for rate in rates)
+    alone = math.fsum(rate.weight * rate.value for rate in rates) / whole
+    if len(rates) == 1 < len(counted):
+        return Corrected(alone, by_labels, alone, by_labels)
+    value, interval = _stratified(counted, alpha)
+    if by_labels.high - by_labels.low < interval.high - interval.low:
+        value, interval = alone, by_labels
+    return Corrected(value, interval, alone, by_labels)
+
+
+def _alone(rates: Sequence[Rate], cases: int, alpha: float) -> Interval | None:
+    if len(rates) == 1 and cases > 1:
+        # Of the others nothing is known: however many answers of it are labelled, it is one case.
+        return exact_interval(rates[0].value, 1.0, alpha)
+    return clustered(rates, alpha)
+
+
+def _stratified(cases: Sequence[Labelled], alpha: float) -> tuple[float, Interval]:
+    """The corrected rate: the hull of two intervals, as in `clustered`."""
+    whole = math.fsum(case.weight for case in cases)
+    share = math.fsum(case.weight * case.passed / case.answers for case in cases) / whole
+    by_judge = clustered([Rate(case.passed / case.answers, case.answers, case.weight) for case in cases], alpha)
+    assert by_judge is not None, "there are cases that count"
+    labelled = [case for case in cases if case.labels]
+    passed, failed = _strata(labelled, share)
+    if len(cases) == 1:
+        # It stands for itself, and each of its answers for one.
+        passed, failed = passed._replace(cases=passed.labels), failed._replace(cases=failed.labels)
+    spread = _spread(cases, labelled, passed, failed)
+    value = passed.share * passed.rate + failed.share * failed.rate
+    low, high = _by_parts(
+        value, passed, failed, by_judge, _design_effect(labelled, passed, failed, spread, alpha), alpha
+    )
+    if len(labelled) > 1:
+        # With one labelled case more, of the kind that would move it most.
+        more = spread.heads + 1
+        half = _half(spread, len(labelled), len(cases), alpha) * spread.heads / more
+        low = min(low, value - max(passed.rate, failed.rate) / more - half)
+        high = max(high, value + (1.0 - min(passed.rate, failed.rate)) / more + half)
+    return value, Interval(max(0.0, low), min(1.0, high))
+
+
+def _by_parts(
+    value: float, passed: _Stratum, failed: _Stratum, by_judge: Interval, deflated: float, alpha: float
+) -> Interval:
+    """MOVER (Zou and Donner 2008): each part's distance to its own bound, as if the others were known."""
+    slope = passed.rate - failed.rate
+    judge = Interval(passed.share - by_judge.low, by_judge.high - passed.share)
+    if slope < 0:
+        judge = Interval(judge.high, judge.low)
+    down, up = [slope * judge.low], [slope * judge.high]
+    for stratum in (passed, failed):
+        bounds = _of_stratum(stratum, deflated, alpha)
+        down.append(stratum.share * (stratum.rate - bounds.low))
+        up.append(stratum.share * (bounds.high - stratum.rate))
+    return Interval(value - math.hypot(*down), value + math.hypot(*up))
+
+
+def _of_stratum(stratum: _Stratum, deflated: float, alpha: float) -> Interval:
+    if not stratum.labels:
+        return Interval(0.0, 1.0)
+    worth = stratum.labels / deflated
+    if stratum.rate in (0.0, 1.0):
+        # Labels that are all alike do not say how alike those of one case are.
+        worth = min(worth, stratum.cases)
+    worth = max(min(1.0, stratum.cases), worth)
+    return exact_interval(stratum.rate * worth, worth, alpha)
+
+
+def _strata(labelled: Sequence[Labelled], share: float) -> tuple[_Stratum, _Stratum]:
+    passed = _stratum([(case, case.both, case.both + case.false_pass) for case in labelled], share)
+    failed = _stratum([(case, case.false_fail, case.false_fail + case.neither) for case in labelled], 1.0 - share)
+    # Where people saw none of a kind, nothing is known of it: the other's rate is as good a guess as any.
+    if not passed.labels:
+        return passed._replace(rate=failed.rate), failed
+    return passed, failed if failed.labels else failed._replace(rate=passed.rate)
+
+
+def _stratum(rows: Sequence[tuple[Labelled, int, int]], share: float) -> _Stratum:
+    """Of (case, how many labels are passes, how many there are)."""
+    rows = [row for row in rows if row[2]]
+    if not rows:
+        return _Stratum(share, 0.0, 0.0, 0.0)
+    sums = [case.weight / case.answers * of for case, _, of in rows]
+    whole = math.fsum(sums)
+    rate = math.fsum(case.weight / case.answers * good for case, good, _ in rows) / whole
+    labels = whole * whole / math.fsum(each * each / of for each, (_, _, of) in zip(sums, rows, strict=True))
+    # A case with labels of both kinds is one case, not two.
+    heads = math.fsum(each * each * case.labels / of for each, (case, _, of) in zip(sums, rows, strict=True))
+    return _Stratum(share, min(1.0, rate), labels, whole * whole / heads)
+
+
+def _spread(cases: Sequence[Labelled], labelled: Sequence[Labelled], passed: _Stratum, failed: _Stratum) -> _Spread:
+    """By how much each case moves the rate, squared and added up."""
+    whole = math.fsum(case.weight for case in cases)
+    sums = [
+        math.fsum(case.weight / case.answers * (case.both + case.false_pass) for case in labelled),
+        math.fsum(case.weight / case.answers * (case.false_fail + case.neither) for case in labelled),
+    ]
+    own, judged = [], []
+    for case in cases:
+        moved = 0.0
+        for stratum, total, good, bad in (
+            (passed, sums[0], case.both, case.false_pass),
+            (failed, sums[1], case.false_fail, case.neither),
+        ):
+            if good + bad:
+                moved += stratum.share / total * case.weight / case.answers * (good - stratum.rate * (good + bad))
+        own.append(moved)
+        beyond = case.passed / case.answers - passed.share
+        judged.append(case.weight / whole * (passed.rate - failed.rate) * beyond)
+    weights = [case.weight * case.labels / case.answers for case in labelled]
+    return _Spread(
+        math.fsum(x * x for x in own),
+        math.fsum(y * y for y in judged),
+        2.0 * math.fsum(x * y for x, y in zip(own, judged, strict=True)),
+        math.fsum(weights) ** 2 / math.fsum(weight * weight for weight in weights),
+    )
+
+
+def _half(spread: _Spread, labelled: int, cases: int, alpha: float) -> float:
+    """Student's, the labels and the judge with as many degrees of freedom as each has cases."""
+    few = student_t(labelled - 1, alpha) ** 2 * labelled / (labelled - 1)
+    many = student_t(cases - 1, alpha) ** 2 * cases / (cases - 1)
+    return math.sqrt(few * (spread.labels + max(0.0, spread.common)) + many * spread.judge)
+
+
+def _design_effect(
+    labelled: Sequence[Labelled], passed: _Stratum, failed: _Stratum, spread: _Spread, alpha: float
+) -> float:
+    """By how much labels of few cases are worth less than as many of as many cases; at least 1."""
+    cases, labels = len(labelled), sum(case.labels for case in labelled)
+    plain = math.fsum(s.share**2 * s.rate * (1.0 - s.rate) / s.labels for s in (passed, failed) if s.labels)
+    if cases < 2 or plain <= 0.0:
+        return 1.0
+    ratio = student_t(cases - 1, alpha) / student_t(labels - 1, alpha) if labels > cases else 1.0
+    return max(1.0, spread.labels * cases / (cases - 1) / plain) * ratio * ratio

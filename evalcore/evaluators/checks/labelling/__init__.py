@@ -1,0 +1,1 @@
+"""What people say of answers: labels beside the verdicts of fallible checks, and what follows from them."""

@@ -1,0 +1,161 @@
+"""Rates corrected by labels, and how far a judge agrees with people: known answers, and coverage."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalq.evalcore.agreement import Table, kappa, share
+from evalq.evalcore.corrected import Labelled, corrected
+from evalq.evalcore.rates import exact_interval
+from tests.bench.checks_coverage import LEAST
+from tests.bench.labels_coverage import JUDGES, Setting, agreement_coverage, corrected_coverage
+
+
+def test_the_corrected_rate_is_the_stratified_one() -> None:
+    """One case, 1,000 answers of which the judge passes 600: people pass 9 of 10 of these and 1 of 5 of the others."""
+    found = corrected([Labelled(9, 1, 1, 4, 600, 1000)])
+    assert found is not None
+    assert found.value == pytest.approx(0.6 * 0.9 + 0.4 * 0.2)
+    assert found.alone == pytest.approx(10 / 15)
+    assert found.alone_interval == exact_interval(10, 15)
+    assert found.interval.low < found.value < found.interval.high
+
+
+def test_a_judge_that_passes_all_leaves_the_labels_as_they_are() -> None:
+    """Its verdict tells nothing apart: the interval is that of the labels alone."""
+    found = corrected([Labelled(8, 2, 0, 0, 500, 500)])
+    assert found is not None
+    assert found.value == pytest.approx(0.8)
+    assert found.interval == pytest.approx(exact_interval(8, 10))
+
+
+def test_a_good_judge_of_many_answers_narrows_the_interval() -> None:
+    """As 50 labels that agree with it do, of 200 cases."""
+    cases = [Labelled(0, 0, 0, 0, 5 * (at % 2), 5) for at in range(150)]
+    cases += [Labelled(at % 2, 0, 0, 1 - at % 2, 5 * (at % 2), 5) for at in range(50)]
+    found = corrected(cases)
+    assert found is not None
+    assert found.value == pytest.approx(0.5)
+    assert found.interval.high - found.interval.low < 0.7 * (found.alone_interval.high - found.alone_interval.low)
+
+
+def test_no_label_and_no_weight_say_nothing() -> None:
+    """No estimate is made up: not of unlabelled cases, nor of those that count for nothing."""
+    assert corrected([]) is None
+    assert corrected([Labelled(0, 0, 0, 0, 5, 10)]) is None
+    assert corrected([Labelled(3, 0, 0, 0, 5, 10, 0.0), Labelled(0, 0, 0, 0, 5, 10)]) is None
+
+
+def test_one_labelled_case_of_several_is_worth_one_label() -> None:
+    """However many of its answers are: nothing is known of the others."""
+    found = corrected([Labelled(50, 0, 0, 50, 50, 100), Labelled(0, 0, 0, 0, 50, 100)])
+    assert found is not None
+    assert found.interval == exact_interval(0.5, 1.0)
+
+
+_case = st.tuples(*[st.integers(0, 3)] * 4, st.integers(0, 5), st.integers(0, 5), st.sampled_from([0.0, 0.5, 1.0, 7.0]))
+
+
+@given(st.lists(_case, max_size=6))
+@settings(deadline=None)
+def test_any_labels_give_an_interval_that_holds_its_estimate(
+    drawn: list[tuple[int, int, int, int, int, int, float]],
+) -> None:
+    """Within 0 and 1, never wider than the labels alone, in any order of the cases."""
+    cases = [
+        Labelled(a, b, c, d, a + b + more, a + b + c + d + more + less, weight)
+        for a, b, c, d, more, less, weight in drawn
+    ]
+    found = corrected(cases)
+    if found is None:
+        assert not any(case.labels and case.weight for case in cases)
+        return
+    assert 0.0 <= found.interval.low <= found.value + 1e-9
+    assert found.value - 1e-9 <= found.interval.high <= 1.0
+    alone = found.alone_interval
+    assert found.interval.high - found.interval.low <= alone.high - alone.low + 1e-12
+    again = corrected(cases[::-1])
+    assert again is not None
+    assert again.value == pytest.approx(found.value)
+    assert again.interval == pytest.approx(found.interval)
+
+
+@pytest.mark.parametrize(("good", "bad"), [(1.0, 0.0), (0.9, 0.2), (0.5, 0.5)])
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.9, 1.0])
+def test_one_case_is_covered_for_any_judge(rate: float, good: float, bad: float) -> None:
+    """Counted over all tables of six labels of very many answers, no simulation."""
+    chances = (rate * good, (1 - rate) * bad, rate * (1 - good), (1 - rate) * (1 - bad))
+    answers = 1_000_000
+    passed, held = round(answers * (chances[0] + chances[1])), 0.0
+    for cells in product(range(7), repeat=4):
+        if sum(cells) != 6:
+            continue
+        both, false_pass, false_fail, neither = cells
+        chance = float(math.factorial(6))
+        for count, each in zip(cells, chances, strict=True):
+            chance *= each**count / math.factorial(count)
+        if chance:
+            found = corrected([Labelled(both, false_pass, false_fail, neither, passed, answers)])
+            assert found is not None
+            held += chance * (found.interval.low - 1e-4 <= rate <= found.interval.high + 1e-4)
+    assert held >= LEAST
+
+
+@pytest.mark.parametrize(
+    ("cases", "labels", "whole", "judge", "mean", "correlation"),
+    [
+        (5, 20, True, "good", 0.8, 0.9),
+        (30, 20, False, "fair", 0.5, 0.9),
+        (30, 10, False, "wrong on whole cases", 0.95, 0.3),
+    ],
+)
+def test_clustered_labels_are_covered(
+    cases: int, labels: int, whole: bool, judge: str, mean: float, correlation: float
+) -> None:
+    """Simulated, with room for chance; `python -m tests.bench.labels_coverage` has the whole table."""
+    setting = Setting(cases, 10, labels, whole, JUDGES[judge], mean, correlation)
+    held, width = corrected_coverage(setting, 200, np.random.default_rng(1))
+    assert held >= LEAST - 0.03
+    assert width <= 1.0
+    assert min(agreement_coverage(setting, 200, np.random.default_rng(2))) >= LEAST - 0.03
+
+
+def test_agreement_is_exact_where_labels_are_of_different_cases() -> None:
+    """Clopper and Pearson's; of one case among others it is one label, however many there are."""
+    assert share([(1, 1)] * 8 + [(0, 1)] * 2, 20).interval == exact_interval(8, 10)
+    assert share([(8, 10)], 1).interval == exact_interval(8, 10)
+    assert share([(10, 10)], 20).interval == exact_interval(1, 1)
+    assert share([(0, 0)], 20) == (None, None)
+    clustered = share([(10, 10), (8, 10), (2, 10)], 20)
+    assert clustered.value == pytest.approx(20 / 30)
+    assert clustered.interval is not None
+    assert clustered.interval.low < exact_interval(20, 30).low
+
+
+def test_kappa_is_the_textbooks() -> None:
+    """Of 20, 5, 10 and 15 in the four cells .4 (agreement .7, by chance .5); none where all is in one cell."""
+    found = kappa([Table(20, 5, 10, 15)], 1)
+    assert found.value == pytest.approx(0.4)
+    assert found.interval is not None
+    # Fleiss, Cohen and Everitt (1969) give a standard error of .127.
+    assert (found.interval.low, found.interval.high) == pytest.approx(
+        (0.4 - 2.01 * 0.127, 0.4 + 2.01 * 0.127), abs=0.03
+    )
+    assert kappa([Table(5, 0, 0, 0)], 1).value is None
+    assert kappa([], 3) == (None, None)
+    assert kappa([Table(3, 0, 0, 3)], 3).interval == (-1.0, 1.0)
+
+
+def test_a_judge_that_was_right_so_far_is_not_known_to_be_perfect() -> None:
+    """Twenty labels that agree: kappa 1, and an interval that has a width."""
+    found = kappa([Table(1, 0, 0, 0)] * 10 + [Table(0, 0, 0, 1)] * 10, 20)
+    assert found.value == 1.0
+    assert found.interval is not None
+    assert 0.4 < found.interval.low < 0.9
+    assert found.interval.high == 1.0
