@@ -30,7 +30,7 @@ class Notices:
         return name in self.due | self._told
 
     def add(self, name: str) -> None:
-        """There is something to tell: "nobody" calls, their settings "differ", or outputs are "elsewhere"."""
+        """There is something to tell, by its name in `tell`."""
         self.due |= {name} - self._told
 
     def tell(self, reporter: Reporter, target: str, *, here: bool) -> None:
@@ -38,6 +38,7 @@ class Notices:
         texts = {
             "nobody": f"no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
             "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
+            "untold": f"warning: some answers of {target!r} tell no tokens: in --max-cost they count at the mean",
             "elsewhere": "warning: another producer drove this sweep; what only its folder has is called again",
         }
         while self.news:

@@ -252,7 +252,7 @@ class SweepLedger(Scripts):
         """Keep what became of calls; returns how many were new."""
         tally = self._tally(run, holder)
         made = {
-            result.output.call: Made(len(result.output.attempts), int(not result.fatal), result.output.cost)
+            result.output.call: _made(result.output, fatal=bool(result.fatal))
             for result in results
             if not result.retold
         }
@@ -276,6 +276,11 @@ class SweepLedger(Scripts):
             tally = self._tallies.get((run, holder)) or Tally()
             _keep(self._tallies, (run, holder), tally)
             return tally
+
+
+def _made(output: Output, *, fatal: bool) -> Made:
+    """What comes of a call, as its process tells of itself."""
+    return Made(len(output.attempts), int(not fatal), output.cost, output.untold)
 
 
 def about(run: str, name: str) -> str:
