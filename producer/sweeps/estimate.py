@@ -47,7 +47,7 @@ def _about_outputs(
             asks.update((question.target, question.repeats) for question in stage.questions(line))
     for (target, repeats), questions in sorted(asks.items()):
         votes = f" x {repeats} votes" if repeats > 1 else ""
-        yield f"about the outputs: {questions:,} questions{votes} to {target} = {questions * repeats:,} calls"
+        yield f"about the outputs: {questions:,} question(s){votes} to {target} = {questions * repeats:,} calls"
         yield from _taking(target, questions * repeats, live, settings)
 
 

@@ -43,7 +43,7 @@ def record_line(record: str, test: Judgement) -> bytes:
         shorten(test.reason, _REASON) or None,
         test.checks,
         None if test.status == "passed" else shorten(test.text, _SHOWN) or None,
-        test.kind.hex() or msgspec.UNSET,
+        test.mark.text.hex() or msgspec.UNSET,
     )
     return _encode(line)
 
