@@ -29,6 +29,7 @@ from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import about
+from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["FurtherCalls", "FurtherSweep", "further_sweeps"]
 
@@ -151,6 +152,7 @@ class FurtherCalls:
             old.rename(place)  # a process was killed between the two
         cases, digest = prompts_digest(_prompts(new))
         run = about(self._sweep.run, f"{number}-{digest[:8]}")
+        target = canonical_name(target)
         header = SweepHeader(run, target, code_version(), cases, repeats, {"prompts": digest, "about": self._sweep.run})
         before = self._before(place)
         if before is not None and before.header == header:
