@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.agents.server import Agent, running_agent
-from tests.integration.harness import evalq, info, start_evalq, wait_until
+from tests.integration.harness import Server, evalq, info, running_fleet, start_evalq, wait_until
 
 CASES = """
 defaults:
@@ -96,10 +96,17 @@ def test_a_live_agent_is_judged_and_replayed(tmp_path: Path, service: Agent) -> 
     assert (one["cost"]["count"], results["cost"]["count"]) == (VERDICTS, 0)
     assert not (tmp_path / "run" / "further").exists()
     replayed(tmp_path)
+    more = evalq("extend", "run", "--repeat", str(REPEAT + 1), "--targets", "targets.yaml", "--format", "none", "--out",
+                 "more", cwd=tmp_path)  # fmt: skip
+    assert more.returncode == 0, more.stderr
+    added = (OUTPUTS // REPEAT, VERDICTS // REPEAT)
+    assert (asked(service, "m"), asked(service)) == (OUTPUTS + added[0], VERDICTS + added[1])
+    assert report(tmp_path / "more")["results"]["judges"][0]["votes"]["read"] == VERDICTS + added[1]
+    replayed(tmp_path, "more")
     again = evalq("checks", "cases.yaml", "--outputs", "run/outputs.jsonl", "--judge", "grader", "--targets",
                   "targets.yaml", "--format", "none", "--out", "later", cwd=tmp_path)  # fmt: skip
     assert again.returncode == 0, again.stderr
-    assert (asked(service, "m"), asked(service)) == (OUTPUTS, 2 * VERDICTS)
+    assert (asked(service, "m"), asked(service)) == (OUTPUTS + added[0], 2 * VERDICTS + added[1])
     told = report(tmp_path / "later")["results"]
     assert told["outputs"] == results["outputs"]
     replayed(tmp_path, "later")
@@ -208,3 +215,33 @@ def test_one_budget_is_for_both_stages(tmp_path: Path, service: Agent) -> None:
     assert done.returncode == 0, done.stderr
     assert (asked(service, "m"), asked(service)) == (OUTPUTS, VERDICTS)
     replayed(tmp_path)
+
+
+def test_a_fleet_judges_while_its_callers_die(tmp_path: Path, service: Agent, server: Server) -> None:
+    """Paused by another terminal in the second stage, and resumed; a process that calls is killed in it."""
+    reached = 8
+    service.ready = lambda: asked(service) <= reached
+    live = [arg for arg in LIVE if arg not in ("--targets", "targets.yaml")]
+    with running_fleet(server.url, tmp_path) as fleet:
+        callers = [fleet.add(1, "--calls", "3", "--targets", "targets.yaml") for _ in range(2)]
+        running = start_evalq(*live, cwd=tmp_path, EVALQ_BROKER=server.url)
+        wait_until(lambda: asked(service) > reached, "judges are asked")
+        told = json.loads(evalq("status", "run", "--json", cwd=tmp_path, EVALQ_BROKER=server.url).stdout)
+        assert told["calls"]["state"] == "open"
+        done = evalq("pause", "run", cwd=tmp_path, EVALQ_BROKER=server.url)
+        assert done.returncode == 0, done.stderr
+        in_flight = service.at_once
+        fleet.kill(callers[0])
+        service.ready = lambda: True
+        assert running.wait(60) == 130
+        assert info(tmp_path / "run")["state"] == "paused"
+        before = asked(service)
+        assert before < VERDICTS
+        refused = evalq(*live, "--out", "other", "--detach", cwd=tmp_path, EVALQ_BROKER=server.url)
+        assert (refused.returncode, "goes with no judge" in refused.stderr) == (2, True)
+        done = evalq("resume", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+        assert done.returncode == 0, done.stderr
+        assert asked(service, "m") == OUTPUTS
+        assert VERDICTS <= asked(service) <= VERDICTS + in_flight
+        done = evalq("prune", "run", cwd=tmp_path, EVALQ_BROKER=server.url)
+        assert not list(server.client.scan_iter("evalq:sweep:*")), done.stderr

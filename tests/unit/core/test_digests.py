@@ -29,6 +29,8 @@ def test_three_ways_have_the_same_sums(length: int, seed: int) -> None:
     data = _data(length, seed)
     assert leaf_sums(data) == quickly(data) == plainly(data)
     assert leaf_sums(memoryview(bytearray(data))) == plainly(data)
+    if (native := compiled()) is not None:
+        assert native.leaf_sums(digests._key(), data, True) == plainly(data)
 
 
 @pytest.mark.parametrize("byte", [0, 255])
