@@ -23,15 +23,8 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.contract.repeated import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.checks.charts import CHARTS, opening
-from evalq.evalcore.evaluators.checks.inputs import (
-    answered,
-    complete,
-    judging,
-    output_line,
-    prompts,
-    stopping,
-    to_judge,
-)
+from evalq.evalcore.evaluators.checks.further import asking, to_ask
+from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts, stopping
 from evalq.evalcore.evaluators.checks.markdown import markdown
 from evalq.evalcore.evaluators.checks.measures import MEASURES
 from evalq.evalcore.evaluators.checks.metrics import METRICS
@@ -101,7 +94,12 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 "Count answers by kind, and say whether they collapsed to one; of cases that say nothing of it.",
                 "str",
                 "diversity.by",
-                choices=("text", "near", "none"),
+                choices=("text", "near", "embedding", "none"),
+            ),
+            Option(
+                ("--embedder",),
+                "Ask this target, of kind embeddings, for vectors of answers that are counted by embedding, unless "
+                "their cases name another; with --outputs, of these.",
             ),
         ),
     )
@@ -120,7 +118,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         answers_suffice=True,
         repeats=True,
         stopping=stopping,
-        further=Further(judging, to_judge, "judged.jsonl"),
+        further=Further(asking, to_ask, "judged.jsonl"),
     )
     whole = WholeInput(settle, leave_out_repeated)
 

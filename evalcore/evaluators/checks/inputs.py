@@ -15,8 +15,6 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
-from evalq.evalcore.evaluators.checks.judging.against import other_answers
-from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
 from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
@@ -24,7 +22,7 @@ from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.decoding import Malformed, decode
 
-__all__ = ["answered", "complete", "judging", "output_line", "prompts", "stopping", "to_judge"]
+__all__ = ["answered", "complete", "output_line", "prompts", "selected", "stopping"]
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 _ENDING = re.compile(r"\.(?:json|txt|md)\Z")
@@ -33,8 +31,9 @@ _ENDING = re.compile(r"\.(?:json|txt|md)\Z")
 def complete(asked: Request) -> Request:
     """``asked`` with its cases in params and its recorded outputs as inputs. Raises UsageError, ConfigError."""
     outputs = [str(path) for path in asked.options.get("outputs") or ()]
-    if asked.options.get("judge"):
-        raise UsageError("--judge asks a target, which takes a sweep: from Python it is evalq.sweep")
+    for name in ("judge", "embedder"):
+        if asked.options.get(name):
+            raise UsageError(f"--{name} asks a target, which takes a sweep: from Python it is evalq.sweep")
     if not outputs and asked.params.get("cases"):
         return asked  # params that hold the cases already: the inputs are recorded outputs
     if not outputs:
@@ -42,14 +41,14 @@ def complete(asked: Request) -> Request:
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         # Several inputs count as one, so that every answer would be two.
         raise UsageError("--outputs names the same file twice: its answers would count twice")
-    return Request(inputs=outputs, params=_selected(asked)[0], options=asked.options)
+    return Request(inputs=outputs, params=selected(asked)[0], options=asked.options)
 
 
 def prompts(asked: Request) -> Iterator[Prompt]:
     """A prompt for each selected case: its input as text, a chat as messages, too. Raises UsageError, ConfigError."""
     if asked.options.get("outputs"):
         raise UsageError("--outputs are evaluated, a --target is called: give one of them")
-    _, params, loaded = _selected(asked)
+    _, params, loaded = selected(asked)
     inputs = {case.params["id"]: case for case in loaded}
     chosen = [inputs[case.id] for case in params.selected()]
     if lacking := [case.params["id"] for case in chosen if case.input in (None, "")]:
@@ -63,7 +62,7 @@ def prompts(asked: Request) -> Iterator[Prompt]:
 
 def answered(asked: Request, outputs: Path, folder: Path) -> Request:
     """The request that ``--outputs`` would make of the recorded answers; nothing is written into ``folder``."""
-    options = {**asked.options, "outputs": (str(outputs),), **dict.fromkeys(("judge", "against"))}
+    options = {**asked.options, "outputs": (str(outputs),), **dict.fromkeys(("judge", "against", "embedder"))}
     return Request(asked.inputs, asked.params, options)
 
 
@@ -72,8 +71,9 @@ def stopping(asked: Request) -> StoppingByCase | None:
 
     Raises UsageError, ConfigError.
     """
-    params = _selected(asked)[1]
-    judge, wanted = judge_for(params), [case for case in params.selected() if thresholds_of(case, params)]
+    params = selected(asked)[1]
+    judge = judge_for(params)
+    wanted = [case for case in params.selected() if thresholds_of(case, params) or diversity_of(case, params)]
     for case in wanted:
         plan = judge.plan(case.id)
         if plan is not None and any(check.weight and any(check.asks()) for check in plan.checks):
@@ -81,39 +81,15 @@ def stopping(asked: Request) -> StoppingByCase | None:
                 f"--stop when-decided: a judge decides case {shorten(case.id)}, and is asked once all calls are made; "
                 "omit it, or give checks of judges the weight 0"
             )
-    wanted = wanted or [case for case in params.selected() if diversity_of(case, params)]
+        if plan is not None and plan.diversity is not None and plan.diversity.by == "embedding":
+            raise UsageError(
+                f"--stop when-decided: kinds of answers to case {shorten(case.id)} are told by an embedder, which is "
+                "asked once all calls are made; omit it, or count them by text or near"
+            )
     return stopping_for(params) if wanted else None
 
 
-def to_judge(asked: Request) -> list[str]:
-    """The recorded outputs that judges are to be asked about: with ``--judge`` those that are named."""
-    return [str(path) for path in asked.options.get("outputs") or ()] if asked.options.get("judge") else []
-
-
-def judging(asked: Request) -> JudgeStage | None:
-    """What asks judges about outputs; None where no check of the cases does. Raises UsageError, ConfigError."""
-    _, params, loaded = _selected(asked)
-    judge, inputs = str(asked.options.get("judge") or ""), {}
-    for case in loaded:
-        if case.input is not None:
-            text = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
-            inputs[case.params["id"]] = text
-    defaults = {case.params["id"]: case.judge for case in loaded}
-    against = str(asked.options.get("against") or "")
-    stage = JudgeStage(params, inputs, defaults, judge, other_answers(against) if against else {})
-    asks = stage.asks()
-    if against and not stage.comparing:
-        raise UsageError("--against: no check of the cases is `prefer: true`, which compares with it")
-    if stage.comparing and not against:
-        raise UsageError(f"case {shorten(stage.comparing)}: `prefer: true` compares with --against OUTPUTS; give them")
-    if not asks:
-        if judge:
-            raise UsageError("--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)")
-        return None
-    return stage
-
-
-def _selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded]]:
+def selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded]]:
     """Params with the cases, plain and validated, and the cases with their inputs. Raises UsageError, ConfigError."""
     if not asked.inputs:
         raise UsageError(f"checks needs a cases file: {_USE}")

@@ -32,7 +32,7 @@ class _Line(msgspec.Struct):
 
 
 def record_line(record: str, test: Judgement) -> bytes:
-    """The line of the output that is called ``record``; of one that failed with its beginning."""
+    """The line of the output that is called ``record``; of one that failed or is counted by kind with its beginning."""
     line = _Line(
         record,
         test.plan.case.id if test.plan else None,
@@ -42,8 +42,8 @@ def record_line(record: str, test: Judgement) -> bytes:
         test.score,
         shorten(test.reason, _REASON) or None,
         test.checks,
-        None if test.status == "passed" else shorten(test.text, _SHOWN) or None,
-        test.kind.hex() or msgspec.UNSET,
+        None if test.status == "passed" and not test.mark.text else shorten(test.text, _SHOWN) or None,
+        test.mark.text.hex() or msgspec.UNSET,
     )
     return _encode(line)
 

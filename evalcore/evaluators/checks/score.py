@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from evalq.evalcore.contract.registry import on_naming
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
 from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check, mean_by_weight
-from evalq.evalcore.evaluators.checks.diversity.near import sketch
-from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
+from evalq.evalcore.evaluators.checks.diversity.marks import NOT_COUNTED, Mark, mark_of
 from evalq.evalcore.evaluators.checks.judging.vote import Vote, votes_of
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.evaluators.checks.taken import Misplaced, usage_of
@@ -57,8 +57,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
     ``score`` is there for passed and failed ones; ``checks`` wherever there was an answer. ``planned`` is how many
     calls its case was to get where it could stop early, else 0. ``votes`` are the recorded judgements of its checks;
-    ``kind`` is what its text counts as, where answers are counted by kind and this one has a verdict, ``sketched`` what
-    tells how near it is to others, where that is asked.
+    ``mark`` stands for its answer, where answers are counted by kind and this one has a verdict.
     """
 
     status: str
@@ -70,8 +69,7 @@ class Judgement(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     text: str = ""
     planned: int = 0
-    kind: bytes = b""
-    sketched: bytes = b""
+    mark: Mark = NOT_COUNTED
     votes: tuple[Vote, ...] = ()
 
 
@@ -81,6 +79,14 @@ class Question(NamedTuple):
     case: Case
     repeat: int
     asked: Asked
+    text: str
+
+
+class Answered(NamedTuple):
+    """The output of a case's repeat, as text."""
+
+    case: str
+    repeat: int
     text: str
 
 
@@ -150,6 +156,16 @@ class Judge:
         asked = (question for check in line.plan.checks for question in check.questions(answer))
         found = {(each.key, each.judge, part.text): (each, part) for each, part in asked}
         return [Question(line.plan.case, line.repeat, each, part.text) for each, part in found.values()]
+
+    def answer(self, data: bytes) -> Answered | None:
+        """The output of a line; None where it has none, or is at fault."""
+        line = self._read(data)
+        if isinstance(line, Judgement) or _lacks_output(line.record):
+            return None
+        try:
+            return Answered(line.plan.case.id, line.repeat, _answer(line.record, Usage(), ()).text)
+        except Misplaced:
+            return None
 
     def _read(self, data: bytes) -> _Line | Judgement:
         """A line that can be judged, or the judgement of one that cannot."""
@@ -226,16 +242,18 @@ def _judged(line: _Line) -> Judgement:
         status, score, reason = "error", None, f"{wrong.name}: {wrong.error}"
     else:
         status, score, reason = _passed(verdicts, plan.case.thresholds.score)
-    kind, sketched = (b"", b"") if score is None else _kind(answer, plan.diversity)
-    return Judgement(status, reason, *at, score, verdicts, usage, answer.text, line.planned, kind, sketched, votes)
+    mark = NOT_COUNTED if score is None else _mark(answer, line)
+    return Judgement(status, reason, *at, score, verdicts, usage, answer.text, line.planned, mark, votes)
 
 
-def _kind(answer: Answer, how: Diversity | None) -> tuple[bytes, bytes]:
-    """What the text of an answer counts as, and its sketch; empty where they are not asked for."""
-    if how is None:
-        return b"", b""
-    text = normal(answer.text)
-    return kind_of_text(text), sketch(text) if how.by == "near" else b""
+def _mark(answer: Answer, line: _Line) -> Mark:
+    """What stands for an answer of a case in which they are counted by kind. Raises Misplaced."""
+    how = line.plan.diversity
+    if how is not None and how.by == "embedding":
+        for path in line.twice:
+            if path == "embedding" or path.startswith("embedding."):
+                raise Misplaced(f"{path}: the key is given more than once")
+    return mark_of(answer.text, how, line.record)
 
 
 def _lacks_output(record: dict[str, Any]) -> bool:
@@ -292,3 +310,6 @@ def _no_output(record: dict[str, Any]) -> str:
 def judge_for(params: ChecksParams) -> Judge:
     """The judge of ``params``, kept for the next chunk."""
     return Judge(params)
+
+
+on_naming(judge_for.cache_clear)

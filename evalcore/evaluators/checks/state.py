@@ -158,8 +158,8 @@ class Gatherer:
             told = f"{shorten(plan.case.id)} repeat {test.repeat}: {test.reason}"
             self._failures.append((line, shorten(told, _EVIDENCE)))
         case.score += round(test.score * BILLION)
-        if test.kind:
-            self._drawn(plan.index).add(test.repeat, test.kind, test.sketched)
+        if test.mark.text:
+            self._drawn(plan.index).add(test.repeat, test.mark)
         usage = test.usage
         if usage.latency is not None:
             self._latency.append(usage.latency)
