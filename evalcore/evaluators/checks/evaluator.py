@@ -23,6 +23,8 @@ from evalq.evalcore.contract.evaluator import (
 from evalq.evalcore.contract.repeated import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.checks.charts import CHARTS, opening
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts, stopping
+from evalq.evalcore.evaluators.checks.labelling.fallible import any_judged
+from evalq.evalcore.evaluators.checks.labelling.shown import notices
 from evalq.evalcore.evaluators.checks.markdown import markdown
 from evalq.evalcore.evaluators.checks.measures import MEASURES
 from evalq.evalcore.evaluators.checks.metrics import METRICS
@@ -85,11 +87,29 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 "diversity.by",
                 choices=("text", "near", "none"),
             ),
+            Option(
+                ("--labels",),
+                "What people said of a random sample of the outputs: JSONL or CSV of case, repeat, check, passed.",
+                "path",
+            ),
+            Option(
+                ("--judges-decide",),
+                "Let thresholds count that judges decide of whom people labelled too few verdicts.",
+                "bool",
+                "judges_decide",
+            ),
         ),
     )
     measures = MEASURES
     views = Views(
-        METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS, at_times=("stopping", "diversity")
+        METRICS,
+        PANELS,
+        markdown,
+        notices,
+        summary=opening,
+        charts=CHARTS,
+        rows=ROWS,
+        at_times=("stopping", "diversity", "plain", "labels", "judges"),
     )
     sample = Sample(write_sample, records=2_000)
     gathering = Gathering((".json", ".txt", ".md"), output_line)
@@ -98,13 +118,13 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
 
     def evaluate(self, batch: Batch, params: ChecksParams) -> Outcome[ChecksState]:
         """Judge every line of a chunk."""
-        judge, gatherer, tally = judge_for(params), Gatherer(), Tally()
+        judge, gatherer, tally, apart = judge_for(params), Gatherer(), Tally(), any_judged(params)
         lines: list[bytes] = []
         faults: list[tuple[int, str]] = []
         for number, data in batch.lines():
             test = judge.test(data)
             gatherer.add(number, test)
-            lines.append(record_line(batch.where(number), test))
+            lines.append(record_line(batch.where(number), test, apart=apart))
             if test.status == "error":
                 tally.errors += 1
                 faults.append((number, test.reason))

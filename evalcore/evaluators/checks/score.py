@@ -11,11 +11,13 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check, mean_by_weight
+from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check
 from evalq.evalcore.evaluators.checks.diversity.near import sketch
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.judging.vote import Vote, votes_of
+from evalq.evalcore.evaluators.checks.labelling.heard import NOTHING, Given, Heard, given_labels, heard
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
+from evalq.evalcore.evaluators.checks.passing import passes
 from evalq.evalcore.evaluators.checks.taken import Misplaced, usage_of
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck
 from evalq.evalcore.model.canonical import canonical_json
@@ -29,6 +31,7 @@ _MOST_REPEATS = 2**53
 _KEYS = frozenset(
     (
         *("case", "repeat", "named", "output", "error", "text", "tool_calls", "attempts", "judgements"),
+        "labels",
         *("stop", "stop.rule", "stop.of"),
         *("latency_seconds", "cost", "prompt_tokens", "completion_tokens"),
     )
@@ -41,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True):
     """A case made ready: its place among the cases, and whether the selection leaves it out.
 
     ``asked`` is what its checks ask judges, by the key that recorded judgements have; ``diversity`` says how answers
-    are counted by kind, None where they are not.
+    are counted by kind, None where they are not. ``given`` is what is known of labels.
     """
 
     index: int
@@ -49,7 +52,13 @@ class Plan(msgspec.Struct, frozen=True):
     checks: tuple[Check, ...]
     skipped: bool
     asked: Mapping[str, Asked]
+    given: Given
     diversity: Diversity | None = None
+
+    @property
+    def judged(self) -> tuple[bool, ...]:
+        """Of each check whether it may be wrong and decides."""
+        return self.given.judged
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -73,6 +82,7 @@ class Judgement(msgspec.Struct, frozen=True):
     kind: bytes = b""
     sketched: bytes = b""
     votes: tuple[Vote, ...] = ()
+    heard: Heard = NOTHING
 
 
 class Question(NamedTuple):
@@ -113,7 +123,8 @@ class Judge:
             checks = () if skipped else tuple(self._check(written, given) for written in given.checks)
             asked = {each.key: each for check in checks for each in check.asks()}
             how = diversity_of(given, self._params)
-            known = self._plans[case] = Plan(index, given, checks, skipped, asked, how)
+            labels = given_labels(given, checks, self._params.labels.get(case, {}))
+            known = self._plans[case] = Plan(index, given, checks, skipped, asked, labels, how)
         return known
 
     def _check(self, written: Mapping[str, Any], case: Case) -> Check:
@@ -225,9 +236,12 @@ def _judged(line: _Line) -> Judgement:
     if wrong is not None:
         status, score, reason = "error", None, f"{wrong.name}: {wrong.error}"
     else:
-        status, score, reason = _passed(verdicts, plan.case.thresholds.score)
+        status, score, reason = passes(verdicts, plan.case.thresholds.score)
     kind, sketched = (b"", b"") if score is None else _kind(answer, plan.diversity)
-    return Judgement(status, reason, *at, score, verdicts, usage, answer.text, line.planned, kind, sketched, votes)
+    said = heard(record, plan.given, line.repeat, line.twice, () if score is None else verdicts)
+    return Judgement(
+        status, reason, *at, score, verdicts, usage, answer.text, line.planned, kind, sketched, votes, said
+    )
 
 
 def _kind(answer: Answer, how: Diversity | None) -> tuple[bytes, bytes]:
@@ -261,24 +275,6 @@ def _answer(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> An
     if text is not None and not isinstance(text, str):
         raise Misplaced(f"text: {kind_of(text)} where a string is wanted")
     return Answer(record["output"], text, usage, record.get("tool_calls"), votes)
-
-
-def _passed(verdicts: tuple[Verdict, ...], least: float | None) -> tuple[str, float, str]:
-    """(passed or failed, score, why it failed) where all checks that count were computed."""
-    counted = [verdict for verdict in verdicts if verdict.passed is not None]
-    score = mean_by_weight((verdict.weight, verdict.score or 0.0) for verdict in counted)
-    failed = [verdict for verdict in counted if not verdict.passed and verdict.weight]
-    if least is None:
-        fine, why = not failed, ""
-    else:
-        # As decimals: a mean of .1 and .2 must not miss .15 by the last bit.
-        fine, why = round(score, 12) >= round(least, 12), f"score {score:.3g} below {least:g}; "
-    if fine:
-        return "passed", score, ""
-    first = failed[0] if failed else None
-    reason = f"{first.name}: wanted {first.wanted}, found {first.found}" if first else ""
-    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    return "failed", score, f"{why}{reason}{more}"
 
 
 def _no_output(record: dict[str, Any]) -> str:
