@@ -13,7 +13,7 @@ from evalq.evalcore.records.batch import Batch
 
 __all__ = ["MEASURES"]
 
-_APART = ("plain_pass_rate", "plain", "labels", "judges", "cases", "latency_seconds", "cost", "tokens", "usage")
+_APART = ("plain", "labels", "judges", "cases", "latency_seconds", "cost", "tokens", "usage")
 """What a fallible check has no part in."""
 
 
@@ -55,7 +55,7 @@ def _judged(report: Mapping[str, Any]) -> Judged | None:
 
 
 MEASURES = Measures(
-    (Measure("pass_rate"), Measure("score", "score"), Measure("plain_pass_rate", optional=True)),
+    (Measure("pass_rate"), Measure("score", "score"), Measure("plain.pass_rate", optional=True)),
     _see,
     _collapsed,
     _stopped,

@@ -121,6 +121,12 @@ class Labels(Params):
     passed: tuple[int, ...] = ()
     failed: tuple[int, ...] = ()
 
+    @model_validator(mode="after")
+    def _one_verdict(self) -> Self:
+        if both := set(self.passed) & set(self.failed):
+            raise ValueError(f"repeat {min(both)} is said to pass and to fail")
+        return self
+
 
 class ChecksParams(Params):
     """Params of checks: ``request`` fills ``cases`` from the cases files.

@@ -131,6 +131,12 @@ def test_a_line_whose_labels_cannot_be_is_an_error(tmp_path: Path, labels: Any, 
     assert says in run.report["faults"][0]["reason"]
 
 
+def test_params_cannot_say_both_of_one_repeat() -> None:
+    """However they were made."""
+    with pytest.raises(ConfigError, match="repeat 2 is said to pass and to fail"):
+        params_of(CASES, labels={"m0": {"polite": {"passed": [1, 2], "failed": [2]}}})
+
+
 def test_a_check_labelled_twice_in_a_line_is_an_error(tmp_path: Path) -> None:
     """Decoders differ in which of two values they keep."""
     data = judged_line("m0", 0, True).replace(b'"case"', b'"labels": {"polite": true, "polite": false}, "case"')
@@ -253,7 +259,7 @@ def test_labels_are_evidence_and_no_other_question(tmp_path: Path) -> None:
     assert (bare.cases.judged.labels, labelled.cases.judged.labels) == ({"polite": 0}, {"polite": 1})
     assert bare.cases.judged.by == labelled.cases.judged.by
     assert bare.cases.judged.rests("thresholds.verdict")
-    assert not bare.cases.judged.rests("plain_pass_rate")
+    assert not bare.cases.judged.rests("plain.pass_rate")
 
 
 outputs = st.lists(

@@ -15,9 +15,9 @@ from evalq.evalcore.compare.summary import CaseSummary, Summing, pooled
 from evalq.evalcore.contract.measures import Judged, Measure, Sighting
 from tests.unit.compare.made import PASS, run_of
 
-PLAIN = Measure("plain_pass_rate", optional=True)
+PLAIN = Measure("plain.pass_rate", optional=True)
 DROP = {"metric": "checks.pass_rate", "max_drop": 0.05}
-BOUND = {"metric": "checks.plain_pass_rate", "min": 0.5}
+BOUND = {"metric": "checks.plain.pass_rate", "min": 0.5}
 
 
 def run(passed: int, labels: int | None, by: str = "grader", plain: int = 10) -> RunCases:
@@ -26,7 +26,7 @@ def run(passed: int, labels: int | None, by: str = "grader", plain: int = 10) ->
     for case in range(20):
         for repeat in range(10):
             summing.add(Sighting(f"c{case:02}", (float(repeat < passed), float(repeat < plain)), repeat))
-    judged = None if labels is None else Judged({"polite": labels, "right": 50}, by, ("plain_pass_rate", "labels"))
+    judged = None if labels is None else Judged({"polite": labels, "right": 50}, by, ("plain", "labels"))
     results = {"pass_rate": passed / 10, "thresholds": {"verdict": "fails"}, "labels": {"agreement": 0.9}}
     return run_of(summing.summary(judged=judged), results, evaluator="checks")
 
@@ -93,7 +93,7 @@ def test_a_measure_that_no_record_has_is_left_out() -> None:
     assert [measure.name for measure in without.measures] == ["pass_rate"]
     assert list(without.columns) == ["pass_rate"]
     old = run_of(without, evaluator="checks")
-    found = decided(run(9, 50), old, {"metric": "checks.plain_pass_rate", "max_drop": 0.1})
+    found = decided(run(9, 50), old, {"metric": "checks.plain.pass_rate", "max_drop": 0.1})
     assert "no record of the baseline has this number" in found.checks[-1].reason
     assert [measure.name for measure in pooled(run(9, 5).cases, without).measures] == ["pass_rate"]
 
