@@ -130,13 +130,22 @@ class StorageError(InfrastructureError):
 
     NO_SPACE: ClassVar = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
     """What the system says where there is no room: that may pass, unlike a wrong name or a missing right."""
+    NO_FILES: ClassVar = frozenset({errno.EMFILE, errno.ENFILE})
+    """What it says where too many files are open: nothing is wrong with the file that was to be opened."""
 
     @classmethod
     def of(cls, error: OSError, path: object, then: str) -> StorageError:
         """What the system said of ``path`` (or of the file it names), how to fix that, and what to do ``then``."""
         where = path if error.filename is None else error.filename
-        fix = "free some space" if error.errno in cls.NO_SPACE else "see that this user may write there"
-        return cls(f"{where}: {error.strerror or error}; {fix}, then {then}")
+        return cls(f"{where}: {error.strerror or error}; {cls._fix(error)}, then {then}")
+
+    @classmethod
+    def _fix(cls, error: OSError) -> str:
+        if error.errno in cls.NO_SPACE:
+            return "free some space"
+        if error.errno in cls.NO_FILES:
+            return "raise the limit on open files (ulimit -n)"
+        return "check the disk" if error.errno == errno.EIO else "see that this user may write there"
 
 
 class WireError(InfrastructureError):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["found", "join", "kind_of", "shorten"]
+__all__ = ["found", "is_text", "join", "kind_of", "shorten"]
 
 _KINDS = {
     str: "a string",
@@ -30,6 +30,15 @@ def found(record: Mapping[str, Any], key: str) -> str:
         return "missing"
     value = record[key]
     return shorten(json.dumps(value), 40) if isinstance(value, int | float) else kind_of(value)
+
+
+def is_text(name: str) -> bool:
+    """Whether a name has a form in UTF-8. One that a system gives in other bytes has half surrogates for these."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def join(path: str, key: str | int) -> str:

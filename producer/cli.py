@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import Any
 
 import click
 
-from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError
+from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError, UsageError
+from evalq.evalcore.naming import is_text
 from evalq.evalcore.views.markdown import visible
 from evalq.producer import commands
 from evalq.producer.monitor.began import beginning
@@ -92,7 +94,9 @@ def cli() -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns its exit code (see evalq.evalcore.errors)."""
     signal.signal(signal.SIGTERM, _interrupt)
+    _have_streams()
     try:
+        _refuse_bytes(sys.argv[1:] if argv is None else argv)
         with beginning():
             result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
     except EvalqError as error:
@@ -103,13 +107,33 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # Whoever read standard output has enough; the interpreter shall not try to write the rest at its end.
+    except SystemExit as ended:
+        # click ends with 1, a policy's answer, where whoever read standard output has enough.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        # The interpreter shall not try to write the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return StorageError.exit_code
     except Exception as error:
         return _failed(error)
     return result if isinstance(result, int) else 0
+
+
+def _have_streams() -> None:
+    """Open those standard streams that were closed: a file would get the number of one, and what is written to it."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def _refuse_bytes(arguments: Sequence[str]) -> None:
+    """Raise UsageError for one that is no text in UTF-8: neither JSON nor a terminal could say it again."""
+    for argument in arguments:
+        if not is_text(argument):
+            raise UsageError(f"{argument!a} is not text in UTF-8: rename the file, or set a locale that is UTF-8")
 
 
 def _failed(error: Exception) -> int:

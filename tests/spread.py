@@ -16,6 +16,15 @@ __all__ = ["Spread", "turn", "unit"]
 
 LONG = ("live", "deploy", "chaos", "guide", "page", "doors", "integration", "fuzz", "mutation", "contract", "grafana")
 """Folders whose tests take seconds each: first those that hold a test, or a file of them, that takes longest."""
+WAITING = tuple(
+    f"tests/unit/{name}.py"
+    for name in (
+        *("producer/test_sweep_driver", "producer/test_patience", "producer/test_begun_here", "api/test_plugin"),
+        *("workers/test_failures", "workers/test_broker", "workers/test_isolation", "workers/test_pacing_rules"),
+        *("targets/test_functions", "targets/test_calls", "targets/test_hostile", "compare/test_planning"),
+    )
+)
+"""Of the units those that take long, most of them because they wait."""
 TOP = Path(__file__).parents[1]
 _SHARED = re.compile(r'scope="(module|class|package)"')
 
@@ -33,10 +42,12 @@ def unit(nodeid: str) -> str:
 
 
 def turn(nodeid: str) -> tuple[int, bool]:
-    """When a test comes: by its folder's place in `LONG`, the files that stay together first; last what is not long."""
+    """When a test comes: by its folder's place in `LONG`, files that stay together first; `WAITING`; and the rest."""
     file = nodeid.partition("::")[0]
     folder = file.removeprefix("tests/").partition("/")[0]
-    return (LONG.index(folder), not _shares(file)) if folder in LONG else (len(LONG), False)
+    if folder in LONG or file in WAITING:
+        return LONG.index(folder) if folder in LONG else len(LONG), not _shares(file)
+    return len(LONG) + 1, False
 
 
 @cache

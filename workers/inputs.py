@@ -9,7 +9,7 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.manifest import Chunk, PlannedInput
 from evalq.evalcore.model.packing import unpack
 from evalq.evalcore.model.span import read_span
-from evalq.evalcore.records.digests import chunk_digest
+from evalq.evalcore.records.digests import leaf_digest
 
 __all__ = ["CHANGED", "UNREADABLE", "find", "read", "unpacked"]
 
@@ -32,7 +32,7 @@ def read(planned: PlannedInput, chunk: Chunk, roots: Sequence[Path]) -> bytes | 
             data = read_span(path, chunk.span)
         except OSError:  # another root may have the planned bytes under this path
             continue
-        if chunk_digest(data) == chunk.digest:
+        if leaf_digest(data) == chunk.digest:
             return data
     return CHANGED if found else UNREADABLE
 
@@ -60,4 +60,4 @@ def unpacked(blob: bytes, chunk: Chunk) -> bytes | str:
         data = unpack(blob, chunk.end - chunk.start)
     except WireError:
         return CHANGED
-    return data if chunk_digest(data) == chunk.digest else CHANGED
+    return data if leaf_digest(data) == chunk.digest else CHANGED

@@ -21,7 +21,7 @@ from evalq.evalcore.compare.sharing import shared
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 
-__all__ = ["decide", "run_meant"]
+__all__ = ["collapses", "decide", "run_meant"]
 
 _PASSES = "pass_rate"
 """By what a case in quarantine falls."""
@@ -80,6 +80,11 @@ def decide(
     )
     notes = (*_notes(candidates), *_idle(policy, candidates), *_flaky(candidates, past))
     return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
+
+
+def collapses(decision: Decision) -> list[Check]:
+    """The newly collapsed cases that stop it. Where answers are confirmed nobody asks for these afresh."""
+    return [check for check in decision.checks if check.demand == _NONE_NEW and check.decided == "NO-GO"]
 
 
 def _past(run: RunCases, policy: Policy, partners: Partners, pasts: Mapping[str, Past]) -> Past:

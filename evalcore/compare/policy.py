@@ -101,7 +101,7 @@ class Gate(Params):
     number of which less is better: rise above it), ``equals`` names what it has to be.
     """
 
-    metric: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\..+$")
+    metric: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\[[^\[\]]*\])?\..+$")
     min: _Number | None = None
     max: _Number | None = None
     max_drop: Annotated[float, Field(ge=0), AfterValidator(_finite)] | None = None
@@ -119,12 +119,18 @@ class Gate(Params):
     @property
     def run(self) -> str:
         """Whose number it is: a name in the suite, or an evaluator's."""
-        return self.metric.partition(".")[0]
+        return self.metric[: self._end]
 
     @property
     def path(self) -> str:
         """Of the number, in that run's results."""
-        return self.metric.partition(".")[2]
+        return self.metric[self._end + 1 :]
+
+    @property
+    def _end(self) -> int:
+        # What is chosen of a matrix may have points: support[temperature=0.2].pass_rate
+        first = self.metric.find(".")
+        return self.metric.find(".", self.metric.find("]")) if "[" in self.metric[:first] else first
 
     @property
     def compares(self) -> bool:

@@ -155,8 +155,11 @@ class Question(msgspec.Struct, frozen=True):
 class Stage(Protocol):
     """Asks about outputs, line by line, and adds the answers to the lines. It must depend on the line alone."""
 
-    def targets(self, case: str) -> Mapping[str, int]:
-        """{target: calls} that an output of ``case`` takes, where it has all that can be asked about."""
+    def asks(self) -> Mapping[tuple[str, int], int]:
+        """{(target, repeats): questions} about one output of each case, where it has all that can be asked about.
+
+        Raises UsageError where it is not said who is asked.
+        """
 
     def questions(self, line: bytes) -> Sequence[Question]:
         """What is asked about the output in a line of outputs.jsonl; nothing where it has none."""
@@ -164,17 +167,20 @@ class Stage(Protocol):
     def joined(self, line: bytes, answers: Sequence[Sequence[Output]]) -> bytes:
         """The line with what was recorded: for each of its questions, in their order, the answers that there are."""
 
+    def recorded(self, line: bytes) -> Sequence[Output]:
+        """The answers in a line that `joined` made to what would be asked about it now, as they were recorded."""
+
 
 class Further(msgspec.Struct, frozen=True):
     """Asking further targets about outputs, recorded or live, before they are evaluated.
 
-    ``begin`` gives what asks, None where nothing does; it raises UsageError and ConfigError. ``recorded`` says whether
-    a request without a target asks about the outputs that it names. The lines that `Stage.joined` made are in a file
-    called ``file``, which is evaluated in place of outputs.jsonl.
+    ``begin`` gives what asks, None where nothing does; it raises UsageError and ConfigError. ``recorded`` gives the
+    files of outputs that a request without a target asks about; of one that only evaluates, none. The lines that
+    `Stage.joined` made are in a file called ``file``, which is evaluated in place of outputs.jsonl.
     """
 
     begin: Callable[[Request], Stage | None]
-    recorded: Callable[[Request], bool]
+    recorded: Callable[[Request], Sequence[str]]
     file: str
 
 

@@ -61,6 +61,7 @@ __all__ = [
     "Tally",
     "Views",
     "WholeInput",
+    "asks_recorded",
     "dead_outcome",
     "live_calls",
 ]
@@ -135,6 +136,12 @@ def dead_outcome(evaluator: Evaluator[P, S], record: Batch, params: P, reason: s
     line = {"record": record.where(record.first_line), "id": "", "status": "dead", "reason": reason}
     faults = Faults(1, [(record.first_line, f"dead: {reason}")])
     return Outcome(evaluator.State.zero(), Tally(dead=1, listed=faults), [canonical_json(line)])
+
+
+def asks_recorded(evaluator: Evaluator[Any, Any], request: Request) -> bool:
+    """Whether ``request`` asks targets about recorded outputs: then evaluating these is not enough."""
+    further = evaluator.calls.further if evaluator.calls is not None else None
+    return further is not None and bool(further.recorded(request))
 
 
 def live_calls(evaluator: Evaluator[Any, Any]) -> Calls:

@@ -12,6 +12,7 @@ from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.model.manifest import Chunk, to_wire
 from evalq.evalcore.model.packing import pack, unpack
 from evalq.evalcore.model.tally import Tally
+from evalq.evalcore.records.digests import leaf_digest
 
 __all__ = ["Answer", "Partial", "decode", "encode", "opened"]
 
@@ -19,7 +20,7 @@ MAX_PARTIAL_BYTES = 512 << 20
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """``data``: the packed answer; ``digest``: SHA-256 of it unpacked, the same whoever computed it."""
+    """``data``: the packed answer; ``digest``: `leaf_digest` of it unpacked, the same whoever computed it."""
 
     digest: str
     data: bytes
@@ -49,7 +50,7 @@ def encode(outcome: Outcome[Any], chunk: Chunk | None = None) -> Partial:
     head = _Head(msgspec.Raw(outcome.state.to_wire()), outcome.tally, of)
     head_line = msgspec.json.encode(head, order="deterministic")
     plain = b"\n".join([head_line, *outcome.lines])
-    return Partial(digest(plain), pack(plain))
+    return Partial(leaf_digest(plain), pack(plain))
 
 
 def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> Outcome[State]:
@@ -64,7 +65,7 @@ def opened(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None
     """
     try:
         plain = _unpacked(partial.data)
-        if digest(plain) != partial.digest:
+        if leaf_digest(plain) != partial.digest:
             raise WireError("a partial in the ledger does not have the digest it was committed with")
         end = plain.find(b"\n")
         # Not taken apart by lines: the fold needs the head alone, and the lines are written as they are.

@@ -89,6 +89,11 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Of all attempts, where the target has a price."""
         return sum(attempt.cost or 0.0 for attempt in self.attempts)
 
+    @property
+    def untold(self) -> bool:
+        """Whether it was answered, and nobody knows what that cost."""
+        return any(not attempt.kind and attempt.cost is None for attempt in self.attempts)
+
     def after(self, earlier: Output) -> Output:
         """The same with the attempts of an ``earlier`` try before its own."""
         return msgspec.structs.replace(self, attempts=(*earlier.attempts, *self.attempts))

@@ -34,5 +34,5 @@ def as_written(value: Json) -> Json:
 
 
 def digest(data: bytes) -> str:
-    """SHA-256 of ``data``, hexadecimal: the digest of partials."""
+    """SHA-256 of ``data``, hexadecimal."""
     return hashlib.sha256(data).hexdigest()

@@ -14,6 +14,14 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define HAS_WIDE 1
+#define WIDE __attribute__((target("avx2,pclmul,popcnt")))
+#define INLINED __attribute__((always_inline)) inline
+#else
+#define INLINED inline
+#endif
 
 typedef uint8_t u8;
 typedef uint32_t u32;
@@ -43,6 +51,7 @@ typedef struct {
     size_t bad;        /* the first quote that is illegal, or `length` */
     int bad_opens;     /* whether that one opens */
     int lone_return;   /* a carriage return outside quotes without its newline was met */
+    int wide;          /* whether the processor can do what is marked WIDE */
 } Scan;
 
 static int lowest_bit(u64 bits) {
@@ -62,7 +71,7 @@ static int count_bits(u64 bits) {
 }
 
 #if defined(__SSE2__)
-static u64 equal_to(const __m128i *v, char byte) {
+static INLINED u64 equal_to(const __m128i *v, char byte) {
     __m128i wanted = _mm_set1_epi8(byte);
     u64 bits = 0;
     for (int i = 0; i < 4; i++)
@@ -70,14 +79,14 @@ static u64 equal_to(const __m128i *v, char byte) {
     return bits;
 }
 
-static Masks masks_of(const u8 *p) {
+static INLINED Masks masks_of(const u8 *p) {
     __m128i v[4];
     for (int i = 0; i < 4; i++) v[i] = _mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i));
     Masks m = {equal_to(v, '"'), equal_to(v, ','), equal_to(v, '\n'), equal_to(v, '\r')};
     return m;
 }
 #else
-static Masks masks_of(const u8 *p) {
+static INLINED Masks masks_of(const u8 *p) {
     Masks m = {0, 0, 0, 0};
     for (int i = 0; i < 64; i++) {
         u64 bit = (u64)1 << i;
@@ -90,17 +99,50 @@ static Masks masks_of(const u8 *p) {
 }
 #endif
 
+/* Each bit the exclusive-or of all up to it. */
+static INLINED u64 parity_of(u64 bits) {
+    for (int step = 1; step < 64; step <<= 1) bits ^= bits << step;
+    return bits;
+}
+
+#ifdef HAS_WIDE
+WIDE static INLINED u64 widely_equal_to(const __m256i *v, char byte) {
+    __m256i wanted = _mm256_set1_epi8(byte);
+    return (u64)(u32)_mm256_movemask_epi8(_mm256_cmpeq_epi8(v[0], wanted)) |
+           (u64)(u32)_mm256_movemask_epi8(_mm256_cmpeq_epi8(v[1], wanted)) << 32;
+}
+
+WIDE static INLINED Masks wide_masks_of(const u8 *p) {
+    __m256i v[2];
+    for (int i = 0; i < 2; i++) v[i] = _mm256_loadu_si256((const __m256i *)(const void *)(p + 32 * i));
+    Masks m = {widely_equal_to(v, '"'), widely_equal_to(v, ','), widely_equal_to(v, '\n'), widely_equal_to(v, '\r')};
+    return m;
+}
+
+static int wide_here(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("popcnt");
+}
+
+/* The product without carries with all ones. */
+WIDE static INLINED u64 wide_parity_of(u64 bits) {
+    return (u64)_mm_cvtsi128_si64(_mm_clmulepi64_si128(_mm_set_epi64x(0, (long long)bits), _mm_set1_epi8(-1), 0));
+}
+#endif
+
 static void scan_begin(Scan *s, const u8 *data, size_t length) {
     memset(s, 0, sizeof *s);
+#ifdef HAS_WIDE
+    s->wide = wide_here();
+#endif
     s->data = data;
     s->length = s->bad = length;
     s->may_open = 1;
 }
 
 /* The next block; 0 at the end of the data. */
-static int scan_block(Scan *s) {
+static INLINED int scan_step(Scan *s, Masks (*masks)(const u8 *), u64 (*parities)(u64)) {
     if (s->next >= s->length) return 0;
-    s->lines += (size_t)count_bits(s->newlines);
+    if (s->newlines) s->lines += (size_t)count_bits(s->newlines);
     s->block = s->next;
     size_t left = s->length - s->block;
     u8 tail[64];
@@ -112,10 +154,8 @@ static int scan_block(Scan *s) {
         p = tail;
         valid = ((u64)1 << left) - 1;
     }
-    Masks m = masks_of(p);
-    u64 parity = m.quotes;
-    for (int step = 1; step < 64; step <<= 1) parity ^= parity << step;
-    parity ^= s->inside;
+    Masks m = masks(p);
+    u64 parity = parities(m.quotes) ^ s->inside;
     u64 opening = m.quotes & parity, closing = m.quotes & ~parity, returns = m.returns & ~parity;
     u64 plain = m.quotes | m.commas | m.newlines;
     u64 bad_open = opening & ~(plain << 1 | s->may_open);
@@ -137,6 +177,17 @@ static int scan_block(Scan *s) {
     s->newlines = m.newlines;
     s->next = s->block + (left < 64 ? left : 64);
     return 1;
+}
+
+#ifdef HAS_WIDE
+WIDE static int wide_scan_block(Scan *s) { return scan_step(s, wide_masks_of, wide_parity_of); }
+#endif
+
+static int scan_block(Scan *s) {
+#ifdef HAS_WIDE
+    if (s->wide) return wide_scan_block(s);
+#endif
+    return scan_step(s, masks_of, parity_of);
 }
 
 /* The offset of the next comma or newline outside quotes, or the data's length. */

@@ -5,11 +5,6 @@
 
 #include "csv.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#define HAS_WIDE 1
-#endif
-
 enum { LEAF_BYTES = 2048, LEAF_WORDS = LEAF_BYTES / 4, LEAF_SUMS = 2 };
 
 /* `sums` of one leaf, modulo 2^64: of its words, little endian, each times its number of `key` (LEAF_WORDS a sum). */
@@ -26,8 +21,6 @@ static void leaf_plainly(const u64 *key, const u8 *leaf, u64 *sums) {
 }
 
 #ifdef HAS_WIDE
-#define WIDE __attribute__((target("avx2")))
-
 /* The products of four words and four numbers: lower halves into *low, what the upper halves add into *high. */
 WIDE static inline void leaf_step(__m256i words, const u64 *key, __m256i *low, __m256i *high) {
     __m256i numbers = _mm256_loadu_si256((const __m256i *)(const void *)key);
@@ -53,12 +46,13 @@ WIDE static void leaf_widely(const u64 *key, const u8 *leaf, u64 *sums) {
 #endif
 
 /* The sums of all leaves of `data`, the last one filled up with zeros, as little-endian bytes into `out`. */
-static void leaf_sums_of(const u64 *key, const u8 *data, size_t n, u8 *out) {
+static void leaf_sums_of(const u64 *key, const u8 *data, size_t n, u8 *out, int narrow) {
+    (void)narrow;
     void (*sums_of)(const u64 *, const u8 *, u64 *) = leaf_plainly;
     u8 last[LEAF_BYTES] = {0};
     u64 sums[LEAF_SUMS];
 #ifdef HAS_WIDE
-    if (__builtin_cpu_supports("avx2")) sums_of = leaf_widely;
+    if (!narrow && wide_here()) sums_of = leaf_widely;
 #endif
     for (size_t at = 0; at < n; at += LEAF_BYTES) {
         const u8 *leaf = data + at;

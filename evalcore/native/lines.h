@@ -49,25 +49,6 @@ static size_t seconds_text(Text text, double value, u8 *out) {
     return n;
 }
 
-/* (the column of errors, the answer's error or None, whether that is JSON, the LLM columns) */
-static PyObject *unusual(Pass *pass, const Text *error) {
-    Field *fields = pass->fields;
-    const int *column = pass->column;
-    Field json = {{NULL, 0}, 1, 1};
-    if (error) json.text = *error;
-    PyObject *items[] = {
-        field_text(pass, fields[column[ERROR_TEXT]]),
-        !error                 ? none()
-        : pass->error_is_text ? PyUnicode_FromStringAndSize((const char *)error->p, (Py_ssize_t)error->n)
-                               : field_text(pass, json),
-        PyBool_FromLong(!pass->error_is_text),
-        field_text(pass, fields[column[LLM_SCORE]]),
-        field_text(pass, fields[column[LLM_STATE]]),
-        field_text(pass, fields[column[LLM_COMMENT]]),
-    };
-    return tuple_of(items, 6);
-}
-
 /* Whether `id` is in JSON what it is here, and begins and ends with no white space. */
 static int is_plain(Text id) {
     if (!id.n) return 1;
@@ -172,7 +153,7 @@ static int read_llm(Pass *pass, long number, Text *text, PyObject **made) {
     return 1;
 }
 
-/* The line of records.jsonl and the packed row of a row without an error. */
+/* The line of records.jsonl and the packed row of a row. */
 static int write_row(Pass *pass, long long line, long number, Text id, int timed, double seconds) {
     char digits[24];
     u8 room[24];

@@ -8,7 +8,7 @@
 #include "walk.h"
 
 enum { QUERY, ROUND, EXPECTED, CATEGORY, ERROR_TEXT, RAW_JSON, LLM_SCORE, LLM_STATE, LLM_COMMENT, READ };
-enum { JUDGED, EMPTY, UNPARSABLE, UNSCORED };
+enum { JUDGED, EMPTY, UNPARSABLE, UNSCORED, WRONG };
 
 #define MAX_WIDTH 4096
 #define MAX_BANDS 64
@@ -38,8 +38,9 @@ typedef struct {
     int column[READ];
     Field *fields;       /* of the row at hand, `width` of them */
     PyObject *checks;    /* a function from an expected result to its checks */
+    PyObject *error;     /* one from what may be an error to whether it is */
     PyObject *kind;      /* one from a group to its (before, after, rest, seconds) */
-    PyObject *other;     /* one that takes a row which has more to say */
+    PyObject *other;     /* one that takes a row which Python has to read */
     PyObject *llm;       /* one from LLM columns to what they add to a line */
     PyObject *again;     /* one that takes another row of a Query ID */
     PyObject *encode;    /* one from a number to its JSON */
@@ -47,12 +48,15 @@ typedef struct {
     double limit[MAX_BANDS];
     int bands;
     int error_is_text;   /* of the row at hand: it is no JSON any more */
+    long wrong;          /* the row's error, by number in `errors`, from 1 on; 0: none, -1: an exception */
     Text source;
     Kind **kinds;        /* by number in `group_keys` */
     size_t kinds_room;
     PyObject *kept;      /* what must live as long as the checklists */
     Arena forever, fleeting;
-    Table texts, lists, group_keys;
+    Table texts, lists, group_keys, errors;
+    u8 *is_error;        /* by number in `errors` */
+    size_t errors_room;
     Expected **expected; /* by number in `lists` */
     size_t expected_room;
     Answer answer;
@@ -111,20 +115,15 @@ static int append(PyObject *list, PyObject *item) {
 
 static PyObject *none(void) { return Py_NewRef(Py_None); }
 
-/* other(line, number, what, seconds, unusual) takes a row; what it is given is let go. */
-static int give_row(Pass *pass, PyObject **items) {
-    PyObject *args = tuple_of(items, 5), *done = args ? PyObject_CallObject(pass->other, args) : NULL;
-    Py_XDECREF(args);
-    Py_XDECREF(done);
-    return done != NULL;
-}
-
-/* (line, -1, fields, None, None): a row that Python has to read. */
+/* other(line, fields): a row that Python has to read. */
 static int leave_row(Pass *pass, long long line) {
     PyObject *texts[READ];
     for (int i = 0; i < READ; i++) texts[i] = field_text(pass, pass->fields[pass->column[i]]);
-    PyObject *items[] = {PyLong_FromLongLong(line), PyLong_FromLong(-1), tuple_of(texts, READ), none(), none()};
-    return give_row(pass, items);
+    PyObject *items[] = {PyLong_FromLongLong(line), tuple_of(texts, READ)};
+    PyObject *args = tuple_of(items, 2), *done = args ? PyObject_CallObject(pass->other, args) : NULL;
+    Py_XDECREF(args);
+    Py_XDECREF(done);
+    return done != NULL;
 }
 
 /* One check as checks() gives it: (kind, what is wanted, whether that is plain). */
@@ -223,6 +222,64 @@ static PyObject *found_tuple(const Walk *w) {
     return tuple_of(items, w->count);
 }
 
+/* What may be an error of the row at hand: the length and the text of its column, whether the answer's is JSON, and that.
+   NULL without memory. */
+static Text error_text(Pass *pass, const Text *error) {
+    Text column = pass->fields[pass->column[ERROR_TEXT]].text, text = {(const u8 *)"", 0};
+    if (!column.n && !error) return text;
+    u8 *at = arena_take(&pass->fleeting, sizeof column.n + column.n + 1 + (error ? error->n : 0));
+    if (!at) return (Text){NULL, 0};
+    text.p = at;
+    memcpy(at, &column.n, sizeof column.n);
+    memcpy(at += sizeof column.n, column.p, column.n);
+    at += column.n;
+    *at++ = !error ? 'n' : pass->error_is_text ? 't' : 'j';
+    if (error && error->n) memcpy(at, error->p, error->n);
+    text.n = (size_t)(at - text.p) + (error ? error->n : 0);
+    return text;
+}
+
+/* error(column, the answer's error or None, whether that is JSON), once a text: whether it is one; -1 with an exception. */
+static int ask_error(Pass *pass, const Text *error) {
+    Field json = {{NULL, 0}, 1, 1};
+    if (error) json.text = *error;
+    PyObject *items[] = {
+        field_text(pass, pass->fields[pass->column[ERROR_TEXT]]),
+        !error                ? none()
+        : pass->error_is_text ? PyUnicode_FromStringAndSize((const char *)error->p, (Py_ssize_t)error->n)
+                              : field_text(pass, json),
+        PyBool_FromLong(!pass->error_is_text),
+    };
+    PyObject *args = tuple_of(items, 3), *found = args ? PyObject_CallObject(pass->error, args) : NULL;
+    int is = found ? PyObject_IsTrue(found) : -1;
+    Py_XDECREF(args);
+    Py_XDECREF(found);
+    return is;
+}
+
+/* The number of the row's error in `errors`, from 1 on; 0 where it has none, -1 with an exception. */
+static long wrong_of(Pass *pass, const Text *error) {
+    int fresh;
+    Text told = error_text(pass, error);
+    if (!told.p) return no_memory(), -1;
+    if (!told.n) return 0;
+    long at = table_find(&pass->errors, told, &fresh);
+    if (at < 0 || (fresh && !arena_copy(&pass->forever, &pass->errors.entries[at].key))) return no_memory(), -1;
+    if (fresh) {
+        if ((size_t)at >= pass->errors_room) {
+            size_t room = pass->errors_room ? pass->errors_room * 2 : 64;
+            u8 *more = realloc(pass->is_error, room);
+            if (!more) return no_memory(), -1;
+            pass->is_error = more;
+            pass->errors_room = room;
+        }
+        int is = ask_error(pass, error);
+        if (is < 0) return -1;
+        pass->is_error[at] = (u8)is;
+    }
+    return pass->is_error[at] ? at + 1 : 0;
+}
+
 static int take_bytes(PyObject *tuple, int at, Text *text) {
     char *bytes;
     Py_ssize_t n;
@@ -232,7 +289,8 @@ static int take_bytes(PyObject *tuple, int at, Text *text) {
     return 1;
 }
 
-/* kind(which of checks()'s answers, (round, category, state, passed checks, form types, found paths)), once a group */
+/* kind(which of checks()'s answers, (round, category, state, passed checks, form types, found paths), its error's
+   number), once a group */
 static int add_kind(Pass *pass, long at, long expected, int state, u64 passed, Text forms) {
     Field *fields = pass->fields;
     PyObject *items[] = {
@@ -254,10 +312,11 @@ static int add_kind(Pass *pass, long at, long expected, int state, u64 passed, T
         pass->kinds_room = room;
     }
     PyObject *told = tuple_of(items, 6), *number = PyLong_FromLong(expected), *parts = NULL;
+    PyObject *wrong = PyLong_FromLong(pass->wrong);
     Kind *kind = (Kind *)(void *)arena_take(&pass->forever, offsetof(Kind, counts) + (size_t)(pass->bands + 2) * 8);
     if (!kind) {
         no_memory();
-    } else if (told && number && (parts = PyObject_CallFunctionObjArgs(pass->kind, number, told, NULL))) {
+    } else if (told && number && wrong && (parts = PyObject_CallFunctionObjArgs(pass->kind, number, told, wrong, NULL))) {
         memset(kind, 0, offsetof(Kind, counts) + (size_t)(pass->bands + 2) * 8);
         if (!PyTuple_Check(parts) || PyTuple_Size(parts) != 4 || !PyList_Check(PyTuple_GetItem(parts, 3)))
             PyErr_SetString(PyExc_TypeError, "kind() gives (before, after, rest, seconds)");
@@ -267,6 +326,7 @@ static int add_kind(Pass *pass, long at, long expected, int state, u64 passed, T
     }
     Py_XDECREF(told);
     Py_XDECREF(number);
+    Py_XDECREF(wrong);
     Py_XDECREF(parts);
     if (PyErr_Occurred()) return 0;
     pass->kinds[at] = kind;
@@ -281,7 +341,7 @@ static long group_of(Pass *pass, long expected, int state, u64 passed, Text form
     long category = text_number(pass, pass->fields[pass->column[CATEGORY]].text);
     long form = text_number(pass, forms), paths = text_number(pass, found);
     if (round < 0 || category < 0 || form < 0 || paths < 0) return no_memory(), -1;
-    u64 key[] = {(u64)round, (u64)category, (u64)expected, (u64)state, passed, (u64)form, (u64)paths};
+    u64 key[] = {(u64)round, (u64)category, (u64)expected, (u64)state, passed, (u64)form, (u64)paths, (u64)pass->wrong};
     Text bytes = {(const u8 *)key, sizeof key};
     long at = table_find(&pass->group_keys, bytes, &fresh);
     if (at < 0 || (fresh && !arena_copy(&pass->forever, &pass->group_keys.entries[at].key))) return no_memory(), -1;

@@ -15,7 +15,7 @@ from io import BufferedIOBase
 
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
-from evalq.evalcore.records.digests import chunk_digest
+from evalq.evalcore.records.digests import leaf_digest
 from evalq.evalcore.records.inputs import read_columns
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
 from evalq.evalcore.records.scanning import Positions, QuoteFault, raise_open, scan
@@ -217,7 +217,7 @@ class Cutter:
             data = view[start:stop]
             # Two digests: that of the whole input, for the report, and the chunk's own, which workers check.
             self._sha256.update(data)
-            found = chunk_digest(data)
+            found = leaf_digest(data)
             data.release()
         span = Span(self.position, self.position + length, self.line, records, found)
         self._at = stop

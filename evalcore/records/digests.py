@@ -1,15 +1,15 @@
-"""Digests of input bytes: SHA-256 of a whole input, for the report, and of each chunk one that takes a tenth of that.
+"""The digest of chunks and of their answers, which takes an eighth of the time of SHA-256.
 
-Whoever plans a chunk and whoever computes it take its digest, so its time counts twice. It has to tell whether the
-bytes are those that were planned, in a file that is cut off, half written or changed meanwhile; what nobody can forge
-is the input's SHA-256.
+Whoever plans a chunk takes it, and whoever computes it once more; so do those who compute an answer and who collect it.
+It has to find other bytes than those that were meant: in a file that is cut off, half written or changed meanwhile, in
+an answer that is damaged or differs. It is no signature: see docs/decisions/0026-one-sha-256-a-byte.md.
 
-A chunk is taken in leaves of LEAF_BYTES, the last one filled up with zeros. Of a leaf's 32-bit words w, little endian,
+Bytes are taken in leaves of LEAF_BYTES, the last one filled up with zeros. Of a leaf's 32-bit words w, little endian,
 there are two sums, w[0] k[0] + w[1] k[1] + ... modulo 2**64, each with 64-bit numbers k of its own. Were those drawn
 for the purpose, leaves that differ would have the same sums with a probability of 2**-66 at most (one equation leaves
 2**31 of the 2**64 values to the number of a word that differs; Lemire and Kaser 2014, Strongly universal string hashing
 is fast). They come from SHAKE-128, so the same bytes have the same digest everywhere. The digest is SHA-256 over
-the sums of all leaves and the chunk's length.
+the sums of all leaves and the number of bytes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from operator import mul
 
 from evalq.evalcore.native import compiled
 
-__all__ = ["LEAF_BYTES", "PLAIN_BYTES", "chunk_digest", "leaf_sums", "plainly", "quickly"]
+__all__ = ["LEAF_BYTES", "PLAIN_BYTES", "leaf_digest", "leaf_sums", "plainly", "quickly"]
 
 LEAF_BYTES = 2048
 PLAIN_BYTES = 512 << 10
-"""Where nothing is compiled: longer chunks are worth the import of numpy, which takes as long as this many bytes."""
+"""Where nothing is compiled: longer ones are worth the import of numpy, which takes as long as this many bytes."""
 _WORDS = LEAF_BYTES // 4
 _SUMS = 2
 _LEAF = struct.Struct(f"<{_WORDS}I")
@@ -39,11 +39,11 @@ Buffer = bytes | bytearray | memoryview
 @cache
 def _key() -> bytes:
     """The numbers of both sums, one after the other."""
-    return hashlib.shake_128(b"evalq chunk digest, 1").digest(_SUMS * _WORDS * 8)
+    return hashlib.shake_128(b"evalq leaf digest, 1").digest(_SUMS * _WORDS * 8)
 
 
-def chunk_digest(data: Buffer) -> str:
-    """The digest of a chunk's bytes, hexadecimal."""
+def leaf_digest(data: Buffer) -> str:
+    """The digest of ``data``, hexadecimal."""
     digest = hashlib.sha256(leaf_sums(data))
     digest.update(len(data).to_bytes(8, "little"))
     return digest.hexdigest()

@@ -13,6 +13,7 @@ import msgspec
 
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.model.span import Format
+from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.batch import Batch
 
 __all__ = ["PACKED", "Source", "discover", "format_suffixes", "read_columns", "unpacked_name"]
@@ -44,8 +45,8 @@ def discover(given: Sequence[str], suffixes: Sequence[str], gathers: Sequence[st
     files with one of ``gathers`` is itself one input. "-" is standard input. Names are base names; a second input of
     the same name gets "#2".
 
-    Raises InputError for a file that does not exist, for a folder or glob that matches nothing, and for a folder that
-    holds both kinds of files.
+    Raises InputError for a file that does not exist, for a name that is not UTF-8, for a folder or glob that matches
+    nothing, and for a folder that holds both kinds of files.
     """
     sources: dict[str, Source] = {}
     for source in [source for item in given for source in _expand(item, suffixes, gathers)]:
@@ -53,6 +54,8 @@ def discover(given: Sequence[str], suffixes: Sequence[str], gathers: Sequence[st
         while name in sources:
             number += 1
             name = f"{source.name}#{number}"
+        if not is_text(source.given):  # of a member the spool says its bytes by number
+            raise InputError("no input", [(ascii(source.given), "its name is not text in UTF-8: rename it")])
         sources[name] = msgspec.structs.replace(source, name=name)
     return list(sources.values())
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from evalq.evalcore.compare.decision import Check, Decided, Decision, surprising
-from evalq.evalcore.compare.gate import run_meant
+from evalq.evalcore.compare.gate import collapses, run_meant
 from evalq.evalcore.compare.looks import SCREEN, Errors, confirming
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
@@ -82,7 +82,7 @@ def confirm_runs(
         screened = _confirmed(screened, suspects, fresh, number)
     note = f"screened at {SCREEN:g}, GO at {look.errors.go:.3g}"
     decision = msgspec.structs.replace(screened, look=look, notes=(note, *screened.notes))
-    return docket.settled(decision, baseline)
+    return docket.settled(decision, baseline, collapses(decision))
 
 
 def _sides(run: RunCases, partner: RunCases | None, asking: Asking) -> _Sides:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,7 +42,9 @@ def conclude_shown(folder: RunFolder, report: dict[str, Json], invocation: Invoc
     allowed = invocation.output.allow_dead
     _refuse_dead(folder, report, allowed, invocation.where)
     if Sweep.is_in(folder):
-        _refuse_unanswered(Sweep.load(folder), allowed, invocation.where)
+        from evalq.producer.sweeps.further import further_sweeps
+
+        _refuse_unanswered([Sweep.load(folder), *further_sweeps(folder)], allowed, invocation.where)
     refuse_unscored(folder, report)
 
 
@@ -98,13 +101,13 @@ def _refuse_dead(folder: RunFolder, report: dict[str, Json], allowed: int, where
         )
 
 
-def _refuse_unanswered(sweep: Sweep, allowed: int, where: Where) -> None:
-    unanswered = sweep.recorded.unanswered()
+def _refuse_unanswered(sweeps: Sequence[Sweep], allowed: int, where: Where) -> None:
+    unanswered = sum((sweep.recorded.unanswered() for sweep in sweeps), Counter[str]())
     count = unanswered.total()
     if count > allowed:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(unanswered.items()))
         raise Incomplete(
-            f"{count} call(s) were never answered ({kinds}). Try them again: {_retry(sweep.folder, where)}; "
+            f"{count} call(s) were never answered ({kinds}). Try them again: {_retry(sweeps[0].folder, where)}; "
             f"or accept them: --allow-dead {count}"
         )
 

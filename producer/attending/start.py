@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -33,12 +33,28 @@ def begin_or_join(
     while True:
         try:
             begun = begin()
-            if command:
-                begun.folder.note(command=command_line())
-            return _see_through(begun, place, reporter, detach=detach)
+            with _resumable(begun.folder, place):
+                if command:
+                    begun.folder.note(command=command_line())
+                return _see_through(begun, place, reporter, detach=detach)
         except RunExistsError as earlier:
             with contextlib.suppress(FileNotFoundError):
                 return _join(RunFolder(earlier.path), place, reporter, detach=detach)
+
+
+@contextlib.contextmanager
+def _resumable(folder: RunFolder, place: Backend) -> Iterator[None]:
+    """What Ctrl-C leaves while nobody drives the run yet, as its modules are imported, can be resumed as any other."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from evalq.producer.runs.holding import halted, left
+
+        state, ending = halted(folder, place)
+        with contextlib.suppress(OSError), folder.driving() as mine:  # and lets go of it: a notebook's process lives on
+            if mine:
+                left(folder, state)
+        raise ending from None
 
 
 def _see_through(begun: Job | Sweep, place: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:

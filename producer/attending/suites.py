@@ -64,7 +64,7 @@ def check_confirm(suite: Suite, against: Against, servers: Servers) -> None:
     """Raise UsageError, before anything is paid, where --confirm could not ask both sides of a run again."""
     approved = Baselines(servers).known(against.baseline or suite.baseline)
     for run in suite.runs:
-        if run.live is None:
+        if run.live is None or not run.live.target:
             raise UsageError(f"--confirm asks again, and {run.evaluator.name} evaluates what was recorded: omit it")
         bases = {each.target for each in approved if each.evaluator == run.evaluator.name}
         check_sides(run.name or run.evaluator.name, run.live.target, against.base_target, bases)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Command, Evaluator, Request
+from evalq.evalcore.contract.evaluator import Command, Evaluator, Request, asks_recorded
 from evalq.evalcore.errors import UsageError
 from evalq.producer.invocation import options
 from evalq.producer.invocation.declare import command
@@ -80,7 +80,7 @@ def _evaluate(
     reporter: Reporter,
     invocation: Invocation,
 ) -> None:
-    live = invocation.live.target
+    live = invocation.live.target or asks_recorded(evaluator, request)
     begin = _sweep(evaluator, request, asked, invocation) if live else _job(evaluator, request, asked)
     if invocation.start.dry_run and live:
         from evalq.producer.sweeps.estimate import estimate
@@ -123,7 +123,7 @@ def _sweep(
 
     def begin() -> Sweep:
         if invocation.start.detach:
-            refuse_detached(live)
+            refuse_detached(live, evaluator, request)
         if live.cache:
             Cache(live.cache).close()  # one that cannot be used is told before anything starts
         return Sweep.start(evaluator, request, live, asked)

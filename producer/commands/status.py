@@ -85,7 +85,9 @@ def _sweep(servers: Servers, run: str) -> dict[str, Json] | None:
     """How a run's live calls stand; None where the ledger knows of none."""
     import msgspec
 
-    look = servers.sweeps.look(run)
+    # Of several the one that goes: outputs are asked about when the calls for them are over.
+    looks = [look for name in (run, *servers.sweeps.further(run)) if (look := servers.sweeps.look(name)) is not None]
+    look = next((each for each in looks if each.state not in ("done", "spent")), looks[-1] if looks else None)
     facts: dict[str, Json] | None = None if look is None else msgspec.to_builtins(look)
     return facts
 

@@ -66,9 +66,13 @@ class Docket:
         """Whether the candidate was stopped before."""
         return bool(self._looks.settle(self._place, self._candidate, ""))
 
-    def settled(self, decision: Decision, baseline: str) -> Decision:
-        """The decision that counts: the candidate is stopped where it was before, by whatever answers."""
-        stands = self._looks.settle(self._place, self._candidate, _why(surprising(decision), decision.candidates))
+    def settled(self, decision: Decision, baseline: str, unconfirmed: Sequence[Check] = ()) -> Decision:
+        """The decision that counts: the candidate is stopped where it was before, by whatever answers.
+
+        ``unconfirmed`` are checks that stop it, surprising as they are, though no confirmation looks at them.
+        """
+        why = _why([*surprising(decision), *unconfirmed], decision.candidates)
+        stands = self._looks.settle(self._place, self._candidate, why)
         if not stands or decision.decided == "NO-GO":
             return decision
         demand = "one decision a candidate, however often it is run"

@@ -11,6 +11,7 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import Output
+from evalq.evalcore.model.spending import Spending
 from evalq.producer.folder.append import AppendedFile, whole_lines
 
 __all__ = ["Recorded"]
@@ -51,7 +52,7 @@ class Recorded:
         """What each process told of the attempts it made, and what they cost."""
         self.count = 0
         self.paid = self.attempts = 0
-        self.cost = 0.0
+        self.spending = Spending()
         """Of all that was called for this sweep, tried anew or not: outputs, attempts, and what they cost."""
         self.reused: Counter[str] = Counter()
         """{run: outputs that were taken from it}, "" for a cache; of one that was made anew nothing is."""
@@ -187,7 +188,7 @@ class Recorded:
         else:
             self.paid += 1
             self.attempts += len(output.attempts)
-            self.cost += output.cost
+            self.spending.add(output.cost, untold=output.untold)
         if output.failed:
             self._failed[output.call] = output.error.partition(":")[0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -190,14 +191,19 @@ def new_path(asked: RunOptions, evaluator: str, run: str) -> Path:
     """Where the run's folder goes. Raises RunExistsError where this very run has one already."""
     path, number = asked.out or Path("evalq-runs") / run, 1
     if asked.under is not None:
-        path = asked.under / (asked.name or evaluator)
+        path = asked.under / folder_name(asked.name or evaluator)
     while True:
         if (path / "run.json").is_file() and _is_run(path, run):
             raise RunExistsError(path)
         if asked.under is None or not path.exists():
             return path
         number += 1
-        path = asked.under / f"{asked.name or evaluator}-{number}"
+        path = asked.under / f"{folder_name(asked.name or evaluator)}-{number}"
+
+
+def folder_name(name: str) -> str:
+    """What a run's folder is called: brackets and the like, as in NAME[target=a], mean something to shells."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-")
 
 
 def begun(asked: RunOptions, evaluator: str, run: str, fill: Callable[[RunFolder], T], *, again: bool = True) -> T:
@@ -222,7 +228,7 @@ def begun(asked: RunOptions, evaluator: str, run: str, fill: Callable[[RunFolder
 
 
 def _is_run(path: Path, run: str) -> bool:
-    with contextlib.suppress(WireError, UsageError):  # unreadable: some other run's, then
+    with contextlib.suppress(WireError, StorageError, UsageError):  # unreadable: some other run's, then
         return RunFolder(path).info().run == run
     return False
 
@@ -257,13 +263,14 @@ def _header(
 def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> EvalqError:
     """Why a run cannot begin: an input that cannot be read, or a folder that cannot be written."""
     given = {path: source.given for source in sources for path in (source.path, _absolute(source).path)}
-    if error.filename in given:
+    if error.filename in given and error.errno not in StorageError.NO_FILES:
         return InputError("an input cannot be read", [(given[error.filename], error.strerror or str(error))])
     if isinstance(error.filename, str):
         # The folder still has its private name, which its user has never seen.
         error.filename = folder.settled(error.filename)
-    full = StorageError.of(error, folder.place, "run the command again, or name another folder with --out")
-    return full if error.errno in StorageError.NO_SPACE else UsageError(str(full))
+    said = StorageError.of(error, folder.place, "run the command again, or name another folder with --out")
+    passes = error.errno in StorageError.NO_SPACE | StorageError.NO_FILES
+    return said if passes else UsageError(str(said))
 
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ __all__ = [
     "ASKED",
     "CALLS",
     "DRIVER",
+    "FURTHER",
     "HEAD",
     "INFO",
     "JOURNAL",
@@ -18,6 +19,7 @@ __all__ = [
     "MANIFEST",
     "OUTPUTS",
     "PROMPTS",
+    "RECORDED",
     "RECORDS",
     "is_unfinished",
     "remove_unfinished",
@@ -34,8 +36,14 @@ ASKED = "asked.json"
 PROMPTS = "prompts.jsonl"
 CALLS = "calls.jsonl"
 OUTPUTS = "outputs.jsonl"
+RECORDED = "recorded.jsonl"
+"""The outputs that further targets are asked about, where this run called nobody for them."""
+FURTHER = "further"
+"""The folder of the sweeps that ask about outputs."""
 DRIVER = "driver"
-_RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, HEAD, ASKED, PROMPTS, CALLS, OUTPUTS, DRIVER, "spool", "answers")
+_JOINED = "judged.jsonl"
+_SWEPT = (HEAD, ASKED, PROMPTS, CALLS, OUTPUTS, DRIVER, RECORDED, FURTHER, _JOINED, "answers")
+_RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, *_SWEPT, "spool")
 _UNFINISHED = frozenset({*_RUNNING, LOCK, CANCEL, WAIT})
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -18,10 +19,11 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.errors import EvalqError, UsageError, WireError
+from evalq.evalcore.errors import EvalqError, StorageError, UsageError, WireError
 from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import RunState, may_follow, next_step
+from evalq.evalcore.naming import is_text
 from evalq.producer.folder.info import SCHEMA, RunInfo, info_of
 from evalq.producer.folder.lock import CANCEL, LOCK, WAIT, RunLock, holder, saying
 from evalq.producer.folder.names import HEAD, INFO, JOURNAL, KEPT, MANIFEST, RECORDS, is_unfinished, remove_unfinished
@@ -197,14 +199,17 @@ class RunFolder:
         return self.path / RECORDS
 
     def facts(self) -> dict[str, Json]:
-        """All of run.json, what this evalq does not know too. Raises WireError when it is damaged."""
+        """All of run.json, what this evalq does not know too.
+
+        Raises WireError when it is damaged, StorageError when it cannot be read, UsageError where there is none.
+        """
         path = self.path / INFO
         try:
             return _read(path)
         except FileNotFoundError:
             raise UsageError(f"{self.path}: no run folder (it has no run.json)") from None
         except OSError as error:
-            raise WireError(f"{path} is damaged: {error}") from error
+            raise StorageError.of(error, path, "run the command again") from error
 
     def info(self) -> RunInfo:
         """run.json. Raises WireError when it is damaged, UsageError where there is none."""
@@ -245,6 +250,9 @@ class RunFolder:
         if before is not None and after is not None and not may_follow(after, before):
             raise UsageError(f"{self.place}: this run is {before}, and cannot become {after}; {self.next_step(before)}")
         told = {name: fact for name, fact in {**known, **facts}.items() if fact is not None}
+        if not is_text(json.dumps(told, ensure_ascii=False)):
+            where = f"{self.place}: this run cannot be written down"
+            raise UsageError(f"{where}: the path of the current folder is not text in UTF-8; rename it")
         info_of(told, path)  # nothing is written that could not be read
         write_atomic(path, msgspec.json.format(canonical_json(told), indent=2) + b"\n")
 

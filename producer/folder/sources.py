@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 
-from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.errors import InputChanged, StorageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.span import Span, read_span
 from evalq.evalcore.records.inputs import Source
@@ -44,5 +44,7 @@ def _there(source: Source) -> Iterator[None]:
         reason = "it was there when the run was planned, and is gone: put it back, or start a new run"
         raise InputChanged("an input changed since its run began", [(source.given, reason)]) from None
     except OSError as error:
+        if error.errno in StorageError.NO_FILES:
+            raise
         reason = f"it can no longer be read: {error.strerror or error}"
         raise InputChanged("an input changed since its run began", [(source.given, reason)]) from error

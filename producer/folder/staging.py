@@ -84,6 +84,8 @@ def not_made(path: Path, error: OSError) -> EvalqError:
     said = f"{path}: the run folder cannot be made: {error.strerror or error}"
     if error.errno in StorageError.NO_SPACE:
         return StorageError(f"{said}; free some space, then run the command again")
+    if error.errno in StorageError.NO_FILES:
+        return StorageError(f"{said}; raise the limit on open files (ulimit -n), then run the command again")
     return UsageError(f"{said}; name another with --out")
 
 

@@ -142,6 +142,11 @@ class Keeper:
         self._ending = threading.Event()
         self._child = start()
 
+    @property
+    def said(self) -> list[str]:
+        """The last lines that the process wrote to standard error."""
+        return list(self._child.last)
+
     def keep(self) -> None:
         """Until `end`, or until it is given up."""
         tries, began = 0, time.monotonic()

@@ -95,8 +95,10 @@ def _wait_for(path: Path, keeper: Keeper, log: Path) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while error := _silent(path):
         if time.monotonic() > deadline or keeper.deaths:
-            said = log.read_text(errors="replace") if log.exists() else ""
-            raise InfrastructureError(f"the embedded server did not start: {said or error}") from error
+            # The last line alone: those before are warnings, and where the log could not be opened it is told instead.
+            lines = log.read_text(errors="replace").split("\n") if log.exists() else keeper.said
+            said = next((line.strip() for line in reversed(lines) if line.strip()), str(error))
+            raise InfrastructureError(f"the embedded server did not start: {said}") from error
         time.sleep(0.005)
 
 

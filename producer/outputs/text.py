@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.yaml_text import yaml_text
 
 __all__ = ["plain", "render", "writer"]
 
@@ -38,14 +37,14 @@ def render(
     if fmt == "json":
         return canonical_json(report).decode() + "\n"
     if fmt == "yaml":
-        return yaml.safe_dump(dict(report), allow_unicode=True, sort_keys=True)
+        return yaml_text(dict(report), sort_keys=True)
     return ""
 
 
 def plain(fmt: str, document: Json) -> str:
     """A document in its own order."""
     if fmt == "yaml":
-        return yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
+        return yaml_text(document)
     return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 

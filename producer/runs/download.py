@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import yaml
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.model.canonical import Json
@@ -14,6 +13,7 @@ from evalq.evalcore.model.manifest import Header
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import render
 from evalq.producer.outputs.cases import CASES
+from evalq.producer.outputs.yaml_text import yaml_text
 from evalq.producer.page import write_page
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFol
 def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: bytes, cases: bytes | None) -> None:
     evaluator, info = registry.get(header.evaluator), folder.info()
     document = evaluator.views.document(report, info.started)
-    folder.write("results.yaml", yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
+    folder.write("results.yaml", yaml_text(document).encode())
     folder.write("report.md", render("markdown", evaluator, report, info.request.options).encode())
     write_page(folder.path / "report.html", evaluator, report, None)
     if cases is not None:  # who compares the run has no records here to read them from

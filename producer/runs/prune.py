@@ -53,7 +53,7 @@ def prune(
             removed.add(info.run)
             # A sweep is in the ledger twice: as its calls, and as the run that evaluated them.
             if calls is not None and not dry_run:
-                calls.delete(info.run)
+                _forget_calls(info.run, calls)
             yield f"{info.run}: {folder.path}"
     for path in clean_up(runs, dry_run=dry_run):
         yield f"left by a killed process: {path}"
@@ -80,10 +80,15 @@ def prune_named(
         if not dry_run:
             _removed(folder, _refuse)
             if calls is not None:
-                calls.delete(info.run)
+                _forget_calls(info.run, calls)
         yield f"{info.run}: {folder.path}"
         if ledger is not None and (line := _forgotten(info.run, ledger, dry_run=dry_run)) is not None:
             yield line
+
+
+def _forget_calls(run: str, calls: SweepLedger) -> None:
+    for each in (run, *calls.further(run)):
+        calls.delete(each)
 
 
 def _removed(folder: RunFolder, warn: Callable[[str], None]) -> bool:

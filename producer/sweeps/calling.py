@@ -11,7 +11,6 @@ from evalq.evalcore.errors import (
     Driven,
     Incomplete,
     Interrupted,
-    NothingEvaluated,
     Paused,
     ServerRefused,
     WorkersLost,
@@ -48,8 +47,8 @@ class Calling:
         self._interrupts = interrupts
         self._state: RunState = "stopped"
 
-    def make(self) -> None:
-        """All calls, as far as the budgets go; outputs.jsonl is there after this, whatever ended them."""
+    def make(self) -> dict[str, Json]:
+        """All calls, as far as the budgets go; returns how they ended. What is recorded is in the folder then."""
         sweep, place = self._sweep, self._place
         try:
             facts = self._drive()
@@ -58,8 +57,8 @@ class Calling:
                 self._tell_spent(facts["reason"])
             sweep.note_calls(facts)
             sweep.write_outputs()
-            if not sweep.recorded.count:
-                raise NothingEvaluated("nothing was called: the budget allows no call")
+            sweep.refuse_nothing()
+            return facts
         except Driven:
             self._state = sweep.folder.info().state
             raise

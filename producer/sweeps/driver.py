@@ -100,6 +100,8 @@ class SweepDriver:
         look = self.registration.look()
         if look is None:
             return True
+        if self._sweep.live.max_cost and self._sweep.recorded.spending.untold:
+            self.notices.add("untold")
         # With a cache or earlier runs nothing is offered before they were asked: an offered call may be paid at once.
         known = self._intake.known and not self.registration.offered
         if look.state == "open" and look.left and (known or look.prompts < self._sweep.header.cases):

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
+from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Prompt
 from evalq.producer.monitor.spans import spell
 from evalq.producer.sweeps.cache import Cache
+from evalq.producer.sweeps.gathering import recorded_lines
 from evalq.producer.sweeps.measured import Means, means_of
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.reuse import Giver
+from evalq.producer.sweeps.wording import prompts_of
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,12 +28,45 @@ __all__ = ["estimate"]
 
 def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, settings: Settings) -> Iterator[str]:
     """Lines for a person. Raises what starting the sweep would, and UsageError for a target nobody knows."""
-    prompts = list(live_calls(evaluator).prompts(request))
+    calls = live_calls(evaluator)
+    stage = calls.further.begin(request) if calls.further is not None else None
+    if live.target:
+        yield from _for_outputs(list(prompts_of(evaluator, request, live)), live, settings)
+    if stage is not None:
+        yield from _about_outputs(evaluator, request, stage, live, settings)
+
+
+def _about_outputs(
+    evaluator: Evaluator[Any, Any], request: Request, stage: Stage, live: SweepOptions, settings: Settings
+) -> Iterator[str]:
+    """What asking further targets takes, where every output has all that is asked about."""
+    asks = Counter({group: questions * live.repeat for group, questions in stage.asks().items()})
+    if not live.target:
+        asks.clear()
+        for line in recorded_lines(evaluator, request):
+            asks.update((question.target, question.repeats) for question in stage.questions(line))
+    for (target, repeats), questions in sorted(asks.items()):
+        votes = f" x {repeats} votes" if repeats > 1 else ""
+        yield f"about the outputs: {questions:,} question(s){votes} to {target} = {questions * repeats:,} calls"
+        yield from _taking(target, questions * repeats, live, settings)
+
+
+def _taking(target: str, calls: int, live: SweepOptions, settings: Settings) -> Iterator[str]:
+    """Tokens, cost and time of ``calls`` to ``target``."""
+    facts, means = _known(target, settings)
+    if facts is None:
+        yield f"target {target}: not known here; give --targets FILE, or --broker URL of a fleet that calls it"
+        return
+    means = means or means_of(target, facts.config, live.cache)
+    yield from _cost(facts, means, calls, live)
+    yield _time(facts, means, calls)
+
+
+def _for_outputs(prompts: list[Prompt], live: SweepOptions, settings: Settings) -> Iterator[str]:
+    """What the calls take that give the outputs."""
     if not prompts:
         raise UsageError("there is nothing to ask: no case is left")
-    facts, means = _known(live.target, settings)
-    if facts is not None and means is None:
-        means = means_of(live.target, facts.config, live.cache)
+    facts, _ = _known(live.target, settings)
     total = len(prompts) * live.repeat
     cached = 0
     if live.cache and facts is not None and Path(live.cache).exists():
@@ -47,11 +83,7 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOption
         yield f"at most {most:,} of them (--max-calls)"
     if live.stop:
         yield f"fewer where cases are decided sooner (--stop {live.stop})"
-    if facts is None:
-        yield f"target {live.target}: not known here; give --targets FILE, or --broker URL of a fleet that calls it"
-        return
-    yield from _cost(facts, means, most, live)
-    yield _time(facts, means, most)
+    yield from _taking(live.target, most, live, settings)
 
 
 def _reused(prompts: Sequence[Prompt], live: SweepOptions, config: str) -> int:
@@ -63,17 +95,20 @@ def _reused(prompts: Sequence[Prompt], live: SweepOptions, config: str) -> int:
 
 def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means | None]:
     """The target's facts, from the targets file here or from the fleet, and mean tokens of calls measured there."""
+    from evalq.workers.callers.choices import known_facts
     from evalq.workers.callers.target_sessions import target_facts
     from evalq.workers.servers.connections import connect
     from evalq.workers.servers.urls import is_redis
     from evalq.workers.targets import load_targets
+    from evalq.workers.targets.config import choose
 
     facts, means = None, None
     if settings.targets:
         targets = load_targets(settings.targets)
-        if target not in targets:
+        named = choose(targets, target)
+        if named is None:
             raise UsageError(f"{settings.targets}: no target {target} (known there: {', '.join(targets)})")
-        facts = target_facts(targets[target])
+        facts = target_facts(named)
     if settings.ledger_url and is_redis(settings.ledger_url):
         from evalq.workers.ledger.heartbeats import Heartbeats
         from evalq.workers.ledger.sweeps import SweepLedger
@@ -81,9 +116,9 @@ def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means |
         client = connect(settings.ledger_url, settings)
         fleet = SweepLedger(client, settings).means(target)
         means = Means(int(fleet["calls"]), fleet["prompt"], fleet["completion"]) if fleet else None
-        told = [caller.targets[target] for caller in Heartbeats(client).callers().values() if target in caller.targets]
+        told = [known_facts(caller.targets, target) for caller in Heartbeats(client).callers().values()]
         # The file here counts first: its calls are what this command would make.
-        facts = facts or (told[0] if told else None)
+        facts = facts or next(filter(None, told), None)
     return facts, means
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
 from evalq.evalcore.errors import Cancelled, ConfigError, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.driving.interrupts import Interrupts
@@ -20,6 +22,9 @@ from evalq.producer.runs.execute import carry_out_here
 from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
+
+if TYPE_CHECKING:
+    from evalq.producer.sweeps.further import FurtherSweep
 
 __all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep", "with_targets"]
 
@@ -84,18 +89,37 @@ def _carry_out_here(
         _note_targets(place, sweep.folder)
         with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
             # Imported while what was started here comes up.
-            from evalq.producer.sweeps.calling import Calling
-
-            Calling(sweep, shared, place, reporter, interrupts).make()
+            _make_calls(sweep, shared, place, reporter, interrupts)
             _forget_evaluation(sweep, shared, place, reporter)
             job = sweep.job()
             report = carry_out_here(job, shared, reporter, place)
             sweep.drop_working_files()
             return job, report
     except (UsageError, ConfigError):
-        if sweep.new and not sweep.recorded.count:  # one begun before may have outputs in the ledger
+        # One begun before may have outputs in the ledger, and one that asks about outputs has paid for answers.
+        if sweep.new and not sweep.recorded.count and not any(each.recorded.count for each in _further(sweep)):
             sweep.discard()
         raise
+
+
+def _make_calls(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter, interrupts: Interrupts) -> None:
+    """All calls: those for outputs, where a target is called, and those about outputs."""
+    from evalq.producer.sweeps.asking import ask_further, refuse_uncalled
+    from evalq.producer.sweeps.calling import Calling
+
+    refuse_uncalled(sweep, place, shared)
+    used = (0, 0.0)
+    if sweep.live.target:
+        facts = Calling(sweep, shared, place, reporter, interrupts).make()
+        used = (int(facts["attempts"]), float(facts["cost"]))
+    if sweep.stage is not None:
+        ask_further(sweep, sweep.stage, (shared, place), reporter, interrupts, used)
+
+
+def _further(sweep: Sweep) -> list[FurtherSweep]:
+    from evalq.producer.sweeps.further import further_sweeps
+
+    return further_sweeps(sweep.folder)
 
 
 def _note_targets(place: Backend, folder: RunFolder) -> None:
@@ -112,8 +136,11 @@ def with_targets(place: Backend, folder: RunFolder) -> Backend:
     return msgspec.structs.replace(place, settings=settings.model_copy(update={"targets": known}))
 
 
-def refuse_detached(live: SweepOptions) -> None:
+def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request: Request) -> None:
     """Raise UsageError for what cannot be left to the processes that call."""
+    further = live_calls(evaluator).further
+    if further is not None and further.begin(request) is not None:
+        raise UsageError("--detach goes with no judge: a producer that stays asks about the outputs; omit --detach")
     if live.stop or live.cache or live.reuse:
         raise UsageError("--detach goes with none of --stop, --cache and --reuse: they need a producer that stays")
 
@@ -126,6 +153,7 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
         if isinstance(given, RunFolder):
             _refuse_over(given)
         sweep = given if isinstance(given, Sweep) else Sweep.load(given)
+        refuse_detached(sweep.live, sweep.evaluator, sweep.request)
         try:
             with resumable(sweep.folder, place), sweep_driver(sweep, place, reporter) as (driver, patience):
                 try:
@@ -156,7 +184,7 @@ def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: 
 
         def forget() -> bool:
             _, seal = Reports(ledger, shared.settings).plan(sweep.run)
-            with sweep.outputs.open("rb") as stream:
+            with sweep.evaluated.open("rb") as stream:
                 if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
                     ledger.delete(sweep.run)
             return True

@@ -37,12 +37,12 @@ class SweepHead(msgspec.Struct, frozen=True):
         return msgspec.json.decode(data, type=cls, dec_hook=lambda _kind, value: Path(value))
 
 
-def read_head(folder: RunFolder, name: str) -> SweepHead:
+def read_head(folder: Path, name: str) -> SweepHead:
     """The head in the file ``name`` of ``folder``. Raises WireError."""
     try:
-        return SweepHead.from_wire((folder.path / name).read_bytes())
+        return SweepHead.from_wire((folder / name).read_bytes())
     except (OSError, msgspec.DecodeError) as error:
-        raise WireError(f"{folder.path / name} is damaged: {error}; start the sweep anew") from error
+        raise WireError(f"{folder / name} is damaged: {error}; start the sweep anew") from error
 
 
 def refuse_changed(folder: RunFolder, head: SweepHead) -> None:

@@ -235,6 +235,9 @@ class _Orphaned:
         sweep = self._servers.sweeps.look(self._run)
         if sweep is None or sweep.state not in ("done", "spent") or sweep.waiting:
             return False
+        further = (self._servers.sweeps.look(name) for name in self._servers.sweeps.further(self._run))
+        if any(each is not None and each.state not in ("done", "spent") for each in further):
+            return False  # somebody asks about the outputs
         with contextlib.suppress(Incomplete):
             look = self._servers.runs.look(self._run)
             driven = bool(look.driver) and look.driver_silent <= self._servers.settings.driver_seconds

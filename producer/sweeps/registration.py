@@ -49,7 +49,7 @@ class SweepRegistration:
         budgets = (live.max_calls, live.max_cost, alone)
         if how == "on" and (before := self._calls.look(sweep.run)) is not None:
             self.taken_over |= before.place not in ("", place)
-        sums = (recorded.ended, recorded.paid, recorded.cost, recorded.lost)
+        sums = (recorded.ended, recorded.paid, recorded.spending.total, recorded.lost)
         known = Known(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way)
         self._calls.open(sweep.header, *budgets, known, before=sweep.driver(), place=place, how=how)
         sweep.driven_by(self._calls.token)

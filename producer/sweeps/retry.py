@@ -8,6 +8,7 @@ from evalq.producer.folder.job import Job
 from evalq.producer.folder.journal import Kept, answers
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import records_of
+from evalq.producer.sweeps.further import further_sweeps
 from evalq.producer.sweeps.sweep import Sweep
 
 __all__ = ["begin_retry"]
@@ -24,7 +25,8 @@ def begin_retry(folder: RunFolder) -> None:
         raise UsageError(f"{folder.path}: this run is {info.state}; {folder.next_step(info.state)}")
     if Sweep.is_in(folder):
         sweep = Sweep.load(folder)
-        sweep.recorded.drop(sweep.recorded.failed())
+        for each in (sweep, *further_sweeps(folder)):
+            each.recorded.drop(each.recorded.failed())
         folder.drop_working_files()
         folder.note(state="retrying")
         return

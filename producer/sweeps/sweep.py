@@ -10,29 +10,33 @@ import contextlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
-from evalq.evalcore.errors import ConfigError, UsageError
-from evalq.evalcore.files import replacing
-from evalq.evalcore.model.calls import Prompt, StopNote
+from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
+from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError
+from evalq.evalcore.files import replacing, write_atomic
+from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
 from evalq.producer.folder.job import Job, RunOptions, begun, planned
-from evalq.producer.folder.names import ASKED, CALLS, DRIVER, HEAD, MANIFEST, OUTPUTS, PROMPTS
+from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RECORDED
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.run_id import new_run_id
+from evalq.producer.sweeps.gathering import gather
 from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
 from evalq.producer.sweeps.identity import asked_of, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.reuse import Giver
+from evalq.producer.sweeps.wording import prompts_of
 from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["Sweep"]
 
@@ -40,19 +44,23 @@ __all__ = ["Sweep"]
 class Sweep:
     """One sweep; made by `start` or `load`."""
 
-    def __init__(self, folder: RunFolder, head: SweepHead, *, new: bool = False) -> None:
+    def __init__(self, folder: RunFolder, head: SweepHead, *, new: bool = False, files: Path | None = None) -> None:
+        """``files`` is where it keeps what it asked and recorded, the run folder itself unless it is told."""
         self.folder = folder
+        self.files = files or folder.path
         self.new = new
         """Begun by this process: nobody else can have recorded anything for it."""
         self.spent = False
         """Its budget ended it: a larger one makes the rest of the calls."""
+        self.further_left = False
+        """Further targets failed at questions, or have not been asked all of them."""
         self.header = head.header
         self.live = head.live
         self._asked = head.asked
         self._cwd = head.cwd
         self.request = head.request
         self.evaluator: Evaluator[Any, Any] = registry.get(folder.info().evaluator)
-        self.recorded = Recorded(folder.path / CALLS, head.header.total)
+        self.recorded = Recorded(self.files / CALLS, head.header.total)
 
     @property
     def run(self) -> str:
@@ -73,13 +81,16 @@ class Sweep:
         Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
         """
         calls = live_calls(evaluator)
+        live = msgspec.structs.replace(live, target=canonical_name(live.target))
         if live.stop and calls.stopping(request) is None:
             raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
         if "-" in request.inputs:
             raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
-        for path in live.reuse:
+        for path in live.reuse if live.target else ():
             Giver(path)  # one that gives nothing is told before anything is paid
-        cases, digest = prompts_digest(calls.prompts(request))
+        if calls.further is not None:
+            calls.further.begin(request)  # raises where it is not said who is asked
+        cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
         if not cases:
             raise UsageError("there is nothing to ask: no case is left")
         facts = asked_of(evaluator, request, live, asked, digest)
@@ -88,7 +99,10 @@ class Sweep:
         head = SweepHead(msgspec.structs.replace(header, run=run), live, asked, request, str(Path.cwd()))
 
         def fill(folder: RunFolder) -> RunFolder:
-            _write_prompts(folder.path / PROMPTS, calls.prompts(request))
+            if live.target:
+                _write_prompts(folder.path / PROMPTS, prompts_of(evaluator, request, live))
+            else:
+                gather(evaluator, request, folder, asked.unpack_bytes)
             folder.write(HEAD, head.to_wire())
             folder.note(
                 run=run,
@@ -99,7 +113,7 @@ class Sweep:
                 tags=asked.tags,
                 suite=asked.suite,
                 name=asked.name,
-                **{calls.option: live.target},
+                **({calls.option: live.target} if live.target else {}),
                 origin=origin or None,
                 request=msgspec.to_builtins(request),
             )
@@ -116,7 +130,7 @@ class Sweep:
         """
         for name in (HEAD, ASKED):
             if (folder.path / name).is_file():
-                head = read_head(folder, name)
+                head = read_head(folder.path, name)
                 if same:
                     refuse_changed(folder, head)
                 return cls(folder, head)
@@ -128,7 +142,7 @@ class Sweep:
 
         Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
         """
-        head = read_head(folder, HEAD)
+        head = read_head(folder.path, HEAD)
         if head.header.code != code_version():
             raise ConfigError(
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; "
@@ -142,7 +156,8 @@ class Sweep:
 
         It is of the suite "NAME-confirm". Raises what `start` raises; RunExistsError for one of the same key.
         """
-        live = SweepOptions(target, self.live.repeat, max_calls=self.live.max_calls, max_cost=self.live.max_cost)
+        budgets = {"max_calls": self.live.max_calls, "max_cost": self.live.max_cost}
+        live = msgspec.structs.replace(self.live.asking(target, self.live.repeat), stop="", **budgets)
         suite, tags = f"{self._asked.suite}-confirm", {**self._asked.tags, "confirms": self.run}
         asked = msgspec.structs.replace(self._asked, out=None, under=None, suite=suite, tags=tags, once=once)
         return Sweep.start(self.evaluator, self.request, live, asked)
@@ -178,11 +193,11 @@ class Sweep:
         if chosen:
             self.live = msgspec.structs.replace(self.live, **chosen)
             head = SweepHead(self.header, self.live, self._asked, self.request, self._cwd)
-            self.folder.write(HEAD, head.to_wire())
+            write_atomic(self.files / HEAD, head.to_wire())
 
     def prompts(self) -> Iterator[Prompt]:
         """A prompt a case, in order."""
-        with (self.folder.path / PROMPTS).open("rb") as stream:
+        with (self.files / PROMPTS).open("rb") as stream:
             for line in stream:
                 yield msgspec.json.decode(line, type=Prompt)
 
@@ -192,13 +207,13 @@ class Sweep:
         Empty where nobody did, or did so in the folder that this is a copy of.
         """
         with contextlib.suppress(OSError, ValueError):
-            token, _, place = (self.folder.path / DRIVER).read_text().rpartition(" ")
+            token, _, place = (self.files / DRIVER).read_text().rpartition(" ")
             return token if place == self._place else ""
         return ""
 
     def driven_by(self, token: str) -> None:
         """Remember whoever drives the sweep in this folder."""
-        self.folder.write(DRIVER, f"{token} {self._place}".encode())
+        write_atomic(self.files / DRIVER, f"{token} {self._place}".encode())
 
     @property
     def _place(self) -> str:
@@ -208,8 +223,39 @@ class Sweep:
 
     @property
     def outputs(self) -> Path:
-        """outputs.jsonl."""
-        return self.folder.path / OUTPUTS
+        """outputs.jsonl; where nobody is called for outputs, those that further targets are asked about."""
+        return self.files / (OUTPUTS if self.live.target else RECORDED)
+
+    @property
+    def evaluated(self) -> Path:
+        """What the run evaluates: the outputs, or the file in which they have what was said of them."""
+        further = live_calls(self.evaluator).further
+        return self.files / further.file if further is not None and self.stage is not None else self.outputs
+
+    @cached_property
+    def stage(self) -> Stage | None:
+        """What asks further targets about the outputs; None where nothing does. Raises UsageError, ConfigError."""
+        further = live_calls(self.evaluator).further
+        return None if further is None else further.begin(self.request)
+
+    @property
+    def given(self) -> tuple[RunOptions, Request, str]:
+        """What its command was asked for, and where."""
+        return self._asked, self.request, self._cwd
+
+    @property
+    def given_before(self) -> bool:
+        """Whether other runs may have what is asked, and `recorded_elsewhere` gives it."""
+        return False
+
+    def recorded_elsewhere(self, config: str) -> Iterator[list[Output]]:
+        """Outputs of other runs, some at a time, under settings of the digest ``config``."""
+        return iter(())
+
+    def refuse_nothing(self) -> None:
+        """Raise NothingEvaluated where no call has an output."""
+        if not self.recorded.count:
+            raise NothingEvaluated("nothing was called: the budget allows no call")
 
     @property
     def stop_note(self) -> StopNote | None:
@@ -225,6 +271,8 @@ class Sweep:
 
     def write_outputs(self) -> None:
         """All that is recorded, by case and repeat."""
+        if not self.live.target:
+            return
         with replacing(self.outputs) as out:
             for call in self.header.by_case():
                 output = self.recorded.get(call)
@@ -238,7 +286,7 @@ class Sweep:
         shutil.rmtree(answers, ignore_errors=True)
         answers.mkdir()
         try:
-            request = live_calls(self.evaluator).answered(self.request, self.outputs, answers)
+            request = live_calls(self.evaluator).answered(self.request, self.evaluated, answers)
         finally:
             if not any(answers.iterdir()):
                 answers.rmdir()
@@ -269,6 +317,7 @@ class Sweep:
         """
         for name in (HEAD, PROMPTS, DRIVER, OUTPUTS):
             (folder.path / name).unlink(missing_ok=True)
+        shutil.rmtree(folder.path / FURTHER, ignore_errors=True)
 
     def discard(self) -> None:
         """Remove a sweep that this process began and that recorded nothing."""
@@ -280,11 +329,12 @@ class Sweep:
         What was asked stays, under another name, so that it can be asked again.
         """
         # Failed calls can be tried again, and a larger budget makes the rest: both need what was asked.
-        if not self.recorded.errors and not self.spent:
+        if not self.recorded.errors and not self.spent and not self.further_left:
             with contextlib.suppress(FileNotFoundError):
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
             for name in (PROMPTS, CALLS, DRIVER):
                 (self.folder.path / name).unlink(missing_ok=True)
+            shutil.rmtree(self.folder.path / FURTHER, ignore_errors=True)
 
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:

@@ -1,7 +1,8 @@
 """The server itself: `running_agent` starts one in a thread; `python -m tests.agents.server PORT_FILE` is one.
 
 A prompt that is a JSON object with "do" commands what happens; with "times", to the first so many calls of it only.
-Any other prompt is answered with {"echo": prompt, "system": system prompt, "n": its how manieth call}.
+Any other prompt is answered with {"echo": prompt, "system": system prompt, "n": its how manieth call}, or at
+/embeddings with a vector.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Agent:
         self.dead: Callable[[], bool] = lambda: False
         self.cut = 0
         self.answer: Callable[[str], str] | None = None
+        self.embed: Callable[[str], list[float]] = letters
         self.retry_after = ""
         self.requests: list[dict[str, Any]] = []
         self.log: list[tuple[float, int]] = []
@@ -89,7 +91,9 @@ class Agent:
             self.log.append((time.time(), 402))
             return await _reply(writer, 402, {"error": {"message": "insufficient quota"}})
         prompt = data["messages"][-1]["content"] if isinstance(data, dict) and "messages" in data else ""
-        system = data["messages"][0]["content"] if prompt and len(data["messages"]) > 1 else None
+        if path.endswith("/embeddings"):
+            prompt = data["input"]
+        system = data["messages"][0]["content"] if "messages" in (data or ()) and len(data["messages"]) > 1 else None
         self.calls[prompt] += 1
         await asyncio.sleep(self.latency)
         while not self.ready():
@@ -101,6 +105,8 @@ class Agent:
         if isinstance(order, dict) and "do" in order and self.calls[prompt] <= order.get("times", 1 << 30):
             return await self._obey(order, headers, writer)
         self.log.append((time.time(), 200))
+        if path.endswith("/embeddings"):
+            return await _reply(writer, 200, embedding(self.embed(prompt), len(prompt)))
         if self.answer is not None:
             return await _reply(writer, 200, completion(self.answer(prompt)))
         return await _reply(
@@ -196,6 +202,20 @@ def completion(
         "object": "chat.completion",
         "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         "usage": {"prompt_tokens": tokens, "completion_tokens": tokens, "total_tokens": 2 * tokens},
+    }
+
+
+def letters(text: str) -> list[float]:
+    """How often each letter occurs in a text: a vector by which texts of the same words are alike in any order."""
+    return [text.lower().count(letter) / (len(text) or 1) for letter in "abcdefghijklmnopqrstuvwxyz"]
+
+
+def embedding(vector: list[float], tokens: int) -> dict[str, Any]:
+    """A reply of embeddings."""
+    return {
+        "object": "list",
+        "data": [{"object": "embedding", "index": 0, "embedding": vector}],
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
 
 

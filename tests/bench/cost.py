@@ -21,7 +21,7 @@ from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.native import way
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.digests import chunk_digest
+from evalq.evalcore.records.digests import leaf_digest
 from tests.bench.throughput import make_rows
 
 STEPS = ("plan", "read and check", "evaluate", "pack", "unpack", "merge", "write", "report")
@@ -53,7 +53,7 @@ def run(path: Path, scratch: Path) -> dict[str, float]:
         for span in spans:
             with clock.step("read and check"):
                 data = read_span(path, span)
-                assert chunk_digest(data) == span.digest
+                assert leaf_digest(data) == span.digest
             with clock.step("evaluate"):
                 outcome = evaluator.evaluate(Batch(path.name, span.first_line, data, cutter.columns), PARAMS)
             with clock.step("pack"):

@@ -16,15 +16,17 @@ __all__ = ["conformance_inputs"]
 RECORDS = 120
 
 
-def conformance_inputs(name: str, folder: Path, seed: int = 0) -> tuple[list[Path], dict[str, Any]]:
-    """The inputs to try the evaluator ``name`` on, and the params that they need.
+def conformance_inputs(
+    name: str, folder: Path, seed: int = 0, records: int = RECORDS
+) -> tuple[list[Path], dict[str, Any]]:
+    """The inputs to try the evaluator ``name`` on, and the params that they need; its sample has so many ``records``.
 
     Inputs are the files of its format in `examples/`, what its sample writes, and what ``hard_files(folder, seed)`` of
     a module `tests.unit.<name>.hard` returns; params are those of the sample's request.
     """
     evaluator: Evaluator[Any, Any] = registry.get(name)
     package = registry.entries()[name].module
-    asked = evaluator.sample.write(folder, RECORDS, seed) if evaluator.sample else Request([], {}, {})
+    asked = evaluator.sample.write(folder, records, seed) if evaluator.sample else Request([], {}, {})
     request = evaluator.command.request(asked) if asked.inputs else asked
     files = [*_examples(evaluator, package), *map(Path, request.inputs), *_hard(name, folder, seed)]
     return files, request.params

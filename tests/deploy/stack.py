@@ -23,6 +23,9 @@ from tests.deploy.programs import TOP, program, run
 from tests.integration.harness import EVALQ, PATIENCE, clean_environment, wait_until
 from tests.integration.ports import free_port
 
+_WEB = httpx.Client(timeout=60)
+_PAUSE = 0.3
+"""Seconds between two looks at a health check, each of which is a process."""
 _PORTS = {"redis": 6379, "exporter": 9808, "prometheus": 9090}
 
 
@@ -64,7 +67,7 @@ class Stack:
             subprocess.Popen([*command, *extra.get(name, [])], cwd=self._cwd(name), env=environment)
             for _ in range(count)
         ]
-        wait_until(lambda: self.well(name), f"{name} is well")
+        wait_until(lambda: self.well(name), f"{name} is well", pause=_PAUSE)
 
     def run(self, name: str, *command: str) -> subprocess.CompletedProcess[str]:
         """`docker compose run NAME COMMAND`."""
@@ -88,7 +91,7 @@ class Stack:
     def query(self, promql: str, label: str) -> dict[str, float]:
         """What the stack's Prometheus answers now: {value of ``label``: value}."""
         address = f"http://{self.at('prometheus')}/api/v1/query"
-        answer = httpx.get(address, params={"query": promql}, timeout=60).raise_for_status().json()
+        answer = _WEB.get(address, params={"query": promql}).raise_for_status().json()
         return {each["metric"].get(label, ""): float(each["value"][1]) for each in answer["data"]["result"]}
 
     def stop(self, name: str) -> list[int]:

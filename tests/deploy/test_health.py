@@ -24,10 +24,10 @@ def test_a_worker_is_well_while_the_ledger_hears_it(tmp_path: Path) -> None:
 
         assert verdict() == 1
         worker = fleet.add(1)
-        wait_until(lambda: verdict() == 0, "the worker is heard")
+        wait_until(lambda: verdict() == 0, "the worker is heard", pause=0.1)
         with fleet.stopped(worker):
-            wait_until(lambda: verdict() == 1, "the stopped worker is missed")
-        wait_until(lambda: verdict() == 0, "the worker is heard again")
+            wait_until(lambda: verdict() == 1, "the stopped worker is missed", pause=0.5)
+        wait_until(lambda: verdict() == 0, "the worker is heard again", pause=0.1)
 
 
 def test_a_worker_that_only_calls_is_heard(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_the_image_asks_what_its_role_is(tmp_path: Path, shell_of: Path) -> None
             return subprocess.run(command, env=environment, cwd=TOP, stdout=subprocess.DEVNULL, check=False).returncode
 
         worker = fleet.add(1)
-        wait_until(lambda: health(worker.pid) == 0, "the worker is heard")
+        wait_until(lambda: health(worker.pid) == 0, "the worker is heard", pause=0.1)
         other = subprocess.Popen(["sleep", "600"])
         try:
             with fleet.stopped(worker):

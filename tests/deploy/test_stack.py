@@ -107,8 +107,10 @@ def test_prometheus_shows_what_the_ledger_counted(stack: Stack) -> None:
     def records() -> dict[str, float]:
         return stack.query('evalq_records_committed_total{suite="nightly"}', "evaluator")
 
-    wait_until(lambda: records() == {"planagent": 5_000, "cooperation": 5_000}, "Prometheus has both counters")
-    wait_until(lambda: stack.query("up", "job") == {"evalq": 1, "prometheus": 1}, "both jobs are scraped")
+    wait_until(
+        lambda: records() == {"planagent": 5_000, "cooperation": 5_000}, "Prometheus has both counters", pause=0.2
+    )
+    wait_until(lambda: stack.query("up", "job") == {"evalq": 1, "prometheus": 1}, "both jobs are scraped", pause=0.2)
 
 
 def test_the_scaling_query_says_that_nothing_is_left(stack: Stack) -> None:
@@ -147,11 +149,11 @@ def test_the_health_check_sees_a_worker_that_has_stopped(stack: Stack) -> None:
     for worker in workers:
         os.kill(worker.pid, signal.SIGSTOP)
     try:
-        wait_until(lambda: not stack.well("worker"), "the health check notices")
+        wait_until(lambda: not stack.well("worker"), "the health check notices", pause=1.0)
     finally:
         for worker in workers:
             os.kill(worker.pid, signal.SIGCONT)
-    wait_until(lambda: stack.well("worker"), "the workers are well again")
+    wait_until(lambda: stack.well("worker"), "the workers are well again", pause=0.5)
 
 
 def test_workers_end_within_the_time_compose_gives_them(stack: Stack) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import re
 import resource
@@ -21,7 +20,7 @@ from evalq.evalcore.contract.partial import MAX_PARTIAL_BYTES, Partial, decode
 from evalq.evalcore.errors import ConfigError, InputError, WireError
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.manifest import Chunk
-from evalq.evalcore.records.digests import chunk_digest
+from evalq.evalcore.records.digests import leaf_digest
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.inputs import CHANGED, unpacked
 from evalq.workers.settings import load_settings
@@ -98,7 +97,7 @@ def test_what_unpacks_below_the_limit_is_taken(tmp_path: Path) -> None:
 
 
 def _chunk(data: bytes) -> Chunk:
-    return Chunk(0, 0, 0, len(data), 1, 1, chunk_digest(data))
+    return Chunk(0, 0, 0, len(data), 1, 1, leaf_digest(data))
 
 
 def test_a_bomb_for_a_blob() -> None:
@@ -132,7 +131,7 @@ def test_nesting_in_a_partial() -> None:
         for plain in (b"[" * 100_000, b"[" + b"[" * 100_000 + b"]" * 100_000 + b",{}]", b'[{"a":' * 50_000):
             packed = zstandard.ZstdCompressor().compress(plain)
             with pytest.raises(WireError):
-                decode(Partial(hashlib.sha256(plain).hexdigest(), packed), registry.get(name))
+                decode(Partial(leaf_digest(plain), packed), registry.get(name))
 
 
 LAUGHS = "\n".join(

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
-from evalq.evalcore.records.digests import chunk_digest
+from evalq.evalcore.records.digests import leaf_digest
 from evalq.evalcore.version import code_version
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.runs import RunLedger
@@ -73,7 +73,7 @@ class Forger:
             inputs=(PlannedInput(name="x", given="x", path=path),),
         )
         made = msgspec.structs.replace(made, **header)
-        planned = Chunk(0, 0, 0, len(LINE), 1, 1, chunk_digest(LINE))
+        planned = Chunk(0, 0, 0, len(LINE), 1, 1, leaf_digest(LINE))
         self.ledger.open(made, 1)
         self.ledger.append(name, [planned], 0, Seal(1, ("0" * 64,)))
         forged = msgspec.to_builtins(planned) | (chunk or {})

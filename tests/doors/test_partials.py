@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 import zstandard
 
-from evalq.evalcore.model.canonical import digest
+from evalq.evalcore.records.digests import leaf_digest
 from tests.doors.intruder import logged_worker
 from tests.integration.harness import Server, evalq, info, running_server, same_answer, wait_until
 
@@ -52,7 +52,7 @@ def _forged(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
     head, _, _ = zstandard.ZstdDecompressor().decompress(parts[b"3"]).partition(b"\n")
     _, _, lines = zstandard.ZstdDecompressor().decompress(parts[b"5"]).partition(b"\n")
     plain = head + b"\n" + lines
-    parts[b"3"], digests[b"3"] = zstandard.ZstdCompressor().compress(plain), digest(plain).encode()
+    parts[b"3"], digests[b"3"] = zstandard.ZstdCompressor().compress(plain), leaf_digest(plain).encode()
 
 
 class Left(NamedTuple):

@@ -29,11 +29,11 @@ from evalq.evalcore.evaluators.vs.agents import default_agents
 from evalq.evalcore.evaluators.vs.golden import load_golden
 from evalq.evalcore.evaluators.vs.params import LEVELS
 from evalq.evalcore.fold.fold import Fold, InputSummary
-from evalq.evalcore.model.canonical import canonical_json, digest
+from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, from_wire, to_wire
 from evalq.evalcore.model.span import BOM, Format
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.digests import chunk_digest
+from evalq.evalcore.records.digests import leaf_digest
 from evalq.evalcore.records.inputs import Source, read_columns
 from evalq.evalcore.records.spool import spool
 from evalq.producer.folder.journal import Journal
@@ -83,7 +83,7 @@ def _cut(data: bytes, fmt: Format) -> None:
             spans = list(cutter.spans())
             assert not spans or spans[-1].end == len(data)
             assert all(a.end == b.start for a, b in pairwise(spans))
-            assert all(chunk_digest(data[s.start : s.end]) == s.digest for s in spans)
+            assert all(leaf_digest(data[s.start : s.end]) == s.digest for s in spans)
             assert start <= len(data)
 
 
@@ -120,7 +120,7 @@ def _partial(data: bytes) -> None:
     for name in registry.names():
         for packed, plain in ((data, data), (zstandard.ZstdCompressor(level=1).compress(data), data)):
             with _documented(WireError):
-                decode(Partial(digest(plain), packed), registry.get(name))
+                decode(Partial(leaf_digest(plain), packed), registry.get(name))
 
 
 def _plan(data: bytes) -> None:

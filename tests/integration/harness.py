@@ -33,15 +33,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under `nohup` or in 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # or the commands under test would ignore Ctrl-C, too
 
 
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
-    """Poll ``condition`` until it is true and return its value; after ``seconds``, fail naming ``what``."""
-    deadline = time.monotonic() + seconds
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE, pause: float = 0.01) -> Any:
+    """Poll ``condition`` until it is true and return its value; after ``seconds``, fail naming ``what``.
+
+    The longer it waits, the less often it asks: to ask is work that what it waits for cannot do meanwhile. Where to ask
+    is to start a process, give it a longer ``pause``.
+    """
+    began = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
-        time.sleep(0.01)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"waited {seconds} s in vain: {what}"
+        time.sleep(max(pause, min(0.01 + waited / 100, 0.04)))
 
 
 class Server:

@@ -21,10 +21,11 @@ class Scraper:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._client = httpx.Client(timeout=PATIENCE)
 
     def get(self, path: str, accept: str = "") -> tuple[int, str, str]:
         """(status, content type, body) of a path."""
-        answer = httpx.get(self.url + path, headers={"Accept": accept or "*/*"}, timeout=PATIENCE)
+        answer = self._client.get(self.url + path, headers={"Accept": accept or "*/*"})
         return answer.status_code, answer.headers["content-type"], answer.text
 
     def scrape(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from tests.integration.harness import evalq
+import pytest
+
+from tests.agents.server import completion, running_agent
+from tests.integration.harness import evalq, info
 
 AGENT = """
 def answer(asked):
@@ -47,3 +51,23 @@ def test_a_live_agent_is_checked_and_replayed(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     for name in ("report.json", "records.jsonl"):
         assert (tmp_path / "live" / name).read_bytes() == (tmp_path / "replay" / name).read_bytes()
+
+
+def test_answers_of_unknown_cost_spend_the_budget_too(tmp_path: Path) -> None:
+    """Two of three cases tell no tokens: their answers count at the mean of the others, and the user is warned."""
+    silent = {key: value for key, value in completion("yes").items() if key != "usage"}
+    asks: list[dict[str, Any]] = [{"do": "raw", "body": silent}] * 2
+    asks.append({"do": "say", "content": "yes"})
+    with running_agent() as (agent, url):
+        cases = [{"id": f"c{n}", "input": json.dumps({**ask, "n": n}), "expected": "yes"} for n, ask in enumerate(asks)]
+        (tmp_path / "cases.yaml").write_text(json.dumps({"cases": cases}))
+        price = {"prompt_per_million": 1000, "completion_per_million": 3000}
+        chat = {"kind": "openai", "base_url": url, "model": "m", "output": "text", "price": price}
+        (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": chat}}))
+        options = ("--repeat", "50", "--max-cost", "1.2", "--targets", "targets.yaml", "--format", "none")
+        done = evalq("checks", "cases.yaml", "--target", "chat", *options, "--out", "live", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert sum(agent.calls.values()) == 30  # of .04 each, though ten of them alone said so
+    assert "warning: some answers of 'chat' tell no tokens" in done.stderr
+    assert "the budget is spent: 30 of 150 calls" in done.stderr
+    assert info(tmp_path / "live")["calls"]["cost"] == pytest.approx(1.2)

@@ -49,3 +49,62 @@ def test_a_live_agent_collapses_and_a_gate_sees_it(tmp_path: Path) -> None:
     assert gated.returncode != 0
     assert "no collapsed case" in gated.stdout
     assert "greeting" in gated.stdout
+
+
+EMBEDDED = """
+defaults: {checks: [{min-length: 1}, {rubric: It is polite., judge: grader, weight: 0}]}
+cases:
+  - {id: same, input: Say it.}
+  - {id: other, input: Say anything.}
+  - {id: plain, input: Say it., diversity: text}
+"""
+_SAYINGS = ("listen to the silent", "the silent, to listen!", "Silent listen to the", "to the silent listen")
+
+
+def test_an_embedder_is_asked_once_for_each_text_and_replayed(tmp_path: Path) -> None:
+    """Beside a judge, in the second stage: recorded, joined to the outputs, the same bytes from what was recorded."""
+    asked: dict[str, int] = {}
+
+    def answer(prompt: str) -> str:
+        if "You judge an answer" in prompt:
+            return json.dumps({"reason": "fine", "pass": True})
+        number = asked[prompt] = asked.get(prompt, -1) + 1
+        return _SAYINGS[number % 4] if "Say it" in prompt else chr(97 + number % 5) * 9
+
+    with running_agent() as (agent, url):
+        agent.answer = answer
+        chat = {"kind": "openai", "base_url": url, "model": "m", "output": "text"}
+        grader = {**chat, "model": "j", "output": "json"}
+        vectors = {"kind": "embeddings", "base_url": url, "model": "e", "price": {"prompt_per_million": 1}}
+        targets = {"targets": {"chat": chat, "grader": grader, "vectors": vectors}}
+        (tmp_path / "targets.yaml").write_text(json.dumps(targets))
+        (tmp_path / "cases.yaml").write_text(EMBEDDED)
+        sweep = ("checks", "cases.yaml", "--target", "chat", "--targets", "targets.yaml", "--repeat", "20", "--format",
+                 "none")  # fmt: skip
+        lacking = evalq(*sweep, "--diversity", "embedding", cwd=tmp_path)
+        assert lacking.returncode == 2
+        assert "--embedder NAME" in lacking.stderr
+        early = evalq(
+            *sweep, "--embedder", "vectors", "--diversity", "embedding", "--stop", "when-decided", cwd=tmp_path
+        )
+        assert "an embedder, which is asked once all calls are made" in early.stderr
+        assert not agent.requests
+        done = evalq(*sweep, "--diversity", "embedding", "--embedder", "vectors", "--out", "live", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        sent = [request["body"]["input"] for request in agent.requests if request["path"].endswith("/embeddings")]
+        assert len(sent) == len(set(sent)) == 4 + 5
+        recorded = ("checks", "cases.yaml", "--outputs", "live/outputs.jsonl", "--embedder", "vectors", "--targets",
+                    "targets.yaml", "--diversity", "embedding", "--format", "none", "--out", "later")  # fmt: skip
+        assert evalq(*recorded, cwd=tmp_path).returncode == 0
+    found = json.loads((tmp_path / "live" / "report.json").read_text())["results"]["diversity"]
+    entries = {entry["case"]: entry for entry in found["by_case"]}
+    assert entries["same"]["distinct"] == {"text": 4, "kinds": 1}
+    assert (entries["same"]["verdict"], entries["other"]["verdict"]) == ("collapsed", "diverse")
+    assert entries["plain"]["distinct"] == {"text": 4, "kinds": 4}
+    assert [each["answers"] for each in entries["same"]["embedders"]] == [20]
+    later = json.loads((tmp_path / "later" / "report.json").read_text())["results"]["diversity"]
+    assert later["by_case"] == found["by_case"]
+    replay = ("--outputs", "live/judged.jsonl", "--diversity", "embedding", "--inline", "--format", "none")
+    assert evalq("checks", "cases.yaml", *replay, "--out", "replay", cwd=tmp_path).returncode == 0
+    for name in ("report.json", "records.jsonl"):
+        assert (tmp_path / "live" / name).read_bytes() == (tmp_path / "replay" / name).read_bytes()

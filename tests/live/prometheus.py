@@ -35,6 +35,7 @@ class Prometheus:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._client = httpx.Client(timeout=60)
 
     def now(self, expr: str, at: float | None = None) -> list[Series]:
         """An instant query. Raises AssertionError with the server's words."""
@@ -47,7 +48,7 @@ class Prometheus:
     def exemplars(self, expr: str, start: float, end: float) -> list[tuple[dict[str, str], dict[str, str], float]]:
         """(labels of the series, labels of the exemplar, when) of all that are kept."""
         form = {"query": expr, "start": str(start), "end": str(end)}
-        answer = httpx.post(f"{self.url}/api/v1/query_exemplars", data=form, timeout=60).json()
+        answer = self._client.post(f"{self.url}/api/v1/query_exemplars", data=form).json()
         assert answer["status"] == "success", answer
         return [
             (one["seriesLabels"], each["labels"], each["timestamp"])
@@ -58,11 +59,11 @@ class Prometheus:
     def ready(self) -> bool:
         """Whether it answers queries."""
         with contextlib.suppress(httpx.HTTPError):
-            return httpx.get(f"{self.url}/-/ready", timeout=5).status_code == 200
+            return self._client.get(f"{self.url}/-/ready").status_code == 200
         return False
 
     def _ask(self, path: str, form: dict[str, str]) -> list[Series]:
-        answer = httpx.post(f"{self.url}/api/v1/{path}", data=form, timeout=60).json()
+        answer = self._client.post(f"{self.url}/api/v1/{path}", data=form).json()
         assert answer["status"] == "success", f"{form['query']}: {answer['error']}"
         data = answer["data"]
         if data["resultType"] == "scalar":

@@ -11,7 +11,7 @@ from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.targets import Answer, Failure
 from evalq.workers.targets.target import Price
 
-__all__ = ["reached_nobody", "result_of"]
+__all__ = ["cost_of", "reached_nobody", "result_of"]
 
 _FATAL = ("quota", "auth")
 """Failures that every further call of the sweep would have too."""
@@ -56,9 +56,6 @@ def reached_nobody(result: Answer | Failure) -> bool:
 def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:
     failure = result if isinstance(result, Failure) else None
     prompt, completion = result.prompt_tokens, result.completion_tokens
-    cost = None
-    if price is not None and (prompt is not None or completion is not None):
-        cost = price.cost(prompt or 0, completion or 0)
     return Attempt(
         kind=failure.kind if failure else "",
         reason="; ".join(part for part in (failure.reason if failure else "", result.note) if part),
@@ -66,5 +63,14 @@ def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:
         latency_seconds=round(result.latency_seconds, 6),
         prompt_tokens=prompt,
         completion_tokens=completion,
-        cost=cost,
+        cost=cost_of(price, prompt, completion),
     )
+
+
+def cost_of(price: Price | None, prompt: int | None, completion: int | None) -> float | None:
+    """Of an attempt; None where it told no tokens, or not those that have a price."""
+    if price is None or (prompt is None and completion is None):
+        return None
+    if (prompt is None and price.prompt_per_million) or (completion is None and price.completion_per_million):
+        return None
+    return price.cost(prompt or 0, completion or 0)

@@ -25,7 +25,7 @@ from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHead
 from evalq.workers.ledger.tally import Made, Tally
 from evalq.workers.settings import Settings
 
-__all__ = ["SweepLedger"]
+__all__ = ["SweepLedger", "about"]
 
 _PAUSE_LOOKS, _PAUSE_SECONDS = 2, 0.5
 """For so many looks, and no less long, a server that lost calls offers none, so that all may tell what they have."""
@@ -202,6 +202,10 @@ class SweepLedger(Scripts):
         names = [*listed, *self.client.zrange(SHARED.closed, 0, -1)]
         return sorted({name.decode() for name in names})
 
+    def further(self, run: str) -> list[str]:
+        """Sweeps that ask about the outputs of ``run``, in the order in which they are made."""
+        return [name for name in self.runs() if name.startswith(about(run, ""))]
+
     def claim(
         self,
         run: str,
@@ -248,7 +252,7 @@ class SweepLedger(Scripts):
         """Keep what became of calls; returns how many were new."""
         tally = self._tally(run, holder)
         made = {
-            result.output.call: Made(len(result.output.attempts), int(not result.fatal), result.output.cost)
+            result.output.call: _made(result.output, fatal=bool(result.fatal))
             for result in results
             if not result.retold
         }
@@ -272,6 +276,16 @@ class SweepLedger(Scripts):
             tally = self._tallies.get((run, holder)) or Tally()
             _keep(self._tallies, (run, holder), tally)
             return tally
+
+
+def _made(output: Output, *, fatal: bool) -> Made:
+    """What comes of a call, as its process tells of itself."""
+    return Made(len(output.attempts), int(not fatal), output.cost, output.untold)
+
+
+def about(run: str, name: str) -> str:
+    """The id of the sweep ``name`` that asks about the outputs of ``run``."""
+    return f"{run}.{name}"
 
 
 def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:

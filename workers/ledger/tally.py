@@ -7,15 +7,21 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from evalq.evalcore.model.spending import Spending
+
 __all__ = ["Made", "Tally"]
 
 
 class Made(NamedTuple):
-    """Attempts of a call that ended, the outputs that came of them (0 or 1), and what they cost."""
+    """Attempts of a call that ended, the outputs that came of them (0 or 1), and what they cost.
+
+    ``untold``: it was answered, and what that cost is not known.
+    """
 
     attempts: int
     outputs: int = 0
     cost: float = 0.0
+    untold: bool = False
 
 
 class Tally:
@@ -28,7 +34,7 @@ class Tally:
     def __init__(self) -> None:
         self._name = secrets.token_hex(6)
         self._number = self._attempts = self._outputs = 0
-        self._cost = 0.0
+        self._spending = Spending()
         self._telling: set[int] = set()
         self._lock = threading.Lock()
 
@@ -38,7 +44,7 @@ class Tally:
             for call in made.keys() - self._telling:
                 self._attempts += made[call].attempts
                 self._outputs += made[call].outputs
-                self._cost += made[call].cost
+                self._spending.add(made[call].cost, untold=made[call].untold)
                 self._telling.add(call)
                 self._number += 1
 
@@ -50,5 +56,5 @@ class Tally:
     def wire(self) -> str:
         """Its name and the sums; empty before anything was made."""
         with self._lock:
-            sums = f"{self._attempts} {self._outputs} {self._cost!r}"
+            sums = f"{self._attempts} {self._outputs} {self._spending.total!r}"
             return f"{self._name} {self._number} {sums}" if self._number else ""

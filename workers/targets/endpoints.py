@@ -1,7 +1,9 @@
-"""The two kinds of targets that are reached over HTTP: any endpoint by template and path, and chat completions."""
+"""The kinds of targets that are reached over HTTP: any endpoint by template and path, chat completions, embeddings."""
 
 from __future__ import annotations
 
+import base64
+import struct
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ import msgspec
 from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_path import Missing, find, parse_path
+from evalq.evalcore.vectors import packed
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.headers import rate_limits
 from evalq.workers.targets.target import usable_name
@@ -18,11 +21,13 @@ from evalq.workers.targets.template import fill
 from evalq.workers.targets.web import Reply, Web
 
 if TYPE_CHECKING:  # each of them names the class here that makes its calls
+    from evalq.workers.targets.kinds.embeddings import EmbeddingsTarget
     from evalq.workers.targets.kinds.http import HttpTarget
     from evalq.workers.targets.kinds.openai import OpenAiTarget
 
-__all__ = ["ChatEndpoint", "HttpEndpoint"]
+__all__ = ["ChatEndpoint", "EmbeddingsEndpoint", "HttpEndpoint"]
 
+_SHOWN = 2000
 _HIDDEN_TOKENS = 1 << 20
 """Tokens that nobody sees: of the server's own prompt, or of thinking that is not shown."""
 
@@ -44,7 +49,7 @@ class HttpEndpoint:
 
     async def call(self, call: Call) -> Answer | Failure:
         """Post the filled template; the answer is what stands at the path."""
-        reply = await self._web.post(fill(self._target.body, call.fillings()))
+        reply = await self._web.post(fill(self._target.body, {**self._target.parameters, **call.fillings()}))
         if isinstance(reply, Failure):
             return reply
         try:
@@ -132,6 +137,48 @@ class ChatEndpoint:
         if "{agent}" in name and not usable_name(agent):
             raise ConfigError(f"system_prompt: {agent[:64]!r} cannot be an agent's name in a file name")
         return _file(self._folder, name.replace("{agent}", agent))
+
+
+class EmbeddingsEndpoint:
+    """A target of kind embeddings."""
+
+    def __init__(self, target: EmbeddingsTarget, key: str | None) -> None:
+        url = target.base_url.rstrip("/") + "/embeddings"
+        self._web = Web(url, _headers(target.headers, "Authorization", key), target.max_bytes)
+        self._fixed = {"model": target.model, "encoding_format": "float", **target.options}
+
+    async def open(self) -> None:
+        """Nothing to do before the first call."""
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._web.close()
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """The vector of the prompt: of floats as JSON, or as base64 of those of 32 bits."""
+        reply = await self._web.post({**self._fixed, "input": call.prompt})
+        if isinstance(reply, Failure):
+            return reply
+        try:
+            vector = packed(_floats(find(reply.value, ("data", 0, "embedding"))))
+        except (Missing, ValueError) as error:
+            return _bad(reply, f"not an embedding: {error}", reply.text[:_SHOWN])
+        return Answer(
+            text=msgspec.json.encode({"vector": vector}).decode(),
+            latency_seconds=reply.seconds,
+            limits=rate_limits(reply.headers),
+            **_tokens(reply, _at(reply.value, ("usage", "prompt_tokens")), None),
+        )
+
+
+def _floats(found: Any) -> list[float]:
+    """Raises ValueError."""
+    if isinstance(found, str):
+        data = base64.b64decode(found, validate=True)
+        return [value for (value,) in struct.iter_unpack("<f", data)] if len(data) % 4 == 0 else []
+    if not isinstance(found, list):
+        raise ValueError(f"{type(found).__name__} where a list of numbers is wanted")
+    return found
 
 
 def _file(folder: Path, name: str) -> str:

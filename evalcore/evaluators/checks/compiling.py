@@ -222,6 +222,8 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> Check:
         made = kind.make(value, options)
     except BadCheck as error:
         raise BadCheck(str(error), error.path or name) from None
+    if shared.at is not None and made.asked is not None and made.asked.against:
+        raise BadCheck("goes with a text to compare with: of another run's answer the whole is compared", "at")
     return Check(name, shared, negated, made.wanted, made, _least(shared, kind, made))
 
 

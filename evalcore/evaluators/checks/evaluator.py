@@ -11,6 +11,7 @@ from evalq.evalcore.contract.evaluator import (
     Calls,
     CommandLine,
     Evaluator,
+    Further,
     Gathering,
     InputResult,
     Option,
@@ -22,6 +23,7 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.contract.repeated import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.checks.charts import CHARTS, opening
+from evalq.evalcore.evaluators.checks.further import asking, to_ask
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts, stopping
 from evalq.evalcore.evaluators.checks.labelling.fallible import any_judged
 from evalq.evalcore.evaluators.checks.labelling.shown import notices
@@ -73,6 +75,15 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 "path",
                 many=True,
             ),
+            Option(
+                ("--judge",),
+                "Ask this target what checks of judges ask, unless they name another; with --outputs, about these.",
+            ),
+            Option(
+                ("--against",),
+                "Outputs of another run (outputs.jsonl): its answers to the same repeats, for checks prefer: true.",
+                "path",
+            ),
             Option(("--tag",), "Only the cases with this tag.", param="tag"),
             Option(
                 ("--pass-rate",),
@@ -85,7 +96,12 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 "Count answers by kind, and say whether they collapsed to one; of cases that say nothing of it.",
                 "str",
                 "diversity.by",
-                choices=("text", "near", "none"),
+                choices=("text", "near", "embedding", "none"),
+            ),
+            Option(
+                ("--embedder",),
+                "Ask this target, of kind embeddings, for vectors of answers that are counted by embedding, unless "
+                "their cases name another; with --outputs, of these.",
             ),
             Option(
                 ("--labels",),
@@ -102,18 +118,21 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
     )
     measures = MEASURES
     views = Views(
-        METRICS,
-        PANELS,
-        markdown,
-        notices,
+        *(METRICS, PANELS, markdown, notices),
         summary=opening,
         charts=CHARTS,
         rows=ROWS,
-        at_times=("stopping", "diversity", "plain", "labels", "judges"),
+        at_times=("diversity", "judges", "labels", "plain", "stopping"),
     )
     sample = Sample(write_sample, records=2_000)
     gathering = Gathering((".json", ".txt", ".md"), output_line)
-    calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True, stopping=stopping)
+    calls = Calls(
+        *("target", prompts, answered),
+        answers_suffice=True,
+        repeats=True,
+        stopping=stopping,
+        further=Further(asking, to_ask, "judged.jsonl"),
+    )
     whole = WholeInput(settle, leave_out_repeated)
 
     def evaluate(self, batch: Batch, params: ChecksParams) -> Outcome[ChecksState]:

@@ -15,14 +15,15 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
-from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
 from evalq.evalcore.evaluators.checks.labelling.reading import load_labels
 from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of, thresholds_of
+from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.decoding import Malformed, decode
 
-__all__ = ["answered", "asks_recorded", "complete", "judging", "output_line", "prompts", "stopping"]
+__all__ = ["answered", "complete", "output_line", "prompts", "selected", "stopping"]
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 _ENDING = re.compile(r"\.(?:json|txt|md)\Z")
@@ -31,6 +32,9 @@ _ENDING = re.compile(r"\.(?:json|txt|md)\Z")
 def complete(asked: Request) -> Request:
     """``asked`` with its cases in params and its recorded outputs as inputs. Raises UsageError, ConfigError."""
     outputs = [str(path) for path in asked.options.get("outputs") or ()]
+    for name in ("judge", "embedder"):
+        if asked.options.get(name):
+            raise UsageError(f"--{name} asks a target, which takes a sweep: from Python it is evalq.sweep")
     if not outputs and asked.params.get("cases"):
         return asked  # params that hold the cases already: the inputs are recorded outputs
     if not outputs:
@@ -38,7 +42,7 @@ def complete(asked: Request) -> Request:
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         # Several inputs count as one, so that every answer would be two.
         raise UsageError("--outputs names the same file twice: its answers would count twice")
-    params, _, _ = _selected(asked)
+    params, _, _ = selected(asked)
     if labels := asked.options.get("labels"):
         if len(outputs) > 1:
             raise UsageError("--labels names outputs by case and repeat, which several --outputs may have: give one")
@@ -52,7 +56,7 @@ def prompts(asked: Request) -> Iterator[Prompt]:
         raise UsageError("--outputs are evaluated, a --target is called: give one of them")
     if asked.options.get("labels"):
         raise UsageError("--labels are of recorded --outputs: nobody has seen yet what a --target will answer")
-    _, params, loaded = _selected(asked)
+    _, params, loaded = selected(asked)
     inputs = {case.params["id"]: case for case in loaded}
     chosen = [inputs[case.id] for case in params.selected()]
     if lacking := [case.params["id"] for case in chosen if case.input in (None, "")]:
@@ -66,7 +70,8 @@ def prompts(asked: Request) -> Iterator[Prompt]:
 
 def answered(asked: Request, outputs: Path, folder: Path) -> Request:
     """The request that ``--outputs`` would make of the recorded answers; nothing is written into ``folder``."""
-    return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
+    options = {**asked.options, "outputs": (str(outputs),), **dict.fromkeys(("judge", "against", "embedder"))}
+    return Request(asked.inputs, asked.params, options)
 
 
 def stopping(asked: Request) -> StoppingByCase | None:
@@ -74,35 +79,25 @@ def stopping(asked: Request) -> StoppingByCase | None:
 
     Raises UsageError, ConfigError.
     """
-    params = _selected(asked)[1]
-    wanted = any(thresholds_of(case, params) or diversity_of(case, params) for case in params.selected())
+    params = selected(asked)[1]
+    judge = judge_for(params)
+    wanted = [case for case in params.selected() if thresholds_of(case, params) or diversity_of(case, params)]
+    for case in wanted:
+        plan = judge.plan(case.id)
+        if plan is not None and any(check.weight and any(check.asks()) for check in plan.checks):
+            raise UsageError(
+                f"--stop when-decided: a judge decides case {shorten(case.id)}, and is asked once all calls are made; "
+                "omit it, or give checks of judges the weight 0"
+            )
+        if plan is not None and plan.diversity is not None and plan.diversity.by == "embedding":
+            raise UsageError(
+                f"--stop when-decided: kinds of answers to case {shorten(case.id)} are told by an embedder, which is "
+                "asked once all calls are made; omit it, or count them by text or near"
+            )
     return stopping_for(params) if wanted else None
 
 
-def asks_recorded(asked: Request) -> bool:
-    """Whether judges are to be asked about recorded outputs."""
-    return bool(asked.options.get("judge") and asked.options.get("outputs"))
-
-
-def judging(asked: Request) -> JudgeStage | None:
-    """What asks judges about outputs; None where no check of the cases does. Raises UsageError, ConfigError."""
-    _, params, loaded = _selected(asked)
-    judge, inputs = str(asked.options.get("judge") or ""), {}
-    for case in loaded:
-        if case.input is not None:
-            text = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
-            inputs[case.params["id"]] = text
-    defaults = {case.params["id"]: case.judge for case in loaded}
-    stage = JudgeStage(params, inputs, defaults, judge, {})
-    asked_of = [stage.targets(case.id) for case in params.selected()]  # raises for one without a judge
-    if not any(asked_of):
-        if judge:
-            raise UsageError("--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)")
-        return None
-    return stage
-
-
-def _selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded]]:
+def selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded]]:
     """Params with the cases, plain and validated, and the cases with their inputs. Raises UsageError, ConfigError."""
     if not asked.inputs:
         raise UsageError(f"checks needs a cases file: {_USE}")

@@ -80,12 +80,16 @@ class Thresholds(Params):
 
 class Diversity(Params):
     """By what the answers to a case are counted by kind (``by`` "none": they are not), and when they are collapsed:
-    where one kind has more than ``collapse_share`` of them. By "near" those at least ``similarity`` alike are one kind.
+    where one kind has more than ``collapse_share`` of them.
+
+    By "near" those at least ``similarity`` alike are one kind, by "embedding" those whose vectors have a cosine of that
+    at least; ``embedder`` is the target that gives them.
     """
 
-    by: Literal["text", "near", "none"] = "text"
+    by: Literal["text", "near", "embedding", "none"] = "text"
     collapse_share: Annotated[float, Field(gt=0, lt=1)] = 0.7
     similarity: Annotated[float, Field(gt=0, le=1)] = 0.8
+    embedder: str = ""
 
 
 class Case(Params):

@@ -49,7 +49,7 @@ def record_line(record: str, test: Judgement, *, apart: bool = False) -> bytes:
         shorten(test.reason, _REASON) or None,
         test.checks,
         None if test.status == "passed" else shorten(test.text, _SHOWN) or None,
-        test.kind.hex() or msgspec.UNSET,
+        test.mark.text.hex() or msgspec.UNSET,
         _plain(test) if apart else msgspec.UNSET,
         {check.name: said for check, said in zip(test.checks, test.heard.labels, strict=False) if said is not None}
         or msgspec.UNSET,

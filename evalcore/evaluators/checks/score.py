@@ -12,13 +12,12 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
 from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check
-from evalq.evalcore.evaluators.checks.diversity.near import sketch
-from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
+from evalq.evalcore.evaluators.checks.diversity.marks import NOT_COUNTED, Mark, mark_of
 from evalq.evalcore.evaluators.checks.judging.vote import Vote, votes_of
 from evalq.evalcore.evaluators.checks.labelling.heard import NOTHING, Given, Heard, given_labels, heard
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.evaluators.checks.passing import passes
-from evalq.evalcore.evaluators.checks.taken import Misplaced, usage_of
+from evalq.evalcore.evaluators.checks.taken import Misplaced, lacks_output, usage_of, why_no_output
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
@@ -66,8 +65,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
     ``score`` is there for passed and failed ones; ``checks`` wherever there was an answer. ``planned`` is how many
     calls its case was to get where it could stop early, else 0. ``votes`` are the recorded judgements of its checks;
-    ``kind`` is what its text counts as, where answers are counted by kind and this one has a verdict, ``sketched`` what
-    tells how near it is to others, where that is asked.
+    ``mark`` stands for its answer, where answers are counted by kind and this one has a verdict.
     """
 
     status: str
@@ -79,8 +77,7 @@ class Judgement(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     text: str = ""
     planned: int = 0
-    kind: bytes = b""
-    sketched: bytes = b""
+    mark: Mark = NOT_COUNTED
     votes: tuple[Vote, ...] = ()
     heard: Heard = NOTHING
 
@@ -91,6 +88,14 @@ class Question(NamedTuple):
     case: Case
     repeat: int
     asked: Asked
+    text: str
+
+
+class Answered(NamedTuple):
+    """The output of a case's repeat, as text."""
+
+    case: str
+    repeat: int
     text: str
 
 
@@ -152,7 +157,7 @@ class Judge:
     def questions(self, data: bytes) -> list[Question]:
         """What judges are to be asked about the output of a line, each once; nothing about a line that is at fault."""
         line = self._read(data)
-        if isinstance(line, Judgement) or not line.plan.asked or _lacks_output(line.record):
+        if isinstance(line, Judgement) or not line.plan.asked or lacks_output(line.record):
             return []
         try:
             answer = _answer(line.record, usage_of(line.record), ())
@@ -161,6 +166,16 @@ class Judge:
         asked = (question for check in line.plan.checks for question in check.questions(answer))
         found = {(each.key, each.judge, part.text): (each, part) for each, part in asked}
         return [Question(line.plan.case, line.repeat, each, part.text) for each, part in found.values()]
+
+    def answer(self, data: bytes) -> Answered | None:
+        """The output of a line; None where it has none, or is at fault."""
+        line = self._read(data)
+        if isinstance(line, Judgement) or lacks_output(line.record):
+            return None
+        try:
+            return Answered(line.plan.case.id, line.repeat, _answer(line.record, Usage(), ()).text)
+        except Misplaced:
+            return None
 
     def _read(self, data: bytes) -> _Line | Judgement:
         """A line that can be judged, or the judgement of one that cannot."""
@@ -228,8 +243,8 @@ def _judged(line: _Line) -> Judgement:
     record, plan, at = line.record, line.plan, (line.plan, line.repeat)
     usage = usage_of(record)
     votes = _votes(line)
-    if _lacks_output(record):
-        return Judgement("error", _no_output(record), *at, usage=usage, planned=line.planned)
+    if lacks_output(record):
+        return Judgement("error", why_no_output(record), *at, usage=usage, planned=line.planned)
     answer = _answer(record, usage, votes)
     verdicts = tuple(check.judge(answer) for check in plan.checks)
     wrong = next((each for each in verdicts if each.passed is None and each.weight), None)
@@ -237,23 +252,19 @@ def _judged(line: _Line) -> Judgement:
         status, score, reason = "error", None, f"{wrong.name}: {wrong.error}"
     else:
         status, score, reason = passes(verdicts, plan.case.thresholds.score)
-    kind, sketched = (b"", b"") if score is None else _kind(answer, plan.diversity)
+    mark = NOT_COUNTED if score is None else _mark(answer, line)
     said = heard(record, plan.given, line.repeat, line.twice, () if score is None else verdicts)
-    return Judgement(
-        status, reason, *at, score, verdicts, usage, answer.text, line.planned, kind, sketched, votes, said
-    )
+    return Judgement(status, reason, *at, score, verdicts, usage, answer.text, line.planned, mark, votes, said)
 
 
-def _kind(answer: Answer, how: Diversity | None) -> tuple[bytes, bytes]:
-    """What the text of an answer counts as, and its sketch; empty where they are not asked for."""
-    if how is None:
-        return b"", b""
-    text = normal(answer.text)
-    return kind_of_text(text), sketch(text) if how.by == "near" else b""
-
-
-def _lacks_output(record: dict[str, Any]) -> bool:
-    return "error" in record or "output" not in record
+def _mark(answer: Answer, line: _Line) -> Mark:
+    """What stands for an answer of a case in which they are counted by kind. Raises Misplaced."""
+    how = line.plan.diversity
+    if how is not None and how.by == "embedding":
+        for path in line.twice:
+            if path == "embedding" or path.startswith("embedding."):
+                raise Misplaced(f"{path}: the key is given more than once")
+    return mark_of(answer.text, how, line.record)
 
 
 def _votes(line: _Line) -> tuple[Vote, ...]:
@@ -275,13 +286,6 @@ def _answer(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> An
     if text is not None and not isinstance(text, str):
         raise Misplaced(f"text: {kind_of(text)} where a string is wanted")
     return Answer(record["output"], text, usage, record.get("tool_calls"), votes)
-
-
-def _no_output(record: dict[str, Any]) -> str:
-    """Why a line has no output; a recorder may have left its reason under ``error``."""
-    if isinstance(record.get("error"), str):
-        return f"no output: {shorten(record['error'], 200)}"
-    return "output: missing" if "error" not in record else f"error: {kind_of(record['error'])} where a string is wanted"
 
 
 @lru_cache(maxsize=16)

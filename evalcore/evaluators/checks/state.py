@@ -179,8 +179,8 @@ class Gatherer:
             self._failures.append((line, shorten(told, _EVIDENCE)))
         case.score += round(test.score * BILLION)
         _count_people(case, test)
-        if test.kind:
-            self._drawn(plan.index).add(test.repeat, test.kind, test.sketched)
+        if test.mark.text:
+            self._drawn(plan.index).add(test.repeat, test.mark)
         usage = test.usage
         if usage.latency is not None:
             self._latency.append(usage.latency)

@@ -43,8 +43,8 @@ class _Case(CaseSoFar):
     def _one_kind(self, test: Judgement, how: Diversity) -> bool:
         """Whether it is known that the answers collapsed, or did not."""
         kinds = self._kinds = self._kinds or Kinds(how.similarity)
-        if test.kind and test.repeat is not None and test.repeat < MOST_REPEATS:
-            kinds.add(test.kind, test.sketched)
+        if test.mark.text and test.repeat is not None and test.repeat < MOST_REPEATS:
+            kinds.add(test.mark.text, test.mark.likeness)
         if kinds.answers < 2:
             return False  # a single answer repeats nothing
         said = share_rule(self.planned).verdict(kinds.mode, kinds.answers, how.collapse_share)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from types import ModuleType
-from typing import Any
 
 import msgspec
 
@@ -20,7 +19,7 @@ from evalq.evalcore.evaluators.planagent.llm import read_llm_score
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
 from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_rest
 from evalq.evalcore.evaluators.planagent.record import READ, RecordLine
-from evalq.evalcore.evaluators.planagent.rules import EMPTY, UNPARSABLE
+from evalq.evalcore.evaluators.planagent.rules import EMPTY, ERROR, UNPARSABLE
 from evalq.evalcore.evaluators.planagent.score import NO_CHECK, NO_CHECKS, Chunk, encode_line, score_rows
 from evalq.evalcore.evaluators.planagent.search import MAX_PATH, PLAIN
 from evalq.evalcore.evaluators.planagent.state import PlanState
@@ -29,7 +28,6 @@ from evalq.evalcore.native import compiled
 __all__ = ["add_rows", "evaluate_batch"]
 
 # As the C has them.
-_JUDGED = 0
 _FORCED = {1: EMPTY, 2: UNPARSABLE}
 _MAX_CHECKS = 60
 _MAX_BANDS = 64
@@ -66,8 +64,9 @@ def add_rows(native: ModuleType, chunk: Chunk, batch: Batch) -> bool:
         chunk.lines,
         chunk.state.queries.rows,
         rows.checks,
+        rows.error,
         rows.kind,
-        rows.add,
+        chunk.add,
         rows.llm,
         chunk.state.queries.add,
         encode_line,
@@ -99,25 +98,28 @@ class _Kind:
     its line's number on.
     """
 
-    __slots__ = ("category", "checklist", "forms", "found", "group", "parts", "passed", "round", "score", "state")
+    __slots__ = ("error", "forced", "found", "group", "parts", "round", "score")
 
-    def __init__(self, checklist: Checklist | None, told: _Told) -> None:
-        round_, self.category, self.state, passed, self.forms, found = told
+    def __init__(self, checklist: Checklist | None, told: _Told, error: str | None) -> None:
+        round_, category, state, judged, forms, found = told
         self.round = round_.strip()
-        self.checklist = checklist
-        self.passed = passed if self.state == _JUDGED else None
+        self.error = error
+        self.forced = _FORCED.get(state) if error is None else ERROR
+        passed = judged if self.forced is None else None
         self.found = [(KINDS[kind], shortened(plain_text(path), MAX_PATH)) for kind, path in found]
         out = RecordLine("", "", self.round, "unscored", None, NO_CHECKS, None, NO_CHECK)
-        if self.checklist is not None:
-            out.status, out.checks = "scored", self.checklist.encoded(self.passed)
-            out.score = 0 if self.passed is None else self.checklist.points[self.passed.bit_count()]
-            out.reason = _FORCED.get(self.state, msgspec.UNSET)
+        if checklist is not None:
+            out.status, out.checks = "scored", checklist.encoded(passed)
+            out.score = 0 if passed is None else checklist.points[passed.bit_count()]
+            out.reason = self.forced or msgspec.UNSET
+            if error is not None:
+                out.reason = f"{ERROR}: {error}"
         line = encode_line(out).partition(b'"id":""')[2]
-        # "seconds" is the last key but a reason, which is one of ours: no text of a row stands behind it.
+        # "seconds" is the last key but a reason. Where that is a row's text, its quotes have backslashes before them.
         before, key, after = line.rpartition(b'"seconds":null')
         self.group: Group | None = None
         if checklist is not None:
-            self.group = self.round, self.category, checklist, self.passed, self.forms
+            self.group = self.round, category, checklist, passed, forms
         rest = pack_rest(self.round, UNSCORED if out.score is None else out.score)
         self.score = out.score
         self.parts = before + key[: -len(b"null")], after[:-1], rest
@@ -129,14 +131,11 @@ class _Kind:
             chunk.state.round(self.round).unscored += rows
             return
         chunk.spread.add(self.group, by_points)
-        if self.state != _JUDGED:
-            reason = _FORCED[self.state]
-            chunk.state.forced[reason] = chunk.state.forced.get(reason, 0) + rows
-        elif self.found:
-            self.add_found(chunk, rows)
-
-    def add_found(self, chunk: Chunk, rows: int) -> None:
-        """Count where missed values stand."""
+        if self.error is not None:
+            chunk.state.errors.add(chunk.errors.pattern(self.error), [rows])
+        if self.forced is not None:
+            chunk.state.forced[self.forced] = chunk.state.forced.get(self.forced, 0) + rows
+            return
         for kind, path in self.found:
             chunk.state.found_paths(kind).add(path, [rows])
 
@@ -145,16 +144,13 @@ _kind = lru_cache(maxsize=8192)(_Kind)
 """Chunks of one file mostly have the same kinds."""
 
 
-_Unusual = tuple[str, str | None, bool, str, str, str]
-"""The column of errors, the answer's own error and whether that is JSON, and the LLM columns."""
-
-
 class _Rows:
     """What compiled code asks of Python while it reads a chunk's rows."""
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
         self._checklists: list[Checklist | None] = []
+        self._errors: list[str | None] = [None]
         self.kinds: list[_Kind] = []
 
     def checks(self, expected: str) -> _Wanted:
@@ -163,11 +159,20 @@ class _Rows:
         self._checklists.append(checklist)
         return None if checklist is None else _checks_of(checklist)
 
-    def kind(self, expected: int, told: _Told) -> tuple[bytes, bytes, bytes, list[float]]:
+    def error(self, column: str, error: str | None, is_json: bool) -> bool:
+        """Whether a row has an error, with this text in its column and this in its answer; `kind` has its number."""
+        value = msgspec.json.decode(error) if error is not None and is_json else error
+        text = self._chunk.errors.find(column, Answer("", [], [], None, value))
+        self._errors.append(text)
+        return text is not None
+
+    def kind(self, expected: int, told: _Told, wrong: int) -> tuple[bytes, bytes, bytes, list[float]]:
         """A group's `_Kind.parts`, and the list of its rows' times; those of rows without a score count nowhere."""
+        error = self._errors[wrong]
         # What is kept beyond this chunk is little, whatever stands in a row.
-        known = _kind if sum(map(len, (told[0], told[1], told[4]))) <= _SHORT and len(told[5]) <= _FEW else _Kind
-        kind = known(self._checklists[expected], told)
+        length = sum(map(len, (told[0], told[1], told[4], error or "")))
+        known = _kind if length <= _SHORT and len(told[5]) <= _FEW else _Kind
+        kind = known(self._checklists[expected], told, error)
         self.kinds.append(kind)
         if kind.group is None:
             return *kind.parts, []
@@ -182,24 +187,3 @@ class _Rows:
         if kind.score is not None:
             self._chunk.llm.setdefault(kind.round, []).append((kind.score, found.score))
         return b',"llm_score":' + encode_line(found)
-
-    def add(self, line: int, number: int, what: Any, seconds: float | None, unusual: _Unusual) -> None:
-        """A row that only Python reads (``what`` are its columns), or one of group ``number`` that may be an error."""
-        chunk = self._chunk
-        if number < 0:
-            chunk.add(line, what)
-            return
-        kind = self.kinds[number]
-        column, error, is_json, *llm = unusual
-        out = chunk.line(line, what.strip(), kind.round, seconds)
-        if kind.checklist is not None:
-            passed = kind.passed
-            value = msgspec.json.decode(error) if error is not None and is_json else error
-            if chunk.has_error(column, Answer("", [], [], seconds, value), out):
-                passed = None
-            elif kind.state in _FORCED:
-                chunk.force(out, _FORCED[kind.state], _FORCED[kind.state])
-            else:
-                kind.add_found(chunk, 1)
-            chunk.set_score(out, kind.category, kind.checklist, passed, kind.forms)
-        chunk.finish(line, out, *llm)

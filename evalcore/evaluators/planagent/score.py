@@ -54,7 +54,7 @@ class Chunk:
         self.spread = Spread(self.state, params)
         self._groups: dict[Group, dict[int | None, int]] = {}
         self.seconds: dict[str, list[float]] = {}
-        self._errors = ErrorTexts.of(params)
+        self.errors = ErrorTexts.of(params)
         self._tally = Tally()
         self.llm: dict[str, list[tuple[int, float | None]]] = {}
 
@@ -109,10 +109,10 @@ class Chunk:
 
     def has_error(self, column: str, answer: Answer | None, out: RecordLine) -> bool:
         """Whether the row has an error, which then is the line's reason and counted."""
-        text = self._errors.find(column, answer)
+        text = self.errors.find(column, answer)
         if text is None:
             return False
-        self.state.errors.add(self._errors.pattern(text), [1])
+        self.state.errors.add(self.errors.pattern(text), [1])
         self.force(out, ERROR, f"{ERROR}: {text}")
         return True
 

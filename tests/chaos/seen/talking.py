@@ -39,8 +39,8 @@ def main() -> None:
 
 
 def _with_heartbeat(make: Callable[..., Any]) -> Callable[..., Any]:
-    def made(*args: Any) -> Any:
-        app = make(*args)
+    def made(*args: Any, **named: Any) -> Any:
+        app = make(*args, **named)
         stock = app.Worker
         app.Worker = lambda **given: stock(**given | {"without_heartbeat": False})
         return app

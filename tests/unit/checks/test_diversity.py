@@ -190,7 +190,7 @@ def test_a_gate_knows_collapsed_cases_and_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ("diversity: words", "cases[0].diversity.by: must be text, near or none"),
+        ("diversity: words", "cases[0].diversity.by: must be text, near, embedding or none"),
         ("diversity: {by: near, similarity: 0}", "cases[0].diversity.similarity: Input should be greater than 0"),
         ("diversity: 5", "cases[0].diversity: must be text"),
         ("diversity: {by: text, share: 1}", "cases[0].diversity.share: unknown key"),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evalq.evalcore.evaluators.checks.diversity import near
 from evalq.evalcore.evaluators.checks.diversity.near import KEPT, SHINGLE, Kinds, similarity, sketch
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
@@ -36,6 +37,15 @@ def test_of_short_texts_the_share_is_exact(one: str, other: str) -> None:
         assert similarity(sketch(one), sketch(other)) == exact(one, other)
     assert similarity(sketch(one), sketch(one)) == 1.0
     assert similarity(sketch(one), sketch(other)) == similarity(sketch(other), sketch(one))
+
+
+@given(st.text(max_size=80), st.integers(1, 90))
+def test_a_text_is_sketched_as_a_whole_in_whatever_pieces(text: str, piece: int) -> None:
+    """Long answers are hashed piece by piece, so that none takes many times its room."""
+    whole = sketch(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(near, "_PIECE", piece)
+        assert sketch(text) == whole
 
 
 def test_of_long_texts_it_is_estimated_without_bias() -> None:

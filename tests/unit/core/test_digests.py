@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.native import compiled
 from evalq.evalcore.records import digests
-from evalq.evalcore.records.digests import LEAF_BYTES, chunk_digest, leaf_sums, plainly, quickly
+from evalq.evalcore.records.digests import LEAF_BYTES, leaf_digest, leaf_sums, plainly, quickly
 
 _LENGTHS = st.integers(0, 9) | st.integers(LEAF_BYTES - 9, LEAF_BYTES + 9) | st.integers(0, 3 * LEAF_BYTES)
 
@@ -29,6 +29,8 @@ def test_three_ways_have_the_same_sums(length: int, seed: int) -> None:
     data = _data(length, seed)
     assert leaf_sums(data) == quickly(data) == plainly(data)
     assert leaf_sums(memoryview(bytearray(data))) == plainly(data)
+    if (native := compiled()) is not None:
+        assert native.leaf_sums(digests._key(), data, True) == plainly(data)
 
 
 @pytest.mark.parametrize("byte", [0, 255])
@@ -42,24 +44,24 @@ def test_the_ends_of_what_a_word_can_be(byte: int) -> None:
 def test_a_digest_is_what_its_description_says() -> None:
     """Written down once more, from the words of the docstring."""
     data = b"Query ID\r\nQ1\r\n" * 300
-    numbers = struct.unpack("<1024Q", hashlib.shake_128(b"evalq chunk digest, 1").digest(8192))
+    numbers = struct.unpack("<1024Q", hashlib.shake_128(b"evalq leaf digest, 1").digest(8192))
     padded, sums = data + bytes(-len(data) % 2048), b""
     for start in range(0, len(padded), 2048):
         words = struct.unpack("<512I", padded[start : start + 2048])
         for key in (numbers[:512], numbers[512:]):
             sums += (sum(w * k for w, k in zip(words, key, strict=True)) % 2**64).to_bytes(8, "little")
-    assert chunk_digest(data) == hashlib.sha256(sums + len(data).to_bytes(8, "little")).hexdigest()
-    assert chunk_digest(b"") == hashlib.sha256(bytes(8)).hexdigest()
+    assert leaf_digest(data) == hashlib.sha256(sums + len(data).to_bytes(8, "little")).hexdigest()
+    assert leaf_digest(b"") == hashlib.sha256(bytes(8)).hexdigest()
 
 
 def test_without_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same digests, of a short chunk and of one that is long enough for numpy."""
     short, long = _data(5000, 1), _data(digests.PLAIN_BYTES + 1, 2)
-    before = chunk_digest(short), chunk_digest(long)
+    before = leaf_digest(short), leaf_digest(long)
     monkeypatch.setattr(digests, "compiled", lambda: None)
-    assert (chunk_digest(short), chunk_digest(long)) == before
+    assert (leaf_digest(short), leaf_digest(long)) == before
     monkeypatch.delitem(sys.modules, "numpy", raising=False)
-    assert chunk_digest(short) == before[0]
+    assert leaf_digest(short) == before[0]
 
 
 @settings(max_examples=300)
@@ -85,7 +87,7 @@ def test_other_bytes_have_another_digest(length: int, seed: int, drawn: st.DataO
         case "shift":
             other = other[1:] + other[:1]
     assume(bytes(other) != data)
-    assert chunk_digest(other) != chunk_digest(data)
+    assert leaf_digest(other) != leaf_digest(data)
 
 
 def test_pairs_of_high_bits_do_not_cancel() -> None:

@@ -22,6 +22,16 @@ _FIELDS = st.lists(st.sampled_from([b"a", b"", b'"b"', b'"c,""\n"', b'"' + b"d" 
 _RECORDS = st.lists(_FIELDS.map(b",".join), max_size=6).map(b"\n".join)
 
 
+@settings(max_examples=400)
+@given(_BYTES | _RECORDS, st.integers(0, 70))
+def test_processors_without_wide_instructions_find_the_same(data: bytes, before: int) -> None:
+    """Wherever in a block it stands: 16 bytes at a time, and 32 with parities by multiplication."""
+    native = compiled()
+    assert native is not None
+    data = b"y" * before + b"\n" + data
+    assert native.record_ends(data, True) == native.record_ends(data)
+
+
 def _found(data: bytes, size: int | None, limit: int | None) -> Any:
     try:
         cutter = Cutter(io.BytesIO(data), "csv", "x.csv", size=size, limit=limit)

@@ -202,6 +202,28 @@ def test_many_checks(count: int) -> None:
     same(one(expected=expected, raw=answer(items=[{"actionType": str(i)} for i in range(0, 59, 3)])))
 
 
+_ERRORS = ["", "x", "null", "  ", 'say "no", then \\ "seconds":null', "a\x00b", "a" * 700, "\u200b", "오류 12"]
+
+
+def test_errors_of_any_text() -> None:
+    """In the column, in the answer as text or as JSON, together and alone; and none of these rows is left to Python."""
+    answers: list[Any] = [None, "", False, 0, [], {}, {"code": 'a"b'}, [None], 1.5, *_ERRORS]
+    rows = [
+        row(query=f"q{n}", error=text, expected=expected, raw=answer("네", [{"formType": "SELECT"}], error=error))
+        for n, (text, error) in enumerate((text, error) for text in _ERRORS for error in answers)
+        for expected in (TWO_CHECKS, "no checks")
+    ]
+    assert left_to_python(written(rows)) == 0
+    rows += [row(error=text, expected=TWO_CHECKS, raw=raw, llm="4") for text in _ERRORS for raw in ("", "{", "[]")]
+    same(written(rows))
+
+
+def test_many_errors_of_their_own() -> None:
+    """More texts than there was room for at first, each met twice."""
+    rows = [row(query=str(n), error=f"failed after {n % 150} s", expected=TWO_CHECKS) for n in range(300)]
+    same(written(rows))
+
+
 def test_queries_of_any_text() -> None:
     """An id that JSON has to escape, that begins with white space of any alphabet, or that repeats."""
     for query in ("", " ", "\u3000x\u2003", 'a"b', "a\\b", "a\x01b", "\x7f", "가\u2028", "x", "x"):
@@ -235,11 +257,18 @@ def test_arguments_are_checked() -> None:
     assert native is not None
     parts, places = (b"", b"", b"", list[float]()), tuple(map(COLUMNS.index, READ))
 
-    def read(width: Any = 12, columns: Any = places, limits: Any = (), checks: Any = None, kind: Any = parts) -> Any:
+    def read(
+        width: Any = 12,
+        columns: Any = places,
+        limits: Any = (),
+        checks: Any = None,
+        kind: Any = parts,
+        error: Any = print,
+    ) -> Any:
         def asked(text: str) -> Any:
             return checks() if callable(checks) else checks
 
-        calls = (asked, lambda number, told: kind, print, print, print, repr)
+        calls = (asked, error, lambda number, told, wrong: kind, print, print, print, repr)
         return native.plan_rows(data, 1, width, columns, b"x:", limits, [], {}, *calls)
 
     read()
@@ -258,3 +287,7 @@ def test_arguments_are_checked() -> None:
             read(kind=kind)
     with pytest.raises(ZeroDivisionError):
         read(checks=lambda: 1 // 0)
+    for raw in (None, "{", ""):  # read to the end, no JSON, and nothing at all
+        data = one(expected=TWO_CHECKS, error="x", raw=raw)
+        with pytest.raises(ZeroDivisionError):
+            read(checks=((0, b"x", True),), error=lambda *_: 1 // 0)

@@ -18,6 +18,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import InfrastructureError, InputError, Interrupted
 from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.producer.attending.start import begin_or_join
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.journal import Kept, counted
 from evalq.producer.folder.names import JOURNAL
@@ -223,6 +224,22 @@ def test_an_interrupted_job_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch
     ordered = _ordered(monkeypatch)
     resume(RunFolder(Path("run")), NOWHERE, QUIET)
     assert ordered == list(range(held, ROWS))
+    same_answer(Path("run"), Path("inline"))
+
+
+@pytest.mark.usefixtures("no_server")
+def test_a_job_interrupted_before_it_is_driven_is_told_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folder is there, and what computes it is just being imported: how to resume it is said, and it can be."""
+
+    def importing(*args: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(execute, "carry_out", importing)
+        with pytest.raises(Interrupted, match="evalq resume run"):
+            begin_or_join(lambda: job("run"), NOWHERE, QUIET, detach=False)
+    assert RunFolder(Path("run")).info().state == "interrupted"
+    resume(RunFolder(Path("run")), NOWHERE, QUIET)
     same_answer(Path("run"), Path("inline"))
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,15 +13,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.contract.partial import Partial
-from evalq.evalcore.errors import UsageError
+from evalq.evalcore.errors import StorageError, UsageError
 from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.evalcore.records.inputs import Source
 from evalq.producer.folder.journal import Journal
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.folder.sources import open_source
 
 PARTIALS = [Partial(f"{n:064}", bytes([n]) * (n * 7)) for n in range(5)]
 HEADER = Header("r", "planagent", "1", "c", {"a": [1]}, (PlannedInput("i", "i", "i"),))
+ADVICE = r"Too many open files; raise the limit on open files \(ulimit -n\), then"
 CHUNKS = [Chunk(n, 0, n, n + 1, 1, 1, f"{n:064}") for n in range(4)]
 
 
@@ -99,3 +106,36 @@ def test_only_one_process_drives(tmp_path: Path) -> None:
         assert (first, second) == (True, False)
     with folder.driving() as third:
         assert third
+
+
+@contextmanager
+def _no_more_files() -> Iterator[None]:
+    """This process may open none, as one that has reached its limit."""
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_too_many_open_files_are_no_damage_and_no_change_of_an_input(tmp_path: Path) -> None:
+    """The limit is named, and neither run.json nor an input that is as it was; nor is the folder said to be refused."""
+    folder = _folder(tmp_path)
+    (folder.path / "run.json").write_text("{}")
+    rows = tmp_path / "rows.csv"
+    rows.touch()
+    with _no_more_files():
+        with pytest.raises(StorageError, match=rf"run\.json: {ADVICE} run the command again"):
+            folder.facts()
+        with pytest.raises(OSError, match="Too many open files") as told:
+            open_source(Source("rows.csv", "rows.csv", str(rows)))
+        assert StorageError.of(told.value, folder.path, "resume").args[0].startswith(f"{rows}: Too many open files")
+        with (
+            pytest.raises(StorageError, match=f"cannot be made: {ADVICE} run the command again"),
+            RunFolder.begin(tmp_path / "new"),
+        ):
+            pass
+    assert not (tmp_path / "new").exists()

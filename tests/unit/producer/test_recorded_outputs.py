@@ -53,7 +53,7 @@ def test_attempts_that_came_to_nothing_are_known(tmp_path: Path) -> None:
     recorded.note_begun(7)
     recorded.add([_output(1)])
     for known in (recorded, Recorded(path, TOTAL)):
-        assert (known.begun, known.lost, known.attempts, known.cost) == (7, 3, 4, 1.5)
+        assert (known.begun, known.lost, known.attempts, known.spending.total) == (7, 3, 4, 1.5)
         assert known.calls() == [0, 1]
     assert path.read_bytes().count(b'{"begun"') == 1
 
@@ -72,5 +72,5 @@ def test_an_output_that_was_kept_twice_counts_once(tmp_path: Path) -> None:
     Recorded(path, TOTAL).add([_output(0), _output(1)])
     path.write_bytes(path.read_bytes() * 2)
     known = Recorded(path, TOTAL)
-    assert (known.count, known.paid, known.attempts, known.cost) == (2, 2, 4, 1.5)
+    assert (known.count, known.paid, known.attempts, known.spending.total) == (2, 2, 4, 1.5)
     assert known.get(1) == _output(1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
-from evalq.evalcore.records.digests import chunk_digest
+from evalq.evalcore.records.digests import leaf_digest
 from evalq.evalcore.version import code_version
 from evalq.workers.broker.message import read_hint
 from evalq.workers.broker.publisher import Broker
@@ -41,7 +41,7 @@ class Hosts(Summing):
         for seq in range(CHUNKS):
             start, size = (sum(map(len, some)) for some in (lines[: seq * 10], lines[seq * 10 : seq * 10 + 10]))
             text = b"".join(lines)[start : start + size]
-            self.chunks.append(Chunk(seq, 0, start, start + size, seq * 10 + 1, 10, chunk_digest(text)))
+            self.chunks.append(Chunk(seq, 0, start, start + size, seq * 10 + 1, 10, leaf_digest(text)))
         self.settings = Settings(broker=server.url, grace_seconds=0.02, lease_seconds=60, **settings)
         self.ledger = RunLedger(server.client, self.settings)
         self.register = Heartbeats(server.client)

@@ -226,6 +226,19 @@ def test_a_tally_counts_once_what_is_told_twice() -> None:
     assert Tally().wire() != tally.wire()
 
 
+def test_an_answer_that_tells_no_tokens_counts_at_the_mean_of_those_that_do() -> None:
+    """In whatever order they come; where none does, nothing is known."""
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
+        tally = Tally()
+        made = [Made(1, 1, 0.5), Made(1, 1, untold=True), Made(1, 1, 1.0), Made(1, 1, untold=True)]
+        for call in order:
+            tally.count({call: made[call]})
+        assert tally.wire().split()[2:] == ["4", "4", "3.0"]
+    tally = Tally()
+    tally.count({1: Made(1, 1, untold=True)})
+    assert tally.wire().split()[2:] == ["1", "1", "0.0"]
+
+
 def _cut_off(server: Server) -> tuple[Fleet, list[int], list[int]]:
     """One process has two answers that it cannot tell and two calls in flight, and the server forgets all; nobody hears
     of that process for longer than the pause, and the other one takes every call.

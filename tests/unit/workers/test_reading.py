@@ -8,14 +8,14 @@ import pytest
 
 from evalq.evalcore.model.manifest import Chunk, PlannedInput
 from evalq.evalcore.model.packing import pack
-from evalq.evalcore.records.digests import chunk_digest
+from evalq.evalcore.records.digests import leaf_digest
 from evalq.workers.inputs import CHANGED, UNREADABLE, read, unpacked
 
 DATA = b"one\ntwo\nthree\n"
 
 
 def _chunk(start: int = 4, end: int = 8) -> Chunk:
-    return Chunk(0, 0, start, end, 2, 1, chunk_digest(DATA[start:end]))
+    return Chunk(0, 0, start, end, 2, 1, leaf_digest(DATA[start:end]))
 
 
 def _planned(path: str) -> PlannedInput:

@@ -7,8 +7,11 @@ from typing import Self
 
 import msgspec
 
+from evalq.evalcore.evaluators.checks.diversity.embedded import VectorKinds
+from evalq.evalcore.evaluators.checks.diversity.marks import Mark
 from evalq.evalcore.evaluators.checks.diversity.near import Kinds
 from evalq.evalcore.evaluators.checks.diversity.texts import WIDTH
+from evalq.evalcore.evaluators.checks.params import Diversity
 from evalq.evalcore.model.merging import Merging
 
 __all__ = ["MOST_REPEATS", "Drawn"]
@@ -20,48 +23,64 @@ MOST_REPEATS = 1000
 class Drawn(Merging, array_like=True):
     """``texts`` has `WIDTH` bytes an answer, one behind the other; ``left_out`` is how many repeats were too high.
 
-    ``sketches`` has those of the texts, by their bytes in hexadecimal, where near ones are one kind.
+    ``likeness`` has what tells how near texts are (a sketch, a vector), by their bytes in hexadecimal, where near ones
+    are one kind; ``without`` is how many answers are not counted since they have no vector,
+    ``embedders`` how many vectors are whose.
     """
 
     texts: bytearray = msgspec.field(default_factory=bytearray)
     left_out: int = 0
-    sketches: dict[str, bytes] = msgspec.field(default_factory=dict)
+    likeness: dict[str, bytes] = msgspec.field(default_factory=dict)
+    without: int = 0
+    embedders: dict[str, int] = msgspec.field(default_factory=dict)
 
-    def add(self, repeat: int, text: bytes, sketched: bytes = b"") -> None:
+    def add(self, repeat: int, mark: Mark) -> None:
         """Count an answer."""
         if repeat >= MOST_REPEATS:
             self.left_out += 1
-            return
-        self.texts += text
-        if sketched:
-            self._keep(text.hex(), sketched)
+        elif mark.lacks:
+            self.without += 1
+        else:
+            self.texts += mark.text
+            if mark.likeness:
+                self._keep(mark.text.hex(), mark.likeness)
+            if mark.embedder:
+                self.embedders[mark.embedder] = self.embedders.get(mark.embedder, 0) + 1
 
     def merge(self, later: Self) -> None:
         """Take in the answers of later lines."""
         self.texts += later.texts
         self.left_out += later.left_out
-        for text, sketched in later.sketches.items():
-            self._keep(text, sketched)
+        self.without += later.without
+        for embedder, count in later.embedders.items():
+            self.embedders[embedder] = self.embedders.get(embedder, 0) + count
+        for text, likeness in later.likeness.items():
+            self._keep(text, likeness)
 
     def sort(self) -> None:
         """Bring the answers into the one order of their bytes, whatever order they came in."""
         self.texts = bytearray(b"".join(sorted(self._each())))
-        self.sketches = dict(sorted(self.sketches.items()))
+        self.likeness = dict(sorted(self.likeness.items()))
+        self.embedders = dict(sorted(self.embedders.items()))
 
     def counts(self) -> Counter[bytes]:
         """How often each text came."""
         return Counter(self._each())
 
-    def kinds(self, alike: float) -> Kinds:
-        """The answers by kind, texts that are ``alike`` being one."""
-        found = Kinds(alike)
-        for text, count in sorted(self.counts().items()):
-            found.add(text, self.sketches.get(text.hex(), b""), count)
+    def kinds(self, how: Diversity) -> Kinds | VectorKinds:
+        """The answers by kind, near texts being one."""
+        counts = dict(sorted(self.counts().items()))
+        likeness = {bytes.fromhex(text): data for text, data in self.likeness.items()}
+        if how.by == "embedding":
+            return VectorKinds(counts, likeness, how.similarity)
+        found = Kinds(how.similarity)
+        for text, count in counts.items():
+            found.add(text, likeness.get(text, b""), count)
         return found
 
-    def _keep(self, text: str, sketched: bytes) -> None:
-        # Of two texts with the same bytes, should that ever be, the order must not decide.
-        self.sketches[text] = min(sketched, self.sketches.get(text, sketched))
+    def _keep(self, text: str, likeness: bytes) -> None:
+        # Of two for one text, as two embedders give, the order must not decide.
+        self.likeness[text] = min(likeness, self.likeness.get(text, likeness))
 
     def _each(self) -> list[bytes]:
         whole = bytes(self.texts)

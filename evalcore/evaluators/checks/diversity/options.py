@@ -43,6 +43,8 @@ def _fault(name: str, value: Any) -> str:
         return f"unknown key (known here: {', '.join(_SPELLED)})"
     if name == "by":
         return "" if value in _WAYS else f"must be {_TOLD}"
+    if name == "embedder":
+        return "" if isinstance(value, str) and value else "must be the name of a target"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "must be a number between 0 and 1"
     try:

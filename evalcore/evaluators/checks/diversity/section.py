@@ -17,6 +17,7 @@ from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 
 __all__ = ["VERDICTS", "diversity_section"]
 
+_EMBEDDERS = 100
 VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
 
 
@@ -56,7 +57,7 @@ def diversity_section(drawn: Sequence[tuple[Case, Drawn, int]], params: ChecksPa
 
 def _entry(case: Case, answers: Drawn, planned: int, how: Diversity) -> _Told:
     texts = answers.counts()
-    near = answers.kinds(how.similarity) if how.by == "near" else None
+    near = None if how.by == "text" else answers.kinds(how)
     counts = near.counts() if near else list(texts.values())
     block = modes_block(counts, how.collapse_share, planned)
     n = sum(counts)
@@ -71,9 +72,25 @@ def _entry(case: Case, answers: Drawn, planned: int, how: Diversity) -> _Told:
         **block,
         # A single answer repeats nothing, so there is nothing to judge.
         **({"verdict": "no_repeats"} if n == 1 else {}),
+        **_by_vectors(answers, how, n),
         **({"stop": {"rule": WHEN_DECIDED, "of": planned}} if planned else {}),
     }
     return _Told(case, entry, counts)
+
+
+def _by_vectors(answers: Drawn, how: Diversity, n: int) -> dict[str, Json]:
+    """What is to be known where an embedder was asked. Vectors of two embedders cannot be compared, nor judged."""
+    if how.by != "embedding":
+        return {}
+    mixed: dict[str, Json] = {"verdict": "inconclusive", "runs_to_decide": None}
+    told = {"without_vector": answers.without, "embedders": _embedders(answers.embedders)}
+    return {**told, **(mixed if len(answers.embedders) > 1 and n > 1 else {})}
+
+
+def _embedders(counts: Mapping[str, int]) -> list[Json]:
+    """Targets with the digests of their settings, each with how many answers it gave the vectors of."""
+    return [dict(zip(("target", "config"), name.rsplit(" ", 1), strict=True)) | {"answers": counts[name]}
+            for name in sorted(counts)[:_EMBEDDERS]]  # fmt: skip
 
 
 def _nowhere(told: Sequence[_Told]) -> dict[str, Json]:

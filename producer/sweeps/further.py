@@ -1,0 +1,236 @@
+"""Asking further targets about a run's outputs, before they are evaluated: a sweep for each, below the run's folder.
+
+Its prompts are made of the outputs, so that a question that was answered keeps its answer whatever else is asked. The
+answers are joined to the lines of the outputs, and that file is evaluated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import Question, Stage
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.files import open_input, replacing, write_atomic
+from evalq.evalcore.model.calls import Output, Prompt
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.version import code_version
+from evalq.producer.folder.names import CALLS, FURTHER, HEAD, PROMPTS
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.sweeps.head import SweepHead, read_head
+from evalq.producer.sweeps.identity import prompts_digest
+from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.ledger.sweeps import about
+from evalq.workers.targets.variable import canonical_name
+
+__all__ = ["FurtherCalls", "FurtherSweep", "further_sweeps"]
+
+_NEW, _OLD = ".new", ".old"
+_STEP = 500
+
+
+class FurtherSweep(Sweep):
+    """Questions to one target about outputs of a run, each asked equally often."""
+
+    _given: tuple[Stage, Sequence[Path]] | None = None
+
+    def write_outputs(self) -> None:
+        """Nothing: what is recorded is joined to the outputs that it is about."""
+
+    @property
+    def outputs(self) -> Path:
+        """Where its calls are recorded."""
+        return self.files / CALLS
+
+    def note_calls(self, facts: Mapping[str, Json]) -> None:
+        """Keep how its calls ended, in run.json under ``further``."""
+        known: dict[str, Json] = self.folder.facts().get("further") or {}
+        self.folder.note(further={**known, self.files.name: facts})
+
+    def budget(self, calls: int, cost: float, cache: str) -> None:
+        """What is left for it of the run's budgets (0: no bound), and the run's cache."""
+        self.live = msgspec.structs.replace(self.live, max_calls=calls, max_cost=cost, cache=cache)
+
+    @property
+    def given_before(self) -> bool:
+        """Whether runs that are reused may have replies."""
+        return self._given is not None
+
+    def give(self, stage: Stage, joined: Sequence[Path]) -> None:
+        """Take replies to what ``stage`` asks from the files that other runs ``joined``."""
+        self._given = (stage, joined) if joined else None
+
+    def recorded_elsewhere(self, config: str) -> Iterator[list[Output]]:
+        """What was answered to the same questions, word for word. Raises WireError for a damaged file."""
+        if self._given is None:
+            return
+        stage, joined = self._given
+        numbers = {(prompt.case, prompt.digest): number for number, prompt in enumerate(self.prompts())}
+        for path in joined:
+            with open_input(path) as lines:
+                while some := list(islice(lines, _STEP)):
+                    found = (output for line in some for output in _answered(stage, line, path))
+                    yield [
+                        msgspec.structs.replace(each, call=each.repeat * self.header.cases + number)
+                        for each in found
+                        if (number := numbers.get((each.case, each.prompt))) is not None
+                        and (each.config, each.failed) == (config, False)
+                        and each.repeat < self.header.repeats
+                    ]
+
+    def refuse_nothing(self) -> None:
+        """Not to be judged is no reason to evaluate nothing: what needs no answer has its result."""
+
+
+class FurtherCalls:
+    """What ``stage`` asks about the outputs of ``sweep``; made anew by whoever resumes, from the same outputs."""
+
+    def __init__(self, sweep: Sweep, stage: Stage, limit: int | None) -> None:
+        self._sweep = sweep
+        self._stage = stage
+        self._limit = limit
+        self._root = sweep.folder.path / FURTHER
+        name = sweep.evaluated.name
+        self._given = [path for run in sweep.live.reuse if (path := Path(run) / name).is_file()]
+        self._groups = {group: number for number, group in enumerate(sorted(stage.asks()), start=1)}
+        self._numbers: dict[bytes, tuple[int, int]] = {}
+        self._sweeps: dict[int, FurtherSweep] = {}
+
+    def prepare(self) -> list[FurtherSweep]:
+        """The sweeps, with their prompts written down, and all that earlier ones were answered to the same."""
+        counts = self._write_prompts()
+        for (target, repeats), number in self._groups.items():
+            if counts[number]:
+                self._sweeps[number] = self._settled(number, target, repeats)
+            else:
+                shutil.rmtree(self._root / str(number), ignore_errors=True)
+        for sweep in self._sweeps.values():
+            sweep.give(self._stage, self._given)
+        return list(self._sweeps.values())
+
+    def _write_prompts(self) -> dict[int, int]:
+        """Every question once, in the order of the outputs; returns {group: prompts}."""
+        counts = dict.fromkeys(self._groups.values(), 0)
+        self._numbers.clear()
+        with contextlib.ExitStack() as stack:
+            outs = {}
+            for number in counts:
+                path = self._root / f"{number}{_NEW}"
+                shutil.rmtree(path, ignore_errors=True)
+                path.mkdir(parents=True)
+                outs[number] = stack.enter_context(replacing(path / PROMPTS))
+            for question in self._questions():
+                key, number = _key(question), self._groups[question.target, question.repeats]
+                if key not in self._numbers:
+                    self._numbers[key] = (number, counts[number])
+                    counts[number] += 1
+                    outs[number].write(msgspec.json.encode(question.prompt) + b"\n")
+        return counts
+
+    def _questions(self) -> Iterator[Question]:
+        for line in islice(self._lines(), self._limit):
+            yield from self._stage.questions(line)
+
+    def _lines(self) -> Iterator[bytes]:
+        with open_input(self._sweep.outputs) as stream:
+            for line in stream:
+                yield line.rstrip(b"\n")
+
+    def _settled(self, number: int, target: str, repeats: int) -> FurtherSweep:
+        """The sweep of one group: as it was left where it asks the same, else a new one with what is answered."""
+        place, new = self._root / str(number), self._root / f"{number}{_NEW}"
+        old = self._root / f"{number}{_OLD}"
+        if not place.exists() and old.exists():
+            old.rename(place)  # a process was killed between the two
+        cases, digest = prompts_digest(_prompts(new))
+        run = about(self._sweep.run, f"{number}-{digest[:8]}")
+        target = canonical_name(target)
+        header = SweepHeader(run, target, code_version(), cases, repeats, {"prompts": digest, "about": self._sweep.run})
+        before = self._before(place)
+        if before is not None and before.header == header:
+            shutil.rmtree(new)
+            return before
+        head = SweepHead(header, SweepOptions(target, repeats), *self._sweep.given)
+        sweep = FurtherSweep(self._sweep.folder, head, files=new)
+        if before is not None:
+            _carry_over(before, sweep)
+        write_atomic(new / HEAD, head.to_wire())
+        if before is not None:
+            shutil.rmtree(old, ignore_errors=True)
+            place.rename(old)
+        new.rename(place)
+        shutil.rmtree(old, ignore_errors=True)
+        return FurtherSweep(self._sweep.folder, head, files=place)
+
+    def _before(self, place: Path) -> FurtherSweep | None:
+        if not (place / HEAD).is_file():
+            return None
+        return FurtherSweep(self._sweep.folder, read_head(place, HEAD), files=place)
+
+    def join(self, path: Path) -> None:
+        """Write the outputs with what was recorded of them to ``path``."""
+        with replacing(path) as out:
+            for number, line in enumerate(self._lines()):
+                asked = self._limit is None or number < self._limit
+                out.write((self._joined(line) if asked else line) + b"\n")
+
+    def _joined(self, line: bytes) -> bytes:
+        return self._stage.joined(line, [self._answers(each) for each in self._stage.questions(line)])
+
+    def _answers(self, question: Question) -> list[Output]:
+        group, number = self._numbers[_key(question)]
+        sweep = self._sweeps[group]
+        calls = (repeat * sweep.header.cases + number for repeat in range(sweep.header.repeats))
+        return [output for call in calls if (output := sweep.recorded.get(call)) is not None]
+
+
+def further_sweeps(folder: RunFolder) -> list[FurtherSweep]:
+    """Those that were begun in a run's folder. Raises WireError for damaged files."""
+    places = [path.parent for path in sorted((folder.path / FURTHER).glob(f"*/{HEAD}")) if path.parent.name.isdigit()]
+    return [FurtherSweep(folder, read_head(place, HEAD), files=place) for place in places]
+
+
+def _carry_over(before: Sweep, sweep: Sweep) -> None:
+    """What ``before`` recorded of questions that ``sweep`` asks again, word for word, of the same target."""
+    if before.header.target != sweep.header.target:
+        return
+    known = {(prompt.case, prompt.digest): number for number, prompt in enumerate(_prompts(before.files))}
+    kept: list[Output] = []
+    for number, prompt in enumerate(_prompts(sweep.files)):
+        earlier = known.get((prompt.case, prompt.digest))
+        if earlier is None:
+            continue
+        for repeat in range(min(before.header.repeats, sweep.header.repeats)):
+            output = before.recorded.get(repeat * before.header.cases + earlier)
+            if output is not None and not output.failed:
+                kept.append(msgspec.structs.replace(output, call=repeat * sweep.header.cases + number))
+        if len(kept) >= _STEP:
+            sweep.recorded.add(kept, cached=True)
+            kept.clear()
+    sweep.recorded.add(kept, cached=True)
+
+
+def _answered(stage: Stage, line: bytes, path: Path) -> Sequence[Output]:
+    try:
+        return stage.recorded(line.rstrip(b"\n"))
+    except msgspec.DecodeError as error:
+        raise WireError(f"{path} is not what evalq writes: {error}") from error
+
+
+def _prompts(folder: Path) -> Iterator[Prompt]:
+    with open_input(folder / PROMPTS) as stream:
+        for line in stream:
+            yield msgspec.json.decode(line, type=Prompt)
+
+
+def _key(question: Question) -> bytes:
+    told = f"{question.target}\0{question.repeats}\0{question.prompt.case}"
+    return hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=12).digest()

@@ -1,0 +1,147 @@
+"""`--judge` on the command line and in suites: what is refused before anything is paid, and what it would take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request, live_calls
+from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.producer.cli import cli
+from evalq.producer.suites.suite_file import load_suite
+
+JUDGED = """
+defaults: {input: "Say it.", checks: [{rubric: polite, votes: 3}, {prefer: Go., weight: 0}]}
+cases: [{id: a}, {id: b, judge: own}]
+"""
+PLAIN = "cases: [{id: a, input: x, checks: [{contains: x}]}]\n"
+DECIDING = "cases: [{id: a, input: x, checks: [{any: [{rubric: x}]}], thresholds: {pass-rate: 0.9}}]\n"
+COMPARED = "cases: [{id: a, input: x, checks: [{prefer: true}]}, {id: b, input: x, checks: [{prefer: true}]}]\n"
+OUTPUTS = '{"case": "a", "repeat": 0, "output": "x"}\n{"case": "b", "repeat": 0, "error": "lost"}\n'
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with outputs and a targets file."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("EVALQ_BROKER", "EVALQ_TARGETS", "EVALQ_JUDGE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "outputs.jsonl").write_text(OUTPUTS)
+    command = {"kind": "command", "argv": ["cat"]}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": command, "grader": command}}))
+    return tmp_path
+
+
+def said(cases: str, *args: str) -> tuple[int, str]:
+    """(exit code, what is said) of `evalq checks` over ``cases``, in this process."""
+    Path("cases.yaml").write_text(cases)
+    done = CliRunner().invoke(cli, ["checks", "cases.yaml", *args, "--format", "none", "--out", "run"])
+    assert done.exception is None or isinstance(done.exception, SystemExit | UsageError | ConfigError), done.exception
+    return done.exit_code, f"{done.output} {done.exception}"
+
+
+LIVE = ("--target", "chat", "--targets", "targets.yaml")
+
+
+@pytest.mark.parametrize(
+    ("cases", "args", "says"),
+    [
+        (JUDGED, LIVE, "case a: a judge is to decide, and none is named: --judge NAME"),
+        (PLAIN, (*LIVE, "--judge", "grader"), "no check of the cases asks a judge"),
+        (DECIDING, (*LIVE, "--judge", "grader", "--stop", "when-decided"), "a judge decides case a"),
+        (JUDGED, (*LIVE, "--judge", "grader", "--detach", "--broker", "redis://127.0.0.1:1"), "goes with no judge"),
+        (JUDGED, ("--outputs", "outputs.jsonl", "--judge", "grader", "--inline"), "--inline calls nobody"),
+        (COMPARED, (*LIVE, "--judge", "grader"), "`prefer: true` compares with --against OUTPUTS"),
+        (JUDGED, (*LIVE, "--judge", "grader", "--against", "outputs.jsonl"), "no check of the cases is `prefer: true`"),
+        ("cases: [{id: a, judge: 5, input: x, checks: [{rubric: x}]}]", LIVE, "judge: must be the name of a target"),
+        ("cases: [{id: a, input: x, checks: [{prefer: true, at: $.x}]}]", LIVE, "goes with a text to compare with"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(here: Path, cases: str, args: tuple[str, ...], says: str) -> None:
+    """With a sentence that says what to do, and no folder left."""
+    code, told = said(cases, *args)
+    assert code != 0
+    assert says in told, told
+    assert not (here / "run").exists()
+
+
+def test_a_judge_that_decides_nothing_lets_a_sweep_stop(here: Path) -> None:
+    """Of weight 0 its checks are shown, and the others decide."""
+    cases = here / "cases.yaml"
+    cases.write_text(DECIDING.replace("{any: [{rubric: x}]}", "{rubric: x, weight: 0}, {contains: x}"))
+    asked = Request([str(cases)], {}, {"judge": "grader"})
+    assert live_calls(registry.get("checks")).stopping(asked) is not None
+
+
+def test_a_dry_run_says_what_judging_takes(here: Path) -> None:
+    """Of live outputs as many as are planned, of recorded ones as many as can be judged; nobody is called."""
+    code, told = said(JUDGED, *LIVE, "--judge", "grader", "--repeat", "5", "--dry-run")
+    assert code == 0, told
+    assert "2 case(s) x 5 = 10 calls" in told
+    assert "about the outputs: 20 question(s) to grader = 20 calls" in told
+    assert "about the outputs: 10 question(s) x 3 votes to grader = 30 calls" in told
+    code, told = said(
+        JUDGED, "--outputs", "outputs.jsonl", "--judge", "grader", "--targets", "targets.yaml", "--dry-run"
+    )
+    assert code == 0, told
+    assert "1 question(s) x 3 votes to grader = 3 calls" in told
+
+
+@pytest.mark.parametrize(
+    ("keys", "target", "cases"),
+    [
+        ({"target": "chat", "repeat": 3, "judge": "grader"}, "chat", ["a", "b"]),
+        ({"outputs": "outputs.jsonl", "judge": "grader"}, "", None),
+    ],
+)
+def test_a_suite_names_a_judge(here: Path, keys: dict[str, Any], target: str, cases: list[str] | None) -> None:
+    """For live outputs and for recorded ones, with budgets for both."""
+    from evalq.producer.suites.listing import listed_cases
+
+    (here / "cases.yaml").write_text(JUDGED)
+    run = {"evaluator": "checks", "cases": "cases.yaml", "max_calls": 50, **keys}
+    (here / "suite.yaml").write_text(json.dumps({"suite": "s", "runs": [run]}))
+    (planned,) = load_suite(here / "suite.yaml").runs
+    assert planned.live is not None
+    assert (planned.live.target, planned.live.max_calls) == (target, 50)
+    assert listed_cases(planned) == cases
+
+
+def test_a_check_before_a_case_before_nobody_says_who_judges(here: Path) -> None:
+    """The check's own judge, else the command's, else the case's."""
+    cases = here / "cases.yaml"
+    cases.write_text(
+        "defaults: {judge: house}\n"
+        "cases: [{id: a, input: x, checks: [{rubric: x, judge: own}, {rubric: y, votes: 3}, {prefer: z}]}]\n"
+    )
+    further = live_calls(registry.get("checks")).further
+    assert further is not None
+    for judge, other in (("", "house"), ("grader", "grader")):
+        stage = further.begin(Request([str(cases)], {}, {"judge": judge}))
+        assert stage is not None
+        assert stage.asks() == {("own", 1): 1, (other, 3): 1, (other, 1): 2}
+
+
+def test_another_runs_answers_are_those_of_the_same_repeat(here: Path) -> None:
+    """Of several the first; what is no output is passed over, and nobody is asked about an answer without another."""
+    (here / "cases.yaml").write_text(COMPARED)
+    lines = ["{", '{"case":"a","repeat":0,"output":"first"}', '{"case":"a","repeat":0,"output":"second"}',
+             '{"case":"a","repeat":1,"error":"lost"}', '{"case":"b","output":{"n":1},"text":"whole"}']  # fmt: skip
+    (here / "other.jsonl").write_text("\n".join(lines))
+    further = live_calls(registry.get("checks")).further
+    assert further is not None
+    stage = further.begin(Request([str(here / "cases.yaml")], {}, {"judge": "j", "against": str(here / "other.jsonl")}))
+    assert stage is not None
+    asked = [stage.questions(b'{"case":"%s","repeat":%d,"output":"mine"}' % each) for each in
+             ((b"a", 0), (b"a", 1), (b"b", 0))]  # fmt: skip
+    assert [len(each) for each in asked] == [2, 0, 2]
+    assert "\nfirst\n" in asked[0][0].prompt.text
+    assert "\nsecond\n" not in asked[0][0].prompt.text
+    assert asked[0][0].prompt.text.index("\nmine\n") < asked[0][0].prompt.text.index("\nfirst\n")
+    assert asked[0][1].prompt.text.index("\nfirst\n") < asked[0][1].prompt.text.index("\nmine\n")
+    assert "\nwhole\n" in asked[2][0].prompt.text

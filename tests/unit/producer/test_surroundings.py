@@ -1,0 +1,57 @@
+"""What a command is started in: names that are no text, standard streams that are closed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalq.evalcore.errors import InputError, UsageError
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.records.inputs import discover
+from evalq.producer.cli import main
+from evalq.producer.folder.run_folder import RunFolder
+
+NO_TEXT = os.fsdecode(b"rows\xff.csv")
+
+
+def test_an_argument_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 2 and a sentence with the argument as ASCII, where a traceback was; before anything is made."""
+    assert main(["planagent", NO_TEXT]) == 2
+    told = r"evalq: 'rows\udcff.csv' is not text in UTF-8: rename the file, or set a locale that is UTF-8"
+    assert capsys.readouterr().err.strip() == told
+
+
+def test_an_input_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+    """By a glob, and in a folder: it could be written into no plan and no report."""
+    (tmp_path / NO_TEXT).touch()
+    for given in (str(tmp_path), str(tmp_path / "*.csv")):
+        with pytest.raises(InputError, match=r"udcff\.csv': its name is not text in UTF-8: rename it"):
+            discover([given], (".csv",))
+
+
+def test_a_current_folder_that_is_no_text_is_told(tmp_path: Path) -> None:
+    """run.json says where a run was begun; of what cannot be written down nothing stays."""
+    with (
+        pytest.raises(UsageError, match="the current folder is not text in UTF-8"),
+        RunFolder.begin(tmp_path / "run") as made,
+    ):
+        made.note(run="r", evaluator="planagent", state="open", started="now", sources=[NO_TEXT])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_without_standard_streams_writes_into_no_file_of_its_own(tmp_path: Path) -> None:
+    """Closed by its parent, as some daemons do: their numbers go to none of its files, and the run is as any other."""
+    with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as stream:
+        write_rows(stream, 40, seed=1)
+    for folder, closed in (("closed", "<&- >&- 2>&-"), ("open", "")):
+        command = [sys.executable, "-m", "evalq.producer.cli", "planagent", "rows.csv", "--inline", "--out", folder]
+        ended = subprocess.run(
+            ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *command], cwd=tmp_path, capture_output=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+    for name in ("report.json", "records.jsonl"):
+        assert (tmp_path / "closed" / name).read_bytes() == (tmp_path / "open" / name).read_bytes()

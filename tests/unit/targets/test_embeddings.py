@@ -1,0 +1,82 @@
+"""Targets of kind embeddings: what goes out, the vector that comes back, and every reply that is none."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalq.evalcore.vectors import packed
+from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
+from tests.agents.server import Agent, letters, running_agent
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[tuple[Agent, str]]:
+    """A server that obeys."""
+    with running_agent() as started:
+        yield started
+
+
+def ask(folder: Path, entry: dict[str, Any], text: str) -> Answer | Failure:
+    """The result of one call."""
+    (folder / "targets.yaml").write_text(json.dumps({"targets": {"t": {"kind": "embeddings", "model": "m", **entry}}}))
+    named = load_targets(folder / "targets.yaml")["t"]
+
+    async def call() -> Answer | Failure:
+        async with Caller(named, {"KEY": "sk-secret"}) as caller:
+            return await caller.call(Call(text))
+
+    return asyncio.run(call())
+
+
+def test_a_vector_is_asked_for_and_packed(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """Model, text, key and options go out; a byte a dimension and the tokens come back."""
+    agent, url = service
+    found = ask(tmp_path, {"base_url": url, "api_key_env": "KEY", "options": {"dimensions": 26}}, "hello world")
+    assert isinstance(found, Answer)
+    assert found.output == {"vector": base64.b64encode(packed(letters("hello world"))).decode()}
+    assert (found.prompt_tokens, found.completion_tokens) == (11, None)
+    request = agent.requests[-1]
+    assert request["path"].endswith("/embeddings")
+    assert request["body"] == {"model": "m", "encoding_format": "float", "dimensions": 26, "input": "hello world"}
+    assert request["headers"]["authorization"] == "Bearer sk-secret"
+
+
+def test_base64_of_floats_is_the_same_vector(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """As servers send it when options ask for it."""
+    body = {"data": [{"embedding": base64.b64encode(struct.pack("<3f", 0.5, -1.0, 0.25)).decode()}]}
+    order = json.dumps({"do": "raw", "body": json.dumps(body)})
+    found = ask(tmp_path, {"base_url": service[1]}, order)
+    assert isinstance(found, Answer)
+    assert base64.b64decode(found.output["vector"]) == packed([0.5, -1.0, 0.25])
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({"data": []}, "not an embedding"),
+        ({"choices": [{"message": {"content": "hi"}}]}, "not an embedding"),
+        ({"data": [{"embedding": []}]}, "0 numbers where"),
+        ({"data": [{"embedding": [0, 0.0]}]}, "all of its numbers are 0"),
+        ({"data": [{"embedding": [1, "2"]}]}, "no finite number"),
+        ({"data": [{"embedding": [True, 2]}]}, "no finite number"),
+        ({"data": [{"embedding": {"a": 1}}]}, "dict where a list"),
+        ({"data": [{"embedding": "not base64!"}]}, "not an embedding"),
+        ({"data": [{"embedding": [1.0] * 16_385}]}, "16385 numbers"),
+    ],
+)
+def test_what_is_no_vector_is_bad_output(
+    service: tuple[Agent, str], tmp_path: Path, told: dict[str, Any], reason: str
+) -> None:
+    """With a reason, and never a vector of something else."""
+    found = ask(tmp_path, {"base_url": service[1]}, json.dumps({"do": "raw", "body": json.dumps(told)}))
+    assert isinstance(found, Failure)
+    assert found.kind == "bad_output"
+    assert reason in found.reason
