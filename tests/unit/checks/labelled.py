@@ -34,9 +34,10 @@ def judgement(output: str, passed: bool) -> dict[str, Any]:
     return {"check": _key(), "about": about(output), "judge": "grader", "config": "c0ffee", "output": {"pass": passed}}
 
 
-def judged_line(case: str, repeat: int, passed: bool, output: str = "yes", **more: Any) -> bytes:
-    """A recorded output that a judge passed or not."""
-    return line(case, repeat, output, judgements=[judgement(output, passed)], **more)
+def judged_line(case: str, repeat: int, passed: bool, output: str = "yes", labels: Any = None) -> bytes:
+    """A recorded output that a judge passed or not, and what people said of it."""
+    said = {} if labels is None else {"labels": labels}
+    return line(case, repeat, output, judgements=[judgement(output, passed)], **said)
 
 
 def labels_file(rows: list[tuple[str, int, str, bool]]) -> str:

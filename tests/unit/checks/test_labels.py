@@ -109,7 +109,7 @@ def test_labels_are_told_beside_verdicts(tmp_path: Path) -> None:
 def test_labels_of_one_line_each_are_as_good_as_a_file(tmp_path: Path) -> None:
     """In an output's line under `labels`, by the name of the check; together with the same in a file they are one."""
     plain = [judged_line("m0", r, passed=r < 3) for r in range(5)]
-    own = [judged_line("m0", r, passed=r < 3, **({"labels": {"polite": r < 2}} if r < 3 else {})) for r in range(5)]
+    own = [judged_line("m0", r, passed=r < 3, labels={"polite": r < 2} if r < 3 else None) for r in range(5)]
     by_file = {"m0": {"polite": {"passed": [0, 1], "failed": [2]}}}
     told = [results(tmp_path, *each)["labels"] for each in ([own], [own])]
     assert told[0] == results(tmp_path, plain, labels=by_file)["labels"]
@@ -265,7 +265,7 @@ def test_labels_are_evidence_and_no_other_question(tmp_path: Path) -> None:
 outputs = st.lists(
     st.builds(
         lambda case, repeat, passed, said, odd: judged_line(
-            case, repeat, passed, **({} if said is None else {"labels": {"polite": said, **odd}})
+            case, repeat, passed, labels=None if said is None else {"polite": said, **odd}
         ),
         st.sampled_from(["m0", "m1", "only", "plain", "shown"]),
         st.integers(0, 6),
