@@ -49,7 +49,7 @@ def _judged(report: Mapping[str, Any]) -> Judged | None:
     results = report["results"]
     if "plain" not in results:
         return None
-    labels = {entry["check"]: entry["labels"] for entry in results["labels"]["checks"] if entry["judged"]}
+    labels = {entry["check"]: entry["labels"] for entry in results["labels"]["checks"] if entry["decides"]}
     judges = [[each["judge"], each["configs"], each["prompts"]] for each in results.get("judges", ())]
     return Judged(labels, digest(canonical_json(judges)), _APART)
 

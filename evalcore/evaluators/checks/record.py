@@ -35,7 +35,8 @@ class _Line(msgspec.Struct):
 
 
 def record_line(record: str, test: Judgement, *, apart: bool = False) -> bytes:
-    """The line of the output that is called ``record``; of one that failed with its beginning.
+    """The line of the output that is called ``record``; of one that failed or is counted by kind with its
+    beginning.
 
     ``apart``: whether some of the run's checks are fallible, so that it is told how the others went.
     """
@@ -48,7 +49,7 @@ def record_line(record: str, test: Judgement, *, apart: bool = False) -> bytes:
         test.score,
         shorten(test.reason, _REASON) or None,
         test.checks,
-        None if test.status == "passed" else shorten(test.text, _SHOWN) or None,
+        None if test.status == "passed" and not test.mark.text else shorten(test.text, _SHOWN) or None,
         test.mark.text.hex() or msgspec.UNSET,
         _plain(test) if apart else msgspec.UNSET,
         {check.name: said for check, said in zip(test.checks, test.heard.labels, strict=False) if said is not None}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from evalq.evalcore.contract.registry import on_naming
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
 from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check
@@ -292,3 +293,6 @@ def _answer(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> An
 def judge_for(params: ChecksParams) -> Judge:
     """The judge of ``params``, kept for the next chunk."""
     return Judge(params)
+
+
+on_naming(judge_for.cache_clear)

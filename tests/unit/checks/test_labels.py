@@ -94,6 +94,7 @@ def test_labels_are_told_beside_verdicts(tmp_path: Path) -> None:
     lines = [judged_line("m0", r, passed=r < 3) for r in range(5)] + [judged_line("m1", 0, passed=False)]
     found = results(tmp_path, lines, labels=LABELS)["labels"]
     (entry,) = found["checks"]
+    assert entry["decides"]
     assert (entry["check"], entry["judged"], entry["labels"], entry["labelled_cases"]) == ("polite", True, 4, 2)
     assert entry["table"] == {"both": 2, "false_pass": 1, "false_fail": 0, "neither": 1}
     assert entry["agreement"]["value"] == 0.75

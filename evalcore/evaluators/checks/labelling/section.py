@@ -86,7 +86,7 @@ def _plain(cases: Sequence[Counted], params: ChecksParams) -> dict[str, Json]:
 
 def _checks(cases: Sequence[Counted], params: ChecksParams) -> Iterator[dict[str, Json]]:
     """Each check that may be wrong, or has labels, over the cases that have it, in the order of their names."""
-    judge, found, judged = judge_for(params), dict[str, list[Labelled]](), set[str]()
+    judge, found, judged, decides = judge_for(params), dict[str, list[Labelled]](), set[str](), set[str]()
     for case, counted in cases:
         plan = judge.plan(case.id)
         for at, check in enumerate(plan.checks if plan else ()):
@@ -95,9 +95,11 @@ def _checks(cases: Sequence[Counted], params: ChecksParams) -> Iterator[dict[str
             found.setdefault(check.name, []).append(_labelled(table, passed, passed + failed, case.weight))
             if fallible(case.checks[at]):
                 judged.add(check.name)
+            if plan and plan.judged[at]:
+                decides.add(check.name)
     for name, own in sorted(found.items()):
         if name in judged or any(each.labels for each in own):
-            yield {"check": name, "judged": name in judged, **_told(own)}
+            yield {"check": name, "judged": name in judged, "decides": name in decides, **_told(own)}
 
 
 def _outputs(cases: Sequence[Counted], params: ChecksParams) -> dict[str, Json]:

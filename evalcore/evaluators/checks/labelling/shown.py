@@ -58,7 +58,7 @@ def labels_markdown(results: Mapping[str, Json]) -> str:
         "Corrected (95 %)",
     )
     parts = ["## Judges and people", table(heads, rows), _SAMPLE]
-    if lacking := [name for name, entry in entries if entry.get("judged") and entry["labels"] < labels["needed"]]:
+    if lacking := [name for name, entry in entries if entry.get("decides") and entry["labels"] < labels["needed"]]:
         names = ", ".join(escape(name) for name in lacking[:_ASTRAY])
         parts.append(f"Fewer than {labels['needed']} labels: {names}. What rests on these is advisory.")
     if labels["astray"]:
