@@ -1,7 +1,7 @@
 """`python -m tests.bench.checks_live`: a whole suite of checks over live calls, at the limit that a server states.
 
 5,000 cases with five checks each, 20 repeats: 100,000 calls, by two processes that call, of a server that refuses what
-comes beyond its limit in any second (tests/agents/server.py, a process of its own). The target's file states 14 of 15 of
+comes beyond its limit in any second (tests/agents/server.py, its own process). The target's file states 14 of 15 of
 that limit. The ledger, the producer and the evaluation share the same cores.
 """
 
