@@ -6,11 +6,16 @@ import math
 import struct
 from collections.abc import Sequence
 from operator import mul
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["MOST_DIMENSIONS", "cosine", "joined", "packed"]
 
 MOST_DIMENSIONS = 16_384
 _LARGEST = 127
+_FEW = 64
 _ROUNDING = 1e-12
 """More than root and quotient may be off, so that a vector is always as alike to itself as can be."""
 
@@ -52,9 +57,12 @@ def joined(vectors: Sequence[bytes], alike: float) -> list[int]:
     many = len(vectors)
     if not many:
         return []
-    whole = np.frombuffer(b"".join(vectors), np.int8).reshape(many, -1).astype(np.float64)
-    lengths = np.sqrt((whole * whole).sum(axis=1))
-    near = whole @ whole.T / (lengths[:, None] * lengths) >= alike - _ROUNDING
+    # Whole numbers take no threads of a library, which cost more than a few products; of many, they are too slow.
+    kind = np.int32 if many <= _FEW else np.float64
+    whole: NDArray[Any] = np.frombuffer(b"".join(vectors), np.int8).reshape(many, -1).astype(kind)
+    products = (whole @ whole.T).astype(np.float64)
+    lengths = np.sqrt(products.diagonal())
+    near = products / (lengths[:, None] * lengths) >= alike - _ROUNDING
     first = np.full(many, -1)
     for start in range(many):
         waiting = [start] if first[start] < 0 else []

@@ -21,6 +21,7 @@ def extend(
     targets: str | Path | None = None,
     max_calls: int | None = None,
     max_cost: float | None = None,
+    cache: str | Path | None = None,
     broker: str | None = None,
     ledger: str | None = None,
     workers: int | None = None,
@@ -54,7 +55,7 @@ def extend(
     given = [cases] if isinstance(cases, str | Path) else list(cases)
     chosen = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)
     place = with_targets(Backend(chosen, workers=workers), origin)
-    wanted = Extension(repeat, target, [str(path) for path in given], max_calls, max_cost)
+    wanted = Extension(repeat, target, [str(path) for path in given], max_calls, max_cost, str(cache or ""))
     asked = RunOptions(None if folder is None else Path(folder), tags=dict(tags or {}), once=once)
     reporter = _reporter(registry.get(origin.info().evaluator), progress)
     begun = begin_or_join(lambda: wanted.begin(origin, asked), place, reporter, detach=False, command=False)

@@ -19,7 +19,7 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["compared", "held", "margin_of", "plain"]
+__all__ = ["compared", "held", "level_in", "margin_of", "plain"]
 
 
 def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE) -> Iterator[Check]:
@@ -28,7 +28,7 @@ def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE
         if bound is None:
             continue
         demand = f"at {'least' if least else 'most'} {_number(bound)}"
-        levels = [_level(run, measure, worst) for worst in (False, True)]
+        levels = [level_in(run, measure, worst) for worst in (False, True)]
         if levels[0] is None or levels[1] is None:
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer")
             continue
@@ -39,10 +39,11 @@ def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE
         reason = f"{_number(level.mean)}, {_between(errors)} {_number(low)} and {_number(high)}"
         yield _agreed(Check(gate.metric, demand, gate.tier, observed, reason, level.mean, low, high, p), decisions[1])
     if gate.equals is not None:
-        yield _equal(gate, None if (found := _level(run, measure, False)) is None else found.mean)
+        yield _equal(gate, None if (found := level_in(run, measure, False)) is None else found.mean)
 
 
-def _level(run: CaseSummary, measure: Measure, worst: bool) -> Level | None:
+def level_in(run: CaseSummary, measure: Measure, worst: bool = False) -> Level | None:
+    """The mean of a run over its cases, at the ``worst`` with all that is missing held against it; None without any."""
     pairs = pairs_of(run, run, measure)
     if not pairs.ids:
         return None

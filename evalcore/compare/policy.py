@@ -101,7 +101,7 @@ class Gate(Params):
     number of which less is better: rise above it), ``equals`` names what it has to be.
     """
 
-    metric: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\..+$")
+    metric: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\[[^\[\]]*\])?\..+$")
     min: _Number | None = None
     max: _Number | None = None
     max_drop: Annotated[float, Field(ge=0), AfterValidator(_finite)] | None = None
@@ -119,12 +119,18 @@ class Gate(Params):
     @property
     def run(self) -> str:
         """Whose number it is: a name in the suite, or an evaluator's."""
-        return self.metric.partition(".")[0]
+        return self.metric[: self._end]
 
     @property
     def path(self) -> str:
         """Of the number, in that run's results."""
-        return self.metric.partition(".")[2]
+        return self.metric[self._end + 1 :]
+
+    @property
+    def _end(self) -> int:
+        # What is chosen of a matrix may have points: support[temperature=0.2].pass_rate
+        first = self.metric.find(".")
+        return self.metric.find(".", self.metric.find("]")) if "[" in self.metric[:first] else first
 
     @property
     def compares(self) -> bool:
@@ -152,6 +158,9 @@ class Policy(Params):
     lack that the baseline has. ``collapse`` "none" allows no collapsed case, and "none-new" none that the baseline does
     not have. Another golden set than the baseline's (or other parameters) is no ground for a decision, unless
     ``specification`` says "intersection": then the cases of both count. ``quarantine`` names flaky cases.
+
+    What rests on the verdicts of judges is advisory as long as people have labelled fewer than ``minimum_labels`` of
+    those of each such check (``judges`` "labelled"), or always ("advisory"); with "decide" it counts as anything else.
     """
 
     gates: tuple[Gate, ...] = Field(min_length=1)
@@ -161,6 +170,8 @@ class Policy(Params):
     collapse: Literal["allowed", "none", "none-new"] = "allowed"
     specification: Literal["same", "intersection"] = "same"
     quarantine: tuple[Quarantine, ...] = ()
+    judges: Literal["labelled", "decide", "advisory"] = "labelled"
+    minimum_labels: int = Field(default=20, ge=1)
 
     @property
     def by_case(self) -> bool:

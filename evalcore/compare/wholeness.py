@@ -14,7 +14,7 @@ __all__ = ["fault_of"]
 
 _MOST_ANSWERS = 100_000_000
 """To one case: more than anybody has, and as many as can be drawn from."""
-_CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+_CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(\[[A-Za-z0-9._:+=,-]{1,400}\])?\Z")
 
 
 def fault_of(run: RunCases) -> str:

@@ -31,7 +31,7 @@ def _extend(invocation: Invocation, run: str, more: int | None, other: str, case
         check_output(path)
     folder = find(run)
     place = with_targets(invocation.backend(), folder)
-    wanted = Extension(more, other, cases, *invocation.live.budgets)
+    wanted = Extension(more, other, cases, *invocation.live.budgets, invocation.live.cache or "")
     reporter = invocation.output.reporter(registry.get(folder.info().evaluator).records.unit)
     asked = invocation.start.options(place.settings.unpack_bytes)
     with errors_told(reporter):
@@ -58,6 +58,8 @@ COMMAND = command(
     click.Option(["--target", "other"], default="", metavar="NAME", help="Ask this target in place of RUN's."),
     click.Option(["--cases", "cases"], multiple=True, type=click.Path(exists=True), metavar="FILE",
                  help="These cases in place of RUN's, such as its file with more of them. Repeatable."),
+    click.Option(["--cache"], type=click.Path(dir_okay=False), metavar="FILE",
+                 help="Take further answers, and judges' of those taken over, from this file, and keep them there."),
     *[option for option in run_options() if option.name in _ASKED],
     *place_options(),
     *calling_options(),

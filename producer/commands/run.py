@@ -35,7 +35,9 @@ from evalq.producer.invocation.options import (
     run_options,
 )
 from evalq.producer.outputs import check_output, render, write_output
+from evalq.producer.suites.listing import planned_calls, planned_text
 from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
+from evalq.producer.suites.summary import matrix_rows, matrix_text
 
 if TYPE_CHECKING:
     from evalq.producer.folder.job import Job
@@ -64,6 +66,8 @@ def _run(
     from evalq.producer.runs.backend import shared_place
 
     suite = _asked(config, outputs, no_gate=no_gate)
+    if invocation.start.dry_run:
+        return _listed(suite, invocation.output.fmt)
     if suite.policy is None and from_environment("baseline"):
         baseline = ""  # set for the suites that have a policy
     against = Against(baseline, candidate or invocation.start.once or "", confirm, base_target)
@@ -76,17 +80,31 @@ def _run(
     roots = [Path.cwd(), Path(config).resolve().parent]
     with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
         ended = [_ended(run, suite, common, reporter, invocation) for run in suite.runs]
+    rows = matrix_rows((run, each.folder, each.error) for run, each in zip(suite.runs, ended, strict=True))
+    if rows and output.fmt == "markdown" and not (invocation.start.detach or output.json_lines):
+        click.echo(matrix_text(rows))
     worst = max((each.code for each in ended), key=_SEVERITY.index, default=0)
     done = [each.folder for each in ended if each.folder is not None]
     decision = None
     if suite.policy and not worst and done:
         decision = gate_suite(suite, done, against, invocation, reporter, allow_inconclusive=allow_inconclusive)
     if output.fmt == "json" and not invocation.start.detach and not output.json_lines:
-        decided = {} if decision is None else {"decision": msgspec.to_builtins(decision)}
-        click.echo(canonical_json({"suite": suite.name, "runs": [each.report for each in ended], **decided}))
+        more = {} if decision is None else {"decision": msgspec.to_builtins(decision)}
+        more |= {"matrices": msgspec.to_builtins(rows)} if rows else {}
+        click.echo(canonical_json({"suite": suite.name, "runs": [each.report for each in ended], **more}))
     if decision is None:
         return worst
     return exit_code(decision, allow_inconclusive=allow_inconclusive)
+
+
+def _listed(suite: Suite, fmt: str) -> int:
+    """Say what would be run, and call nobody."""
+    planned = planned_calls(suite)
+    if fmt == "json":
+        click.echo(canonical_json({"suite": suite.name, "runs": msgspec.to_builtins(planned)}))
+    elif fmt != "none":
+        click.echo(planned_text(planned), nl=False)
+    return 0
 
 
 def _asked(config: str, outputs: tuple[Path, ...], *, no_gate: bool) -> Suite:
@@ -106,6 +124,7 @@ class _Ended(NamedTuple):
     report: Json
     folder: RunFolder | None
     code: int = 0
+    error: str = ""
 
 
 def _ended(run: PlannedRun, suite: Suite, place: Backend, reporter: Reporter, invocation: Invocation) -> _Ended:
@@ -121,7 +140,7 @@ def _ended(run: PlannedRun, suite: Suite, place: Backend, reporter: Reporter, in
         click.echo(visible(f"evalq: {run.evaluator.name}: {error}"), err=True)
         failed: dict[str, Json] = {"evaluator": run.evaluator.name, "error": str(error)}
         write_undecided(suite, error)
-        return _Ended(_named(run, failed | {"exit_code": error.exit_code}), folder, error.exit_code)
+        return _Ended(_named(run, failed | {"exit_code": error.exit_code}), folder, error.exit_code, str(error))
 
 
 def _named(run: PlannedRun, report: Json) -> Json:
@@ -170,7 +189,7 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: I
     return report
 
 
-_NOT_HERE = {"params", "chunk_size", "limit", "suite", "dry_run", "outputs"}
+_NOT_HERE = {"params", "chunk_size", "limit", "suite", "outputs"}
 """What the suite file says."""
 _options = [*run_options(), *place_options(), *calling_options()[:2], *output_options()]
 

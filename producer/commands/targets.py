@@ -33,15 +33,17 @@ def _targets(
 ) -> int:
     from evalq.workers.settings import load_settings
     from evalq.workers.targets import load_targets
+    from evalq.workers.targets.config import choose
 
     where = invocation.where
     settings = load_settings(where.settings, broker=where.broker, ledger=where.ledger, targets=where.targets)
     if not settings.targets:
         raise ConfigError("no targets file: give --targets FILE, EVALQ_TARGETS, or targets: in the settings file")
     known = load_targets(settings.targets)
-    if name is not None and name not in known:
+    one = None if name is None else choose(known, name)
+    if name is not None and one is None:
         raise UsageError(f"{settings.targets}: no target {name} (known there: {', '.join(known)})")
-    chosen = known if name is None else {name: known[name]}
+    chosen = known if one is None else {one.name: one}
     if prompt is None:
         for target in chosen.values():
             click.echo(_line(target))
@@ -61,7 +63,7 @@ def _kept(target: NamedTarget, results: list[list[Answer | Failure]]) -> str:
     """Keep what the calls took; returns where, "" where they told no tokens or nothing can be written here."""
     from evalq.evalcore.model.calls import Attempt
     from evalq.producer.sweeps.measured import keep_trial
-    from evalq.workers.callers.target_sessions import config_digest
+    from evalq.workers.targets.digests import config_digest
 
     calls = [
         [Attempt(prompt_tokens=one.prompt_tokens, completion_tokens=one.completion_tokens) for one in attempts]
@@ -108,7 +110,7 @@ async def _try(target: NamedTarget, settings: Settings, url: str, trial: _Trial)
             click.echo(_told(repeat, attempts))
 
     with contextlib.closing(connect(url, settings)) as client:
-        async with Caller(target) as caller, RateLimiter(client, target.name, limits_of(target)) as pacer:
+        async with Caller(target) as caller, RateLimiter(client, target.pool, limits_of(target)) as pacer:
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(min(trial.concurrency, trial.repeat)):
@@ -129,6 +131,7 @@ def _line(named: NamedTarget) -> str:
     }
     facts += [f"{value:g} {what}" for what, value in limits.items() if value]
     facts += [f"{target.timeout_seconds:g} s"]
+    facts += [f"to choose: {', '.join(target.variable)}"] if target.variable else []
     facts += [f"key in {target.api_key_env}"] if target.api_key_env else []
     return f"{named.name:<20} {target.kind:<8} {', '.join(facts)}"  # type: ignore[attr-defined]  # every kind has one
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -190,14 +191,19 @@ def new_path(asked: RunOptions, evaluator: str, run: str) -> Path:
     """Where the run's folder goes. Raises RunExistsError where this very run has one already."""
     path, number = asked.out or Path("evalq-runs") / run, 1
     if asked.under is not None:
-        path = asked.under / (asked.name or evaluator)
+        path = asked.under / folder_name(asked.name or evaluator)
     while True:
         if (path / "run.json").is_file() and _is_run(path, run):
             raise RunExistsError(path)
         if asked.under is None or not path.exists():
             return path
         number += 1
-        path = asked.under / f"{asked.name or evaluator}-{number}"
+        path = asked.under / f"{folder_name(asked.name or evaluator)}-{number}"
+
+
+def folder_name(name: str) -> str:
+    """What a run's folder is called: brackets and the like, as in NAME[target=a], mean something to shells."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-")
 
 
 def begun(asked: RunOptions, evaluator: str, run: str, fill: Callable[[RunFolder], T], *, again: bool = True) -> T:

@@ -1,12 +1,18 @@
-"""The cases of a suite's runs, before anything is evaluated or paid for."""
+"""The runs of a suite and their cases, before anything is evaluated or paid for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.fold.named import named_cases
-from evalq.producer.suites.suite_file import PlannedRun
+from evalq.evalcore.views.markdown import table, visible
+from evalq.producer.suites.suite_file import PlannedRun, Suite
+from evalq.producer.sweeps.wording import prompts_of
 
-__all__ = ["listed_cases"]
+__all__ = ["PlannedCalls", "listed_cases", "planned_calls", "planned_text"]
 
 
 def listed_cases(run: PlannedRun) -> list[str] | None:
@@ -20,3 +26,39 @@ def listed_cases(run: PlannedRun) -> list[str] | None:
             return None  # what is asked about outputs says nothing of the outputs
         return sorted({prompt.case for prompt in calls.prompts(run.request)}) if calls.answers_suffice else None
     return named_cases(run.evaluator, run.evaluator.command.request(run.request), run.limit)
+
+
+class PlannedCalls(msgspec.Struct, frozen=True):
+    """A run that a suite would begin: ``calls`` at most, each of ``cases`` ``repeat`` times; none without a target."""
+
+    name: str
+    evaluator: str
+    target: str = ""
+    cases: int = 0
+    repeat: int = 0
+    calls: int = 0
+
+
+def planned_calls(suite: Suite) -> list[PlannedCalls]:
+    """What the runs of ``suite`` would ask; nobody is called. Raises what reading their cases raises."""
+    found = []
+    for run in suite.runs:
+        told = PlannedCalls(run.called, run.evaluator.name)
+        if (live := run.live) is not None and live.target:
+            cases = sum(1 for _ in prompts_of(run.evaluator, run.request, live))
+            told = PlannedCalls(run.called, run.evaluator.name, live.target, cases, live.repeat, cases * live.repeat)
+        found.append(told)
+    return found
+
+
+def planned_text(runs: Sequence[PlannedCalls]) -> str:
+    """A row for each, and how many calls they are."""
+    lines: list[tuple[object, ...]] = []
+    for run in runs:
+        asked = (f"{run.cases:,} x {run.repeat:,}", f"{run.calls:,}") if run.target else ("", "")
+        lines.append((run.name, run.evaluator, run.target, *asked))
+    calls = sum(run.calls for run in runs)
+    return visible(
+        table(("run", "evaluator", "target", "cases x repeats", "calls"), lines)
+        + f"\n{len(runs):,} runs, {calls:,} calls at most\n"
+    )

@@ -13,7 +13,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Calls, Option, Params
 from evalq.evalcore.model.calls import WHEN_DECIDED
 
-__all__ = ["AnyRun", "RunKeys", "SuiteKeys", "live_keys", "run_model"]
+__all__ = ["AnyRun", "FileKey", "PromptKeys", "RunKeys", "SuiteKeys", "live_keys", "run_model"]
 
 _KINDS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "path": str}
 
@@ -43,8 +43,21 @@ class SuiteKeys(Params):
     outputs: _Files = ()
 
 
+class FileKey(Params):
+    """Text that stands in a file."""
+
+    file: str
+
+
+class PromptKeys(Params):
+    """The words around each case's question."""
+
+    template: str | FileKey = ""
+    system: str | FileKey = ""
+
+
 class RunKeys(Params):
-    """What every run may have."""
+    """What every run may have; one with a ``matrix`` stands for several."""
 
     evaluator: str
     name: Annotated[str, AfterValidator(_name)] = ""
@@ -52,6 +65,7 @@ class RunKeys(Params):
     chunk_size: _Count | None = None
     limit: _Count | None = None
     output: _Files = ()
+    matrix: dict[str, Any] | None = None
 
 
 class AnyRun(Params):
@@ -60,6 +74,8 @@ class AnyRun(Params):
     model_config = ConfigDict(extra="ignore")
 
     evaluator: str
+    name: Annotated[str, AfterValidator(_name)] = ""
+    matrix: dict[str, Any] | None = None
 
 
 @cache
@@ -79,6 +95,7 @@ def live_keys(calls: Calls | None) -> dict[str, Any]:
         return {}
     above = Annotated[float, Field(gt=0)]
     keys: dict[str, Any] = {calls.option: str, "max_calls": _Count, "max_cost": above, "cache": str, "reuse": _Files}
+    keys["prompt"] = str | PromptKeys
     return keys | ({"repeat": _Count, "stop": Literal[WHEN_DECIDED]} if calls.repeats else {})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from evalq.evalcore.contract.evaluator import Stage
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.version import code_version
@@ -11,7 +13,9 @@ from evalq.producer.runs.backend import Backend
 from evalq.producer.sweeps.calling import Calling
 from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep
 from evalq.producer.sweeps.sweep import Sweep
-from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.callers.choices import facts_of, known_facts
+from evalq.workers.callers.target_sessions import target_facts
+from evalq.workers.ledger.heartbeats import Heartbeats, TargetFacts
 from evalq.workers.servers.connections import connect
 from evalq.workers.targets import load_targets
 
@@ -25,22 +29,25 @@ def refuse_uncalled(sweep: Sweep, place: Backend, shared: Backend) -> None:
     """
     if sweep.stage is None:
         return
-    priced = _priced(place, shared)
-    for target, _ in sorted(sweep.stage.asks()) if priced else ():
-        if target not in priced:
-            raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(sorted(priced))})")
-        if sweep.live.max_cost and not priced[target]:
+    callers = _callers(place, shared)
+    for target, _ in sorted(sweep.stage.asks()) if callers else ():
+        facts = [found for known in callers if (found := known_facts(known, target)) is not None]
+        if not facts:
+            for known in callers:
+                facts_of(known, target)  # raises why nothing of the kind may be chosen
+            names = sorted({name for known in callers for name in known})
+            raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(names)})")
+        if sweep.live.max_cost and any(each.price is None for each in facts):
             raise UsageError(f"--max-cost: target {target!r} has no price in the targets file")
 
 
-def _priced(place: Backend, shared: Backend) -> dict[str, bool]:
-    """{target: whether it has a price} of those that are called."""
+def _callers(place: Backend, shared: Backend) -> list[Mapping[str, TargetFacts]]:
+    """{target: its facts} of everybody who calls."""
     settings = place.settings
     if settings.targets and (settings.calls or not settings.broker):
-        return {name: named.target.price is not None for name, named in load_targets(settings.targets).items()}
+        return [{name: target_facts(named) for name, named in load_targets(settings.targets).items()}]
     callers = Heartbeats(connect(shared.settings.ledger_url, shared.settings)).callers().values()
-    mine = (caller.targets for caller in callers if caller.code == code_version())
-    return {name: facts.price is not None for targets in mine for name, facts in targets.items()}
+    return [caller.targets for caller in callers if caller.code == code_version()]
 
 
 def ask_further(

@@ -17,6 +17,7 @@ from evalq.producer.sweeps.gathering import recorded_lines
 from evalq.producer.sweeps.measured import Means, means_of
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.reuse import Giver
+from evalq.producer.sweeps.wording import prompts_of
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOption
     calls = live_calls(evaluator)
     stage = calls.further.begin(request) if calls.further is not None else None
     if live.target:
-        yield from _for_outputs(list(calls.prompts(request)), live, settings)
+        yield from _for_outputs(list(prompts_of(evaluator, request, live)), live, settings)
     if stage is not None:
         yield from _about_outputs(evaluator, request, stage, live, settings)
 
@@ -94,17 +95,20 @@ def _reused(prompts: Sequence[Prompt], live: SweepOptions, config: str) -> int:
 
 def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means | None]:
     """The target's facts, from the targets file here or from the fleet, and mean tokens of calls measured there."""
+    from evalq.workers.callers.choices import known_facts
     from evalq.workers.callers.target_sessions import target_facts
     from evalq.workers.servers.connections import connect
     from evalq.workers.servers.urls import is_redis
     from evalq.workers.targets import load_targets
+    from evalq.workers.targets.config import choose
 
     facts, means = None, None
     if settings.targets:
         targets = load_targets(settings.targets)
-        if target not in targets:
+        named = choose(targets, target)
+        if named is None:
             raise UsageError(f"{settings.targets}: no target {target} (known there: {', '.join(targets)})")
-        facts = target_facts(targets[target])
+        facts = target_facts(named)
     if settings.ledger_url and is_redis(settings.ledger_url):
         from evalq.workers.ledger.heartbeats import Heartbeats
         from evalq.workers.ledger.sweeps import SweepLedger
@@ -112,9 +116,9 @@ def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means |
         client = connect(settings.ledger_url, settings)
         fleet = SweepLedger(client, settings).means(target)
         means = Means(int(fleet["calls"]), fleet["prompt"], fleet["completion"]) if fleet else None
-        told = [caller.targets[target] for caller in Heartbeats(client).callers().values() if target in caller.targets]
+        told = [known_facts(caller.targets, target) for caller in Heartbeats(client).callers().values()]
         # The file here counts first: its calls are what this command would make.
-        facts = facts or (told[0] if told else None)
+        facts = facts or next(filter(None, told), None)
     return facts, means
 
 

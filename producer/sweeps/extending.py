@@ -14,13 +14,14 @@ from evalq.producer.folder.names import OUTPUTS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["Extension", "extension_of"]
 
 
 class Extension(msgspec.Struct, frozen=True):
     """What a finished sweep is extended to: ``repeats`` of each case (None: as many as it has), another ``target``
-    ("": the one it asked), other ``cases`` (none: its own), and the budgets of what is called for that.
+    ("": the one it asked), other ``cases`` (none: its own), and the budgets and the cache of what is called for that.
     """
 
     repeats: int | None = None
@@ -28,6 +29,7 @@ class Extension(msgspec.Struct, frozen=True):
     cases: Sequence[str] = ()
     max_calls: int | None = None
     max_cost: float | None = None
+    cache: str = ""
 
     def begin(self, folder: RunFolder, asked: RunOptions) -> Sweep:
         """The sweep that extends the one in ``folder``; ``asked`` says its own folder, key and notes.
@@ -47,13 +49,12 @@ def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOpti
         raise UsageError(f"--repeat: {sweep.evaluator.name} calls each case once")
     if not sweep.live.target:
         raise UsageError(f"{folder.path}: its outputs were given to it; judge others with --outputs FILE --judge NAME")
-    before, target = sweep.live, wanted.target or sweep.live.target
-    live = SweepOptions(
-        target,
-        wanted.repeats or before.repeat,
-        before.stop,
-        wanted.max_calls or 0,
-        wanted.max_cost or 0.0,
+    before, target = sweep.live, canonical_name(wanted.target) if wanted.target else sweep.live.target
+    live = msgspec.structs.replace(
+        before.asking(target, wanted.repeats or before.repeat),
+        max_calls=wanted.max_calls or 0,
+        max_cost=wanted.max_cost or 0.0,
+        cache=wanted.cache,
     )
     if target != before.target:
         return sweep, live

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from evalq.producer.monitor.fleet import LONG_SECONDS
 from evalq.producer.monitor.spans import spell
+from evalq.workers.callers.choices import known_facts
 from evalq.workers.callers.uncallable import unable
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
@@ -56,9 +57,10 @@ class Health:
             self._told.pop("nobody", None)
             yield f"again {time.monotonic()}", f"{target!r} is called again"
         for caller in callers:
-            if target in caller.targets and caller.targets[target].trouble:
-                trouble = caller.targets[target].trouble
-                yield f"{caller.host} {caller.pid}", f"warning: {caller.host} does not call {target!r} now: {trouble}"
+            known = known_facts(caller.targets, target)
+            if known is not None and known.trouble:
+                told = f"warning: {caller.host} does not call {target!r} now: {known.trouble}"
+                yield f"{caller.host} {caller.pid}", told
 
     def _long(self, callers: list[CallerFacts]) -> Iterator[tuple[str, str]]:
         found = [

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["SweepOptions"]
+__all__ = ["SweepOptions", "Wording"]
+
+
+class Wording(msgspec.Struct, frozen=True):
+    """The words around each case's question, which stands at ``{input}`` of ``template`` (the question alone where that
+    is empty), and the ``system`` prompt before it, in place of one that a chat has.
+    """
+
+    template: str = ""
+    system: str = ""
 
 
 class SweepOptions(msgspec.Struct, frozen=True):
@@ -24,3 +33,8 @@ class SweepOptions(msgspec.Struct, frozen=True):
     reuse: tuple[str, ...] = ()
     extends: str = ""
     config: str = ""
+    wording: Wording | None = None
+
+    def asking(self, target: str, repeat: int) -> SweepOptions:
+        """To ask ``target`` so often by the same stop rule, in the same words, and to take nothing from anywhere."""
+        return SweepOptions(target, repeat, self.stop, wording=self.wording)

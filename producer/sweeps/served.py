@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from evalq.evalcore.errors import UsageError
 from evalq.producer.monitor.began import began
 from evalq.producer.monitor.reporter import Reporter
+from evalq.workers.callers.choices import facts_of, known_facts
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 
@@ -61,7 +62,7 @@ class Served:
 
     def leaving(self) -> bool:
         """Whether nobody can call it now, which is to be told at once to somebody who leaves it to the fleet."""
-        alone = not any(self._header.target in caller.targets for caller in self._callers())
+        alone = not any(known_facts(caller.targets, self._header.target) for caller in self._callers())
         if alone:
             self._notices.add("nobody")
         return alone
@@ -76,11 +77,14 @@ class Served:
         """
         target = self._header.target
         callers = self._callers()
-        able = [caller for caller in callers if target in caller.targets]
+        found = [(caller, known_facts(caller.targets, target)) for caller in callers]
+        able = [(caller, facts) for caller, facts in found if facts is not None]
         if callers and not able:
+            for caller in callers:
+                facts_of(caller.targets, target)  # raises why nothing of the kind may be chosen
             known = sorted({name for caller in callers for name in caller.targets})
             raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(known)})")
-        unpriced = [caller for caller in able if caller.targets[target].price is None]
+        unpriced = [caller for caller, facts in able if facts.price is None]
         if self._priced and unpriced:
             raise UsageError(f"--max-cost: target {target!r} has no price in the targets file of {unpriced[0].host}")
         if not able:
@@ -90,7 +94,7 @@ class Served:
                 self._notices.add("nobody")
             return None
         self._alone = None
-        configs = {caller.targets[target].config for caller in able}
+        configs = {facts.config for _, facts in able}
         if not any(map(self._header.may_call, configs)):
             raise UsageError(_changed(self._header, configs))
         configs = set(filter(self._header.may_call, configs))

@@ -20,7 +20,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
 from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError
 from evalq.evalcore.files import replacing, write_atomic
-from evalq.evalcore.model.calls import Prompt, StopNote
+from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
@@ -34,7 +34,9 @@ from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
 from evalq.producer.sweeps.identity import asked_of, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.reuse import Giver
+from evalq.producer.sweeps.wording import prompts_of
 from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["Sweep"]
 
@@ -79,15 +81,16 @@ class Sweep:
         Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
         """
         calls = live_calls(evaluator)
+        live = msgspec.structs.replace(live, target=canonical_name(live.target))
         if live.stop and calls.stopping(request) is None:
             raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
         if "-" in request.inputs:
             raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
-        for path in live.reuse:
+        for path in live.reuse if live.target else ():
             Giver(path)  # one that gives nothing is told before anything is paid
         if calls.further is not None:
             calls.further.begin(request)  # raises where it is not said who is asked
-        cases, digest = prompts_digest(calls.prompts(request)) if live.target else (1, "")
+        cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
         if not cases:
             raise UsageError("there is nothing to ask: no case is left")
         facts = asked_of(evaluator, request, live, asked, digest)
@@ -97,7 +100,7 @@ class Sweep:
 
         def fill(folder: RunFolder) -> RunFolder:
             if live.target:
-                _write_prompts(folder.path / PROMPTS, calls.prompts(request))
+                _write_prompts(folder.path / PROMPTS, prompts_of(evaluator, request, live))
             else:
                 gather(evaluator, request, folder, asked.unpack_bytes)
             folder.write(HEAD, head.to_wire())
@@ -153,7 +156,8 @@ class Sweep:
 
         It is of the suite "NAME-confirm". Raises what `start` raises; RunExistsError for one of the same key.
         """
-        live = SweepOptions(target, self.live.repeat, max_calls=self.live.max_calls, max_cost=self.live.max_cost)
+        budgets = {"max_calls": self.live.max_calls, "max_cost": self.live.max_cost}
+        live = msgspec.structs.replace(self.live.asking(target, self.live.repeat), stop="", **budgets)
         suite, tags = f"{self._asked.suite}-confirm", {**self._asked.tags, "confirms": self.run}
         asked = msgspec.structs.replace(self._asked, out=None, under=None, suite=suite, tags=tags, once=once)
         return Sweep.start(self.evaluator, self.request, live, asked)
@@ -238,6 +242,15 @@ class Sweep:
     def given(self) -> tuple[RunOptions, Request, str]:
         """What its command was asked for, and where."""
         return self._asked, self.request, self._cwd
+
+    @property
+    def given_before(self) -> bool:
+        """Whether other runs may have what is asked, and `recorded_elsewhere` gives it."""
+        return False
+
+    def recorded_elsewhere(self, config: str) -> Iterator[list[Output]]:
+        """Outputs of other runs, some at a time, under settings of the digest ``config``."""
+        return iter(())
 
     def refuse_nothing(self) -> None:
         """Raise NothingEvaluated where no call has an output."""

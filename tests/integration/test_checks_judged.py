@@ -96,10 +96,17 @@ def test_a_live_agent_is_judged_and_replayed(tmp_path: Path, service: Agent) -> 
     assert (one["cost"]["count"], results["cost"]["count"]) == (VERDICTS, 0)
     assert not (tmp_path / "run" / "further").exists()
     replayed(tmp_path)
+    more = evalq("extend", "run", "--repeat", str(REPEAT + 1), "--targets", "targets.yaml", "--format", "none", "--out",
+                 "more", cwd=tmp_path)  # fmt: skip
+    assert more.returncode == 0, more.stderr
+    added = (OUTPUTS // REPEAT, VERDICTS // REPEAT)
+    assert (asked(service, "m"), asked(service)) == (OUTPUTS + added[0], VERDICTS + added[1])
+    assert report(tmp_path / "more")["results"]["judges"][0]["votes"]["read"] == VERDICTS + added[1]
+    replayed(tmp_path, "more")
     again = evalq("checks", "cases.yaml", "--outputs", "run/outputs.jsonl", "--judge", "grader", "--targets",
                   "targets.yaml", "--format", "none", "--out", "later", cwd=tmp_path)  # fmt: skip
     assert again.returncode == 0, again.stderr
-    assert (asked(service, "m"), asked(service)) == (OUTPUTS, 2 * VERDICTS)
+    assert (asked(service, "m"), asked(service)) == (OUTPUTS + added[0], 2 * VERDICTS + added[1])
     told = report(tmp_path / "later")["results"]
     assert told["outputs"] == results["outputs"]
     replayed(tmp_path, "later")

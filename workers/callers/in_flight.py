@@ -59,6 +59,11 @@ class InFlightCalls:
         self.prompts: dict[int, Prompt] = {}
 
     @property
+    def target(self) -> str:
+        """Whom they are made of."""
+        return self._header.target
+
+    @property
     def active(self) -> int:
         """Calls that are being made or wait for their turn; those that rest before a retry are not counted."""
         return len(self._tasks) - self._resting

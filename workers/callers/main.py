@@ -123,6 +123,7 @@ class _Process:
                 await self._withdraw(run, state)
             self._named = {run: at for run, at in self._named.items() if run in self._in_flight or run in known}
             full = True
+            await self._sessions.keep({header.target for header in mine} | {e.target for e in self._in_flight.values()})
             self._hopeless.keep(header.run for header in mine)
             for header in mine:
                 full = await self._claim(header, max(1, self._settings.calls // len(mine))) and full

@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import glob
-import hashlib
-import os
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping
 from types import TracebackType
 
 import msgspec
 import redis
 
-from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.errors import ConfigError, EvalqError
 from evalq.workers.callers.breaker import Breaker
 from evalq.workers.ledger.heartbeats import TargetFacts
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.targets import Caller, NamedTarget, limits_of
+from evalq.workers.targets.config import choose
+from evalq.workers.targets.digests import config_digest, core_digest, given_digests, listed_digests
 
-__all__ = ["TargetSession", "TargetSessions", "config_digest", "target_facts"]
+__all__ = ["TargetSession", "TargetSessions", "target_facts"]
 
 # A key or a file that was missing may have been put there: no process has to be started anew for it.
 _AGAIN_SECONDS = 10.0
 _REASON_CHARACTERS = 300
 # Keys, prices and limits differ between hosts, and change, without an answer becoming another: a digest with them in
 # it would empty every cache.
-_NO_PART_OF_ANSWERS = (
-    *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
-    *("max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
-)
 
 
 class TargetSession(msgspec.Struct, frozen=True):
@@ -60,15 +53,22 @@ class TargetSessions:
     """Used inside ``async with``, which closes what was opened."""
 
     def __init__(self, targets: Mapping[str, NamedTarget], client: redis.Redis) -> None:
-        self._targets = targets
+        self._targets = dict(targets)
         self._client = client
         self._open: dict[str, TargetSession] = {}
         self._tried: dict[str, float] = {}
         self._opening: dict[str, asyncio.Task[TargetSession]] = {}
         self._stack = contextlib.AsyncExitStack()
+        self._chosen: dict[str, contextlib.AsyncExitStack] = {}
         self._facts = {name: target_facts(named) for name, named in targets.items()}
 
-    def __contains__(self, name: object) -> bool:
+    def __contains__(self, name: str) -> bool:
+        """Whether it is a target of the file, with nothing chosen but what may be."""
+        if name not in self._targets:
+            with contextlib.suppress(EvalqError):
+                found = choose(self._targets, name)
+                if found is not None and found.name == name:  # outputs say the one name, and are looked for by it
+                    self._targets[name] = found
         return name in self._targets
 
     async def __aenter__(self) -> TargetSessions:
@@ -81,7 +81,15 @@ class TargetSessions:
         for task in self._opening.values():
             task.cancel()
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await asyncio.gather(*(stack.aclose() for stack in self._chosen.values()), return_exceptions=True)
         await self._stack.__aexit__(kind, error, at)
+
+    async def keep(self, wanted: Collection[str]) -> None:
+        """Close targets with choices that nobody asks for now: there may be any number of them."""
+        for name in self._chosen.keys() - set(wanted) - self._opening.keys():
+            self._open.pop(name, None)
+            self._targets.pop(name, None)
+            await self._chosen.pop(name).aclose()
 
     async def open(self, name: str) -> TargetSession:
         """The target of that name, opened once; one with a fault is tried again after a while."""
@@ -106,8 +114,9 @@ class TargetSessions:
 
     async def _opened(self, named: NamedTarget) -> TargetSession:
         config = config_digest(named)
+        stack = self._stack if named.of is None else self._chosen.setdefault(named.name, contextlib.AsyncExitStack())
         try:
-            caller = await self._stack.enter_async_context(Caller(named))
+            caller = await stack.enter_async_context(Caller(named))
         except ConfigError as error:
             return TargetSession(named, config, fault=str(error))
         except OSError as error:
@@ -115,13 +124,15 @@ class TargetSessions:
                 named, config, fault=f"target {named.name}: cannot be opened: {error.strerror or error}"
             )
         # After the caller: a target that cannot be called here takes no place in the fleet's pace.
-        pacer = await self._stack.enter_async_context(RateLimiter(self._client, named.name, limits_of(named)))
+        pacer = await stack.enter_async_context(RateLimiter(self._client, named.pool, limits_of(named)))
         return TargetSession(named, config, caller, pacer)
 
     def facts(self) -> dict[str, TargetFacts]:
         """What producers may know of each target."""
         told = {name: session.trouble[:_REASON_CHARACTERS] for name, session in self._open.items()}
-        return {name: msgspec.structs.replace(facts, trouble=told.get(name, "")) for name, facts in self._facts.items()}
+        chosen = {name: target_facts(session.named) for name, session in self._open.items() if session.named.of}
+        known = {**self._facts, **chosen}
+        return {name: msgspec.structs.replace(facts, trouble=told.get(name, "")) for name, facts in known.items()}
 
 
 def target_facts(named: NamedTarget) -> TargetFacts:
@@ -135,23 +146,8 @@ def target_facts(named: NamedTarget) -> TargetFacts:
         max_concurrency=target.max_concurrency,
         tokens_per_call=target.tokens_per_call,
         timeout_seconds=target.timeout_seconds,
+        core=core_digest(named),
+        given=given_digests(named),
+        listed=listed_digests(named),
+        ranges={name: bounds for name, choices in target.choices.items() if (bounds := choices.bounds)},
     )
-
-
-def config_digest(named: NamedTarget) -> str:
-    """What the answers depend on: the target's settings without keys and limits, and the files that it names."""
-    settings = named.target.model_dump(mode="json")
-    for name in _NO_PART_OF_ANSWERS:
-        settings.pop(name, None)
-    whole = hashlib.sha256(canonical_json(settings))
-    for pattern in named.target.files().values():
-        for path in sorted(_files(named.folder, pattern)) if pattern else ():
-            if path.resolve().is_relative_to(named.folder) and path.is_file():
-                whole.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
-    return whole.hexdigest()[:16]
-
-
-def _files(folder: Path, pattern: str) -> Iterator[Path]:
-    """The files that a path of the targets file may stand for, whichever agent is called."""
-    below = os.path.relpath(folder / pattern, folder)
-    return folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from evalq.workers.callers.choices import known_facts
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.heartbeats import CallerFacts
 
@@ -44,7 +45,8 @@ class Hopeless:
 
 def unable(callers: Iterable[CallerFacts], code: str, target: str) -> str:
     """Who cannot call a target, and why; "" where somebody can, or nobody knows it."""
-    facts = [(caller, caller.targets[target]) for caller in callers if caller.code == code and target in caller.targets]
+    known = [(caller, known_facts(caller.targets, target)) for caller in callers if caller.code == code]
+    facts = [(caller, found) for caller, found in known if found is not None]
     if not facts or not all(known.trouble for _, known in facts):
         return ""
     told = sorted({f"{caller.host}: {known.trouble}" for caller, known in facts})

@@ -22,7 +22,11 @@ _CODE_SECONDS = 7 * 86_400  # longer than its workers: runs that wait for them m
 
 
 class TargetFacts(msgspec.Struct, frozen=True):
-    """What producers may know of a target: limits, price, and the digest of its settings; no address, key or prompt."""
+    """What producers may know of a target: limits, price, and the digest of its settings; no address, key or prompt.
+
+    What may be chosen of it: ``listed`` values by parameter and name, each with a digest, and ``ranges`` of numbers;
+    ``given`` are the digests of what it takes else, ``core`` that of all the rest.
+    """
 
     config: str
     price: dict[str, float] | None = None
@@ -31,6 +35,10 @@ class TargetFacts(msgspec.Struct, frozen=True):
     max_concurrency: int = 0
     tokens_per_call: int = 0
     timeout_seconds: float = 0.0
+    core: str = ""
+    given: dict[str, str] = {}
+    listed: dict[str, dict[str, str]] = {}
+    ranges: dict[str, tuple[float, float]] = {}
     trouble: str = ""
     """Why this process does not call it for now: its key or a file is missing here, or it does not answer."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -29,10 +30,13 @@ class Call(msgspec.Struct, frozen=True):
         """Without the messages, which no hash takes: the prompt is their JSON."""
         return hash((self.prompt, self.agent, self.case, self.repeat))
 
-    def values(self) -> dict[str, Any]:
-        """What a program or a function is given; of a chat ``messages``, too, whose JSON the prompt then is."""
+    def values(self, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What a program or a function is given; of a chat ``messages``, too, whose JSON the prompt then is, and the
+        ``parameters`` of a target that has any.
+        """
         told = {"prompt": self.prompt, "agent": self.agent, "case": self.case, "repeat": self.repeat}
-        return {**told, "messages": list(self.messages)} if self.messages else told
+        more: dict[str, Any] = {"messages": list(self.messages)} if self.messages else {}
+        return {**told, **more, **({"parameters": dict(parameters)} if parameters else {})}
 
     @property
     def chat(self) -> list[dict[str, Any]]:

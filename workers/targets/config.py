@@ -6,14 +6,17 @@ variable that has them. No error shows a value of the file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.model.canonical import Json
 from evalq.workers.targets.kinds import MODELS
 from evalq.workers.targets.target import NamedTarget, Target, usable_name
+from evalq.workers.targets.variable import chosen_values, labels, named, split_name
 
-__all__ = ["load_targets"]
+__all__ = ["choose", "load_targets", "with_choices"]
 
 
 def load_targets(path: str | Path) -> dict[str, NamedTarget]:
@@ -41,12 +44,43 @@ def _target(name: object, entry: object, path: str | Path, folder: Path) -> Targ
         raise ConfigError(f"{where}.kind: must be one of {', '.join(MODELS)}")
     # No values in messages: headers and URLs may hold secrets.
     target = validate(model, entry, where, show_values=False)
+    for each in (target, *_chosen(target, where)):
+        _refuse_files(each, where, folder)
+    return target
+
+
+def _chosen(target: Target, where: str) -> Iterator[Target]:
+    """The target with each value that may be chosen. Raises ConfigError for one that it cannot have."""
+    for parameter, label, value in labels(target.choices):
+        yield with_choices(target, {parameter: value}, f"{where}.variable.{parameter}.{label}")
+
+
+def with_choices(target: Target, values: Mapping[str, Json], where: str) -> Target:
+    """A target with these values in place of its own. Raises ConfigError, which gives ``where``."""
+    entry = {**target.model_dump(mode="json", exclude_unset=True), **target.with_values(values)}
+    return validate(type(target), entry, where, show_values=False)
+
+
+def choose(targets: Mapping[str, NamedTarget], name: str) -> NamedTarget | None:
+    """The target that a name means, with what it chooses; None for one that is not in the file.
+
+    Raises UsageError for what may not be chosen.
+    """
+    base, chosen = split_name(name)
+    known = targets.get(base)
+    if known is None or not chosen:
+        return known
+    values = chosen_values(base, known.target.choices, chosen)
+    varied = with_choices(known.target, values, f"target {base}")
+    return NamedTarget(named(base, chosen), varied, known.folder, known, chosen)
+
+
+def _refuse_files(target: Target, where: str, folder: Path) -> None:
     for key, file in target.files().items():
         if file is not None and not _below(file.replace("{agent}", "agent"), folder):
             raise ConfigError(f"{where}.{key}: must be a file in the targets file's folder, or below it")
         if file is not None and "{agent}" not in file and not (folder / file).is_file():
             raise ConfigError(f"{where}.{key}: no such file in {folder}")
-    return target
 
 
 def _below(file: str, folder: Path) -> bool:

@@ -49,7 +49,7 @@ class HttpEndpoint:
 
     async def call(self, call: Call) -> Answer | Failure:
         """Post the filled template; the answer is what stands at the path."""
-        reply = await self._web.post(fill(self._target.body, call.fillings()))
+        reply = await self._web.post(fill(self._target.body, {**self._target.parameters, **call.fillings()}))
         if isinstance(reply, Failure):
             return reply
         try:

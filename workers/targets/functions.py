@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -86,11 +86,11 @@ class _Process:
             raise ConfigError(str(failure["reason"]))
         self._reader = asyncio.create_task(self._read(), name="evalq-function")
 
-    async def ask(self, call: Call, seconds: float) -> Told:
+    async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> Told:
         """What becomes of one call. Raises TimeoutError, and _Died."""
         assert self._process.stdin is not None
         number, told = next(self._numbers), asyncio.get_running_loop().create_future()
-        line = msgspec.json.encode(Asked(number, call.values())) + b"\n"
+        line = msgspec.json.encode(Asked(number, call.values(parameters))) + b"\n"
         self._waiting[number] = told
         try:
             async with asyncio.timeout(seconds):
@@ -208,7 +208,7 @@ class Function:
     async def _asked(self, process: _Process, call: Call) -> Answer | Failure:
         began = time.monotonic()
         try:
-            told = await process.ask(call, self._target.timeout_seconds)
+            told = await process.ask(call, self._target.parameters, self._target.timeout_seconds)
         except _Died as error:
             self._suspects[call] = None
             if len(self._suspects) > _SUSPECTS:

@@ -64,7 +64,7 @@ class Command:
         )
         try:
             _, out, err = await asyncio.gather(
-                _feed(process.stdin, msgspec.json.encode(call.values())),
+                _feed(process.stdin, msgspec.json.encode(call.values(self._target.parameters))),
                 _all_of(process.stdout, self._target.max_bytes),
                 _end_of(process.stderr),
             )

@@ -5,17 +5,31 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import msgspec
-from pydantic import Field
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.model.canonical import Json
 from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind
+from evalq.workers.targets.variable import Choices, choices_of
 
-__all__ = ["DEFAULT_RETRIES", "Name", "NamedTarget", "Price", "RetryRule", "Target", "Way", "usable_name"]
+__all__ = [
+    "DEFAULT_RETRIES",
+    "Name",
+    "NamedTarget",
+    "ParameterTarget",
+    "Price",
+    "RetryRule",
+    "Target",
+    "Way",
+    "usable_name",
+]
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Parameter = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 
 
 class Way(Protocol):
@@ -83,6 +97,25 @@ class Target(Params):
     retries: dict[FailureKind, RetryRule] = Field(
         default_factory=dict, description="Retries by kind of failure, over the defaults below"
     )
+    variable: dict[Parameter, Any] = Field(
+        default_factory=dict,
+        description="What whoever names it may choose: {parameter: list of values, {name: value} or {min, max}}",
+    )
+
+    @field_validator("variable")
+    @classmethod
+    def _declared(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name, given in value.items():
+            try:
+                choices_of(given)
+            except (ValueError, TypeError) as error:
+                raise PydanticCustomError("choices", "{name}: {why}", {"name": name, "why": str(error)}) from None
+        return value
+
+    @property
+    def choices(self) -> dict[str, Choices]:
+        """What may be chosen for each parameter."""
+        return {name: choices_of(given) for name, given in self.variable.items()}
 
     def rule(self, kind: FailureKind) -> RetryRule:
         """The retry policy for failures of ``kind``."""
@@ -101,16 +134,50 @@ class Target(Params):
         return {}
 
     @abstractmethod
+    def with_values(self, values: Mapping[str, Json]) -> Mapping[str, Json]:
+        """{key: what stands there} of the keys of its entry that these values of its parameters change."""
+
+    @abstractmethod
+    def value_of(self, parameter: str) -> Json:
+        """What it takes where nothing is chosen."""
+
+    @abstractmethod
     def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
         """Calls of it; ``folder`` is the targets file's, ``key`` what ``api_key_env`` names. Raises ConfigError."""
 
 
+class ParameterTarget(Target):
+    """One that is given its parameters beside the question."""
+
+    parameters: dict[Parameter, Any] = Field(
+        default_factory=dict, description="Further values that it is given by these names"
+    )
+
+    def with_values(self, values: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Its parameters."""
+        return {"parameters": {**self.parameters, **values}}
+
+    def value_of(self, parameter: str) -> Json:
+        """As ``parameters`` has it; None where that has none."""
+        return self.parameters.get(parameter)
+
+
 class NamedTarget(msgspec.Struct, frozen=True):
-    """A target by the name its file gives it; ``folder`` is the only one its prompts and schemas may be in."""
+    """A target by the name its file gives it; ``folder`` is the only one its prompts and schemas may be in.
+
+    One with choices knows the target ``of`` the file, and what was ``chosen`` of it; they share its ``pool``.
+    """
 
     name: str
     target: Target
     folder: Path
+    of: NamedTarget | None = None
+    chosen: dict[str, str] = {}
+
+    @property
+    def pool(self) -> str:
+        """The name under which the fleet paces its calls: all choices go to one server."""
+        return self.of.name if self.of is not None else self.name
 
 
 def usable_name(name: str) -> bool:

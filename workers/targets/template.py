@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["fill"]
+__all__ = ["PLACEHOLDERS", "fill", "mentions"]
 
-_PLACEHOLDER = re.compile(r"\{(prompt|agent|case|repeat|messages)\}")
+PLACEHOLDERS = ("prompt", "agent", "case", "repeat", "messages")
+"""What a call fills in; other names are those of a target's parameters."""
+_PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:
@@ -18,11 +20,20 @@ def fill(template: Any, values: Mapping[str, Any]) -> Any:
     """
     if isinstance(template, str):
         whole = _PLACEHOLDER.fullmatch(template)
-        if whole:
+        if whole and whole[1] in values:
             return values[whole[1]]
-        return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), template)
+        return _PLACEHOLDER.sub(lambda match: str(values.get(match[1], match[0])), template)
     if isinstance(template, dict):
         return {key: fill(value, values) for key, value in template.items()}
     if isinstance(template, list | tuple):
         return [fill(value, values) for value in template]
     return template
+
+
+def mentions(template: Any, name: str) -> bool:
+    """Whether ``{name}`` stands anywhere in it."""
+    if isinstance(template, str):
+        return f"{{{name}}}" in template
+    if isinstance(template, dict):
+        return any(mentions(value, name) for value in template.values())
+    return isinstance(template, list | tuple) and any(mentions(value, name) for value in template)

@@ -246,6 +246,8 @@ def test_an_answer_keeps_its_bytes_and_its_earlier_judgements() -> None:
     assert b'"output":{"n":1.50,"big":12345678901234567890123}' in once
     other = stage_of({"rubric": "short"})
     both = other.joined(once, replies(other.questions(once), saying(YES)))
+    kept = replies(first.questions(data), saying(NO))[0]
+    assert first.recorded(both) == first.recorded(once) == kept
     again = first.joined(both, replies(first.questions(both), saying(YES)))
     told = [(vote["check"], vote["output"]["pass"]) for vote in json.loads(again)["judgements"]]
     assert [passed for _, passed in told] == [True, True]

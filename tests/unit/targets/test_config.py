@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.callers.target_sessions import config_digest
 from evalq.workers.targets import Caller, load_targets
+from evalq.workers.targets.digests import config_digest
 from evalq.workers.targets.kinds.openai import OpenAiTarget
 from evalq.workers.targets.target import RetryRule
 

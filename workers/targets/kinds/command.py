@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from evalq.workers.targets.target import Name, Target, Way
+from evalq.workers.targets.target import Name, ParameterTarget, Way
 
 __all__ = ["TARGET", "CommandTarget"]
 
 _Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
-class CommandTarget(Target):
+class CommandTarget(ParameterTarget):
     """A program: {prompt, agent, case, repeat}, and messages of a chat, as JSON on its stdin; the answer on stdout."""
 
     kind: Literal["command"]

@@ -6,16 +6,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.records.json_path import parse_path
 from evalq.workers.targets.address import HeaderName, Headers, Url, secrets_of, shown
-from evalq.workers.targets.target import Target, Way
+from evalq.workers.targets.target import ParameterTarget, Way
+from evalq.workers.targets.template import PLACEHOLDERS, mentions
 
 __all__ = ["TARGET", "HttpTarget"]
 
 
-class HttpTarget(Target):
+class HttpTarget(ParameterTarget):
     """Any HTTP endpoint: a JSON template in, a JSON path out."""
 
     kind: Literal["http"]
@@ -25,7 +27,8 @@ class HttpTarget(Target):
         default="Authorization", description="Header of the key; in Authorization, a bearer"
     )
     body: Any = Field(
-        description="The JSON to send; {prompt}, {agent}, {case}, {repeat} stand for the call's, {messages} for a chat"
+        description="The JSON to send; {prompt}, {agent}, {case}, {repeat} stand for the call's, {messages} for a "
+        "chat, the name of a parameter for its value"
     )
     answer: str = Field(default="", description="Path of the answer in the reply; empty: the whole reply")
     finish_reason: str | None = Field(default=None, description="Path of the reason why the answer ended")
@@ -38,6 +41,17 @@ class HttpTarget(Target):
         if value is not None:
             parse_path(value)
         return value
+
+    @model_validator(mode="after")
+    def _places(self) -> HttpTarget:
+        for name in {*self.parameters, *self.variable}:
+            if name in PLACEHOLDERS or not mentions(self.body, name):
+                raise PydanticCustomError("place", "body: has no place {name} for a parameter", {"name": f"{{{name}}}"})
+            if name not in self.parameters:
+                raise PydanticCustomError(
+                    "value", "parameters: {name} needs a value for when it is not chosen", {"name": name}
+                )
+        return self
 
     def place(self) -> str:
         """Without what may be secret of it."""

@@ -8,12 +8,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from evalq.workers.targets.target import Target, Way
+from evalq.workers.targets.target import ParameterTarget, Way
 
 __all__ = ["TARGET", "PythonTarget"]
 
 
-class PythonTarget(Target):
+class PythonTarget(ParameterTarget):
     """A function, sync or async, of {prompt, agent, case, repeat}, and messages of a chat; it returns text or data."""
 
     times_itself: ClassVar[bool] = True

@@ -8,7 +8,11 @@ import math
 import re
 import struct
 from collections import Counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from numpy import uint32, uint64
+    from numpy.typing import NDArray
 
 __all__ = ["KEPT", "SHINGLE", "Kinds", "similarity", "sketch"]
 
@@ -19,6 +23,7 @@ KEPT = 64
 _FACTS = 4
 _HASH = 4
 _WHOLE = 1 << 32
+_PIECE = 1 << 16
 _FEW = 64
 """Texts that are compared with one another without an index of their hashes, which takes ten times their room."""
 _DIGIT = re.compile(r"\d")
@@ -47,8 +52,22 @@ def _facts(text: str) -> bytes:
 def _shingles(text: str) -> bytes:
     import numpy as np
 
-    codes = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint64)
-    width = min(SHINGLE, len(codes))
+    padded = f" {text} "
+    width = min(SHINGLE, len(padded))
+    least = np.empty(0, np.uint32)
+    # Piece by piece, each with what its last shingles need: a long answer must not take forty times its room.
+    for start in range(0, len(padded) - width + 1, _PIECE):
+        piece = padded[start : start + _PIECE + width - 1].encode("utf-32-le", "surrogatepass")
+        hashes = np.sort(np.concatenate((least, _hashes(np.frombuffer(piece, "<u4").astype(np.uint64), width))))
+        new = np.concatenate(([True], hashes[1:] != hashes[:-1]))
+        least = hashes[new][: KEPT + 1]
+    return bytes(least.astype("<u4").tobytes())
+
+
+def _hashes(codes: NDArray[uint64], width: int) -> NDArray[uint32]:
+    """32 bits of each run of ``width`` characters."""
+    import numpy as np
+
     count = len(codes) - width + 1
     mixed = codes[:count]
     for at in range(1, width):
@@ -56,9 +75,7 @@ def _shingles(text: str) -> bytes:
     # The finaliser of SplitMix64 (Steele, Lea and Flood 2014): sums of products alone would not be spread evenly.
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    hashes = np.sort((mixed >> np.uint64(32)).astype(np.uint32))
-    new = hashes[1:] != hashes[:-1]
-    return bytes(np.concatenate((hashes[:1], hashes[1:][new][:KEPT])).astype("<u4").tobytes())
+    return (mixed >> np.uint64(32)).astype(np.uint32)
 
 
 class _Opened(NamedTuple):

@@ -1,0 +1,168 @@
+"""A matrix in a suite file: every combination once, by a clear name, strictly checked and in bounds."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.model.calls import Prompt
+from evalq.producer.folder.job import folder_name
+from evalq.producer.suites.listing import planned_calls
+from evalq.producer.suites.suite_file import Suite, load_suite
+from evalq.producer.sweeps.options import SweepOptions, Wording
+from evalq.producer.sweeps.wording import _worded, prompts_of
+from tests.unit.comparing.conftest import Command
+
+CASES = {"cases": [{"id": f"c{n}", "input": f"How much is {n}?", "checks": [{"contains": "x"}]} for n in range(3)]}
+RUN: dict[str, Any] = {"evaluator": "checks", "name": "sup", "cases": "cases.yaml", "repeat": 5}
+
+
+def _loaded(here: Path, run: dict[str, Any], **suite: Any) -> Suite:
+    for name in ("cases.yaml", "hard.yaml"):
+        (here / name).write_text(yaml.safe_dump(CASES))
+    (here / "suite.yaml").write_text(yaml.safe_dump({"runs": [run], **suite}, sort_keys=False))
+    return load_suite(here / "suite.yaml")
+
+
+def _matrix(**axes: Any) -> dict[str, Any]:
+    return {**RUN, "matrix": axes}
+
+
+def test_every_combination_is_a_run_of_its_own(here: Path) -> None:
+    """In the order of the axes, named by what it is made of; parameters are chosen of its target."""
+    suite = _loaded(here, _matrix(target=["a", "b"], temperature=[0, 0.2], model=["m"]))
+    names = [f"sup[target={t},temperature={h},model=m]" for t in "ab" for h in ("0", "0.2")]
+    assert [run.name for run in suite.runs] == names
+    assert [run.live.target for run in suite.runs if run.live] == [
+        f"{t}[model=m,temperature={h}]" for t in "ab" for h in ("0", "0.2")
+    ]
+    assert {(run.base, run.live.repeat) for run in suite.runs if run.live} == {("sup", 5)}
+    assert sum(each.calls for each in planned_calls(suite)) == 4 * 15
+    assert folder_name(names[1]) == "sup-target-a-temperature-0.2-model-m"
+
+
+def test_some_are_left_out_and_others_added(here: Path) -> None:
+    """By any number of their axes, and by all of them."""
+    axes = {"target": ["a", "b"], "temperature": [0, 0.20]}
+    more = {"exclude": [{"target": "b", "temperature": 0.2}], "include": [{"temperature": 1.0, "target": "a"}]}
+    names = [run.labels for run in _loaded(here, _matrix(**axes, **more)).runs]
+    assert [tuple(each.values()) for each in names] == [("a", "0"), ("a", "0.2"), ("b", "0"), ("a", "1")]
+
+
+def test_inputs_and_prompts_vary_too(here: Path) -> None:
+    """Files by their names, prompts as templates around each case's question and as system prompts."""
+    (here / "brief.md").write_text("Be brief.\n")
+    prompts = {"plain": "{input}", "brief": {"template": "Please: {input}", "system": {"file": "brief.md"}}}
+    suite = _loaded(
+        here,
+        {"evaluator": "checks", "target": "a", "matrix": {"cases": ["cases.yaml", "hard.yaml"], "prompt": prompts}},
+    )
+    assert [run.name for run in suite.runs] == [
+        f"checks[cases={c},prompt={p}]" for c in ("cases", "hard") for p in ("plain", "brief")
+    ]
+    asked = []
+    for run in suite.runs[:2]:
+        assert run.live is not None
+        asked.append(next(prompts_of(run.evaluator, run.request, run.live)))
+    assert (asked[0].text, asked[0].messages) == ("How much is 0?", ())
+    assert asked[1].messages == (
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Please: How much is 0?"},
+    )
+    assert len({each.digest for each in asked}) == 2
+
+
+def test_a_case_is_no_template(here: Path) -> None:
+    """What stands in it is never taken for a place; a chat is worded at its end, and its system prompt replaced."""
+    wording = Wording("<{input}>", "S")
+    assert json.loads(_worded(Prompt("c", "", "say {input}"), wording).text)[1]["content"] == "<say {input}>"
+    chat = ({"role": "system", "content": "old"}, {"role": "user", "content": "hi"})
+    worded = _worded(Prompt("c", "", "", chat), wording)
+    assert worded.messages == ({"role": "system", "content": "S"}, {"role": "user", "content": "<hi>"})
+    with pytest.raises(ConfigError, match="case 'c' is a chat that ends with no text of its user"):
+        _worded(Prompt("c", "", "", ({"role": "assistant", "content": "hi"},)), wording)
+    request = Request([str(here / "cases.yaml")], {}, {})
+    (here / "cases.yaml").write_text(yaml.safe_dump(CASES))
+    plain = list(prompts_of(registry.get("checks"), request, SweepOptions("a")))
+    assert plain == list(prompts_of(registry.get("checks"), request, SweepOptions("a", wording=Wording("{input}"))))
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    (_matrix(), r"suite\.yaml:\d+: runs\.0\.matrix: an axis is needed"),
+    (_matrix(target=[]), r"runs\.0\.matrix\.target: must be a list of values"),
+    (_matrix(target="a"), r"runs\.0\.matrix\.target: must be a list of values"),
+    (_matrix(target=["a", "a"]), r"runs\.0\.matrix\.target\.1: a is there twice"),
+    (_matrix(target=["a", {"x": 1}]), r"runs\.0\.matrix\.target\.1: name its values"),
+    (_matrix(target=["a"], temperature=[0.1, 0.10]), r"runs\.0\.matrix\.temperature\.1: 0\.1 is there twice"),
+    (_matrix(temperature=[1]), r"runs\.0\.matrix\.temperature: goes with target only"),
+    ({**_matrix(target=["a"]), "target": "b"}, r"runs\.0\.matrix\.target: stands in the run, too"),
+    ({**_matrix(target=["a"]), "output": "x.md"}, r"runs\.0\.matrix: goes without output"),
+    (_matrix(target=["a"], prompt=["x"]), r"runs\.0\.matrix\.prompt: must be a mapping of names"),
+    (_matrix(target=["a"], prompt={"x": "no place"}), r"runs\.0\.prompt: the template has no place .*\{input\}"),
+    (_matrix(target=["a"], prompt={"x": {"system": {"file": "../p"}}}), r"runs\.0\.prompt\.file: must be a file in"),
+    (_matrix(target=["a"], prompt={"x": {"system": {"file": "no.md"}}}), r"no\.md cannot be read"),
+    (_matrix(target=["a"], prompt={"x": {}}), r"runs\.0\.prompt: a template or a system prompt is needed"),
+    (_matrix(target=["a[t=1]"], t=[2]), r"runs\.0\.matrix\.target\.0: name its values"),
+    (_matrix(target=[f"t{n}" for n in range(15)], x=list(range(14))), "210 combinations; at most 200 are run"),
+    (_matrix(target=["a"], exclude=[{"target": "b"}]), r"runs\.0\.matrix\.exclude\.0: excludes nothing"),
+    (_matrix(target=["a"], exclude=[{"targt": "a"}]), r"runs\.0\.matrix\.exclude\.0\.targt: is no axis"),
+    (_matrix(target=["a"], exclude=[{"target": "a"}]), r"runs\.0\.matrix\.exclude: no combination is left"),
+    (_matrix(target=["a"], exclude=["a"]), r"runs\.0\.matrix\.exclude: must be a list of mappings"),
+    (_matrix(target=["a"], t=[1], include=[{"target": "a"}]), r"runs\.0\.matrix\.include\.0: says nothing of t"),
+    (_matrix(target=["a"], include=[{"target": "a"}]), r"runs\.0\.matrix\.include\.0: is a combination .* already"),
+    ({**RUN, "matrix": [1]}, r"runs\.0\.matrix: "),
+]
+
+
+@pytest.mark.parametrize(("run", "reason"), WRONG, ids=range(len(WRONG)))
+def test_what_is_wrong_is_told_by_its_place(here: Path, run: dict[str, Any], reason: str) -> None:
+    """Line, key path and reason; nothing is run."""
+    with pytest.raises(ConfigError) as caught:
+        _loaded(here, run)
+    assert re.search(reason, str(caught.value)), caught.value
+
+
+def test_what_is_demanded_of_a_matrix_is_demanded_of_each_run(here: Path) -> None:
+    """By its name; one of them is meant by its own, points and all."""
+    one = "sup[target=a,temperature=0.2]"
+    gates = [{"metric": "sup.pass_rate", "min": 0.5}, {"metric": f"{one}.pass_rate", "min": 0.9}]
+    quarantine = [{"case": "c1", "reason": "flaky", "run": "sup"}]
+    run = _matrix(target=["a"], temperature=[0, 0.2])
+    policy = _loaded(here, run, policy={"gates": gates, "quarantine": quarantine}).policy
+    assert policy is not None
+    assert [(gate.run, gate.path, gate.min) for gate in policy.gates] == [
+        ("sup[target=a,temperature=0]", "pass_rate", 0.5),
+        (one, "pass_rate", 0.5),
+        (one, "pass_rate", 0.9),
+    ]
+    assert [each.run for each in policy.quarantine] == ["sup[target=a,temperature=0]", one]
+    with pytest.raises(ConfigError, match=r"policy\.gates\.0\.metric: sup\[target=b\] is no single run"):
+        _loaded(here, run, policy={"gates": [{"metric": "sup[target=b].pass_rate", "min": 1}]})
+
+
+def test_names_are_one_runs_each(here: Path) -> None:
+    """A matrix has the name of no other run, and no second matrix."""
+    for other in ({**RUN, "target": "a"}, _matrix(target=["a"])):
+        (here / "cases.yaml").write_text(yaml.safe_dump(CASES))
+        (here / "suite.yaml").write_text(yaml.safe_dump({"runs": [_matrix(target=["a"]), other]}))
+        with pytest.raises(ConfigError, match=r"runs\.1\.name: sup.* is another run's name"):
+            load_suite(here / "suite.yaml")
+
+
+def test_a_dry_run_lists_all_and_calls_nobody(here: Path, command: Command) -> None:
+    """Names, targets and calls, for people and as JSON; without a targets file or a server."""
+    _loaded(here, _matrix(target=["a", "b"]))
+    told = command("run", "suite.yaml", "--dry-run")
+    assert (told.code, told.stdout.splitlines()[-1]) == (0, "2 runs, 30 calls at most")
+    assert "| sup\\[target=b\\] | checks | b | 3 x 5 | 15 |" in told.stdout
+    listed = json.loads(command("run", "suite.yaml", "--dry-run", "--format", "json").stdout)
+    assert [run["calls"] for run in listed["runs"]] == [15, 15]
+    assert not (here / "evalq-runs").exists()

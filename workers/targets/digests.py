@@ -1,0 +1,103 @@
+"""Digests of what a target's answers depend on, by which outputs of two settings are told apart."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.workers.targets.target import NamedTarget
+
+__all__ = ["chosen_digest", "config_digest", "core_digest", "given_digests", "listed_digests", "value_digest"]
+
+_NO_PART_OF_ANSWERS = (
+    *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
+    *("variable", "max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
+)
+_SHOWN = 16
+"""Letters of a digest."""
+
+
+def config_digest(named: NamedTarget) -> str:
+    """What the answers depend on: the target's settings without keys and limits, and the files that it names.
+
+    Of one with choices: of all that nobody may choose, and of what is chosen or given for the rest.
+    """
+    if named.of is None:
+        return _digest(named)
+    choices = named.of.target.choices
+    values = {name: choices[name].value(label) for name, label in named.chosen.items()}
+    chosen = {name: _value_of(named.of, name, value) for name, value in values.items()}
+    return chosen_digest(core_digest(named.of), {**given_digests(named.of), **chosen})
+
+
+def chosen_digest(core: str, values: Mapping[str, str]) -> str:
+    """Of a target with choices, from the digests of what cannot be chosen and of each value."""
+    return hashlib.sha256(canonical_json([core, dict(values)])).hexdigest()[:_SHOWN]
+
+
+def core_digest(named: NamedTarget) -> str:
+    """Of what nobody may choose of it; empty where all is as the file has it."""
+    return _digest(named, named.target.variable) if named.target.variable else ""
+
+
+def given_digests(named: NamedTarget) -> dict[str, str]:
+    """{parameter: digest of what it takes where nothing is chosen}."""
+    target = named.target
+    return {name: _value_of(named, name, target.value_of(name)) for name in target.variable}
+
+
+def listed_digests(named: NamedTarget) -> dict[str, dict[str, str]]:
+    """{parameter: {name of a value: its digest}} of those that list their values."""
+    return {
+        name: {label: _value_of(named, name, value) for label, value in choices.values.items()}
+        for name, choices in named.target.choices.items()
+        if choices.values
+    }
+
+
+def value_digest(value: Json) -> str:
+    """Of a value that is no file."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()[:_SHOWN]
+
+
+def _value_of(named: NamedTarget, parameter: str, value: Json) -> str:
+    """Of a value, by what is in its file where it names one."""
+    if parameter not in named.target.files() or not isinstance(value, str):
+        return value_digest(value)
+    whole = hashlib.sha256()
+    for path in _below(named, value):
+        whole.update(_content(path))
+    return whole.hexdigest()[:_SHOWN]
+
+
+def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
+    """Of all settings but the parameters in ``but``."""
+    target = named.target
+    settings = target.model_dump(mode="json")
+    for name in (*_NO_PART_OF_ANSWERS, *but):
+        settings.pop(name, None)
+    for name in ("options", "parameters"):
+        if name in settings:
+            settings[name] = {key: value for key, value in settings[name].items() if key not in but}
+    if not settings.get("parameters"):
+        settings.pop("parameters", None)  # as before there were any: what was recorded then is still of these settings
+    whole = hashlib.sha256(canonical_json(settings))
+    for key, pattern in target.files().items():
+        for path in _below(named, pattern) if pattern and key not in but else ():
+            whole.update(_content(path))
+    return whole.hexdigest()[:_SHOWN]
+
+
+def _content(path: Path) -> bytes:
+    return path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest()
+
+
+def _below(named: NamedTarget, pattern: str) -> Iterator[Path]:
+    """The files that a path of the targets file may stand for, whichever agent is called."""
+    below = os.path.relpath(named.folder / pattern, named.folder)
+    found = named.folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))
+    return (path for path in sorted(found) if path.resolve().is_relative_to(named.folder) and path.is_file())
