@@ -313,7 +313,7 @@ def test_the_report_says_who_judged_and_is_the_same_in_any_pieces(tmp_path: Path
     assert results["outputs"] == {"total": 40, "passed": 30, "failed": 0, "errors": 10}
     (judge,) = results["judges"]
     assert judge["judge"] == "grader"
-    assert judge["votes"] == {"asked": 120, "read": 80, "unreadable": 30, "failed": 10}
+    assert judge["votes"] == {"asked": 120, "read": 80, "unreadable": 30, "failed": 10, "lost": 40}
     assert (judge["configs"], len(judge["prompts"])) == (["c0ffee"], 1)
     assert (judge["cost"]["total"], judge["tokens"]["total"]) == (30.0, 14_400.0)
     assert results["cost"]["total"] == 60.0
