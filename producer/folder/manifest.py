@@ -9,14 +9,16 @@ from typing import TypeVar
 import msgspec
 
 from evalq.evalcore.errors import WireError
+from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
+from evalq.evalcore.version import code_version
 from evalq.producer.folder.append import AppendedFile, whole_lines
 from evalq.producer.folder.names import MANIFEST
 from evalq.producer.folder.planned import PlannedChunks
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Manifest"]
+__all__ = ["Manifest", "resumable_by"]
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,6 +45,21 @@ def _chunk(line: bytes) -> Chunk:
 
 def _canonical(part: Header | Chunk | Seal | None) -> bytes:
     return canonical_json(msgspec.to_builtins(part))
+
+
+def resumable_by(folder: RunFolder) -> str:
+    """Who can resume the run in ``folder``, where this code cannot: another did begin it. Else empty.
+
+    So too where there is no plan yet, as of a sweep in its calls, or where it is damaged.
+    """
+    try:
+        with open_input(folder.path / MANIFEST) as stream:
+            header = _lines.decode(stream.readline()).header
+    except (OSError, ValueError, RecursionError):
+        return ""
+    if header is None or header.code_version == code_version():
+        return ""
+    return f"it was begun by evalq code {header.code_version}, this is {code_version()}: resume it with that version"
 
 
 class Manifest:

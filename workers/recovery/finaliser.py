@@ -44,7 +44,7 @@ from evalq.workers.processes.child import child
 from evalq.workers.recovery.finished_cases import FinishedCases
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.servers.connections import connect
-from evalq.workers.settings import Settings
+from evalq.workers.settings import Settings, take_checks
 
 __all__ = ["Finalisers", "finalise"]
 
@@ -227,6 +227,7 @@ def main(run: str, settings: Any) -> int:
     """
     # The worker that wrote them has checked them; reading the environment again could change them.
     chosen = Settings.model_construct(**settings)
+    take_checks(chosen)
     identity.log_to_stderr()
     try:
         ledger = RunLedger(connect(chosen.ledger_url, chosen), chosen)

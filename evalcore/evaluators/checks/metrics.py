@@ -69,6 +69,27 @@ METRICS = (
         ("case",),
         most=50,
     ),
+    Metric(
+        "evalq_checks_plain_pass_rate",
+        "Outputs that passed by the checks that no judge decides, mean over cases by their weights.",
+        "share",
+        "plain.pass_rate",
+    ),
+    Metric(
+        "evalq_checks_agreement",
+        "Labelled verdicts of a check that people agree with.",
+        "share",
+        "labels.checks[check].agreement.value",
+        ("check",),
+    ),
+    Metric(
+        "evalq_checks_corrected_pass_rate",
+        "Outputs that pass a check as people would have it, by labels of a random sample.",
+        "share",
+        "labels.checks[check].corrected.value",
+        ("check",),
+    ),
+    Metric("evalq_checks_labels", "Labels that count.", "count", "labels.used"),
     Metric("evalq_checks_latency_median_seconds", "Median seconds of an answer.", "seconds", "latency_seconds.p50"),
     Metric(
         "evalq_checks_latency_p95_seconds", "Seconds that 95 % of answers keep to.", "seconds", "latency_seconds.p95"

@@ -67,6 +67,7 @@ def _entry(case: Case, answers: Drawn, planned: int, how: Diversity) -> _Told:
         "collapse_share": how.collapse_share,
         "answers": n,
         "left_out": answers.left_out,
+        "commonest": _commonest(texts),
         "distinct": {"text": len(texts), "kinds": len(counts)},
         **({"similarity": how.similarity, "least_alike": near.least_alike()} if near else {}),
         **block,
@@ -76,6 +77,14 @@ def _entry(case: Case, answers: Drawn, planned: int, how: Diversity) -> _Told:
         **({"stop": {"rule": WHEN_DECIDED, "of": planned}} if planned else {}),
     }
     return _Told(case, entry, counts)
+
+
+def _commonest(texts: Mapping[bytes, int]) -> dict[str, Json] | None:
+    """The commonest text by its name in records.jsonl, and how often it came; of several the first by name."""
+    if not texts:
+        return None
+    text = min(texts, key=lambda text: (-texts[text], text))
+    return {"kind": text.hex(), "answers": texts[text]}
 
 
 def _by_vectors(answers: Drawn, how: Diversity, n: int) -> dict[str, Json]:
