@@ -85,7 +85,7 @@ COMMAND = command(
         "Check results for regressions against the stored baseline, or against other results.\n\n"
         "RESULTS and BASE are files as --format json prints them, of one evaluation or of a suite, or whatever else "
         "evalq compare takes. It is a gate without a policy file: exit 1 where an evaluation's first measure got worse "
-        "(what rests on judges decides once people labelled enough) or cases newly collapsed, 4 where the answers cannot "
-        "tell, 0 where a drop is excluded."
+        "(what rests on judges decides once people labelled enough) or cases newly collapsed, 4 where the answers "
+        "cannot tell, 0 where a drop is excluded."
     ),
 )
