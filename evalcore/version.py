@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Mapping
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
-from evalq.evalcore.contract.registry import CHECKS, entries, plug_ins
+from evalq.evalcore.contract.registry import CHECKS, entries, plug_ins, renewed
 from evalq.evalcore.model.canonical import canonical_json
 
 __all__ = ["COMPUTING", "__version__", "code_parts", "code_version", "differences"]
@@ -27,7 +27,7 @@ _KINDS = (".py", ".c", ".h", ".lua", ".yaml", ".json", ".md")
 _DIGITS = 12
 
 
-@cache
+@renewed
 def code_version() -> str:
     """Twelve hexadecimal digits over all of `code_parts`.
 
@@ -36,12 +36,12 @@ def code_version() -> str:
     return hashlib.sha256(canonical_json(code_parts())).hexdigest()[:_DIGITS]
 
 
-@cache
+@renewed
 def code_parts() -> Mapping[str, str]:
     """{part: its version} of what answers and the ledger's scripts depend on.
 
     Parts are the folders of this code, each with a digest of its files; Python's Unicode data; the packages that
-    compute; and the packages of plug-ins.
+    compute; the packages of plug-ins; and the sources of checks that no package brings.
     """
     parts = {name: digest.hexdigest()[:_DIGITS] for name, digest in _folders().items()}
     parts["Unicode (of Python)"] = unicodedata.unidata_version
@@ -51,8 +51,8 @@ def code_parts() -> Mapping[str, str]:
         if dist is not None and dist.name != "evalq":
             parts[f"evaluator {point.name}"] = f"{point.value} {dist.name} {dist.version}"
     for point in plug_ins(CHECKS):
-        package = "" if point.dist is None else f" {point.dist.name} {point.dist.version}"
-        parts[f"check {point.name}"] = f"{point.value}{package}"
+        of = _source_digest(point.module) if point.dist is None else f"{point.dist.name} {point.dist.version}"
+        parts[f"check {point.name}"] = f"{point.value} {of}"
     return parts
 
 
@@ -78,6 +78,25 @@ def _folders() -> dict[str, hashlib._Hash]:
             # that is missed would mix answers.
             folder.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return found
+
+
+def _source_digest(module: str) -> str:
+    """Of a module's file, or of all of the package that it is in; "none" where it cannot be found. Nothing is run."""
+    top = module.partition(".")[0]
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or not (spec.origin or spec.submodule_search_locations):
+        return "none"
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    files = [(path.relative_to(folder), path) for folder in folders for path in sorted(folder.rglob("*.py"))]
+    if not folders and spec.origin is not None:
+        files = [(Path(top), Path(spec.origin))]
+    whole = hashlib.sha256()
+    for name, path in files:
+        whole.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return whole.hexdigest()[:_DIGITS]
 
 
 def _installed(name: str) -> str:

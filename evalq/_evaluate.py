@@ -79,7 +79,7 @@ def sweep(
     evaluator: str | Evaluator[Any, Any],
     inputs: Inputs,
     *,
-    target: str,
+    target: str = "",
     targets: str | Path | None = None,
     repeat: int = 1,
     stop: Literal["", "when-decided"] = "",
@@ -106,6 +106,7 @@ def sweep(
 
         evalq.sweep("vs", "golden.yaml", target="local", targets="targets.yaml", repeat=20)
 
+    Without a ``target``, recorded outputs are judged: ``options={"outputs": ["outputs.jsonl"], "judge": "grader"}``.
     ``target`` names an agent of the file ``targets``: with it this process's own helpers make at most ``calls`` calls
     at once; without it the fleet at ``broker`` calls. Each case is called ``repeat`` times, or with
     ``stop="when-decided"`` until its verdict is certain. ``max_calls`` and ``max_cost`` (in the target's currency)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from evalq.evalcore.contract.params import load_mapping
+from evalq.evalcore.contract.registry import name_checks
 from evalq.evalcore.errors import ConfigError
 
-__all__ = ["TIMINGS", "Settings", "Timings", "load_settings"]
+__all__ = ["TIMINGS", "Settings", "Timings", "load_settings", "take_checks"]
 
 
 _PREFIX = "EVALQ_"
 _NEAR = 0.85
+_CHECK = re.compile(r"[a-z][a-z0-9-]*=[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _OTHERS = ("TARGET", "ROOT")
 """Variables of single options, with names like settings'."""
 
@@ -96,6 +99,11 @@ class Settings(BaseModel):
         le=86_400,
         description="A worker that takes nothing for so long while its queue holds work is stuck",
     )
+    checks: tuple[str, ...] = Field(
+        default=(),
+        description="Checks of your own for `evalq checks`, each NAME=MODULE:FUNCTION of a module that Python finds "
+        "(a variable has commas between them)",
+    )
     targets: str = Field(default="", description="Targets file: the agents that live calls may go to")
     down_seconds: float = Field(
         default=300.0, gt=0, le=604_800, description="How long a sweep waits for a target that does not answer"
@@ -110,6 +118,24 @@ class Settings(BaseModel):
     def _several(cls, value: Any) -> Any:
         """Folders as a variable has them: like PATH."""
         return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
+
+    @field_validator("checks", mode="before")
+    @classmethod
+    def _named_checks(cls, value: Any) -> Any:
+        """As a variable has them, or a mapping in a file."""
+        if isinstance(value, Mapping):
+            return tuple(f"{name}={function}" for name, function in value.items())
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("checks")
+    @classmethod
+    def _are_functions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            if not _CHECK.fullmatch(each):
+                raise ValueError(f"{each!r} is not NAME=MODULE:FUNCTION, such as polite=shop_checks:polite")
+        if len({each.partition("=")[0] for each in value}) < len(value):
+            raise ValueError("a name occurs twice")
+        return value
 
     @property
     def processes(self) -> int:
@@ -138,17 +164,27 @@ class Settings(BaseModel):
 
 
 def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
-    """The settings; ``given`` values of None are left out. Raises ConfigError that names the variable or key."""
+    """The settings; ``given`` values of None are left out. Raises ConfigError that names the variable or key.
+
+    The checks that they name are those of this process from now on.
+    """
     if file is not None and not Path(file).is_file():
         raise ConfigError(f"{file}: no such settings file")
     variables = _variables(os.environ)
     known = {key: value for key, value in given.items() if value is not None}
     written = load_mapping(file, empty=True) if file is not None else {}
     try:
-        return Settings(**{**written, **variables, **known})
+        settings = Settings(**{**written, **variables, **known})
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in error.errors(include_url=False)]
         raise ConfigError(f"wrong settings ({file or 'EVALQ_* variables'}): " + "; ".join(lines)) from None
+    take_checks(settings)
+    return settings
+
+
+def take_checks(settings: Settings) -> None:
+    """Have this process know the checks that its settings name."""
+    name_checks(dict(each.split("=", 1) for each in settings.checks))
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -167,6 +167,9 @@ class Stage(Protocol):
     def joined(self, line: bytes, answers: Sequence[Sequence[Output]]) -> bytes:
         """The line with what was recorded: for each of its questions, in their order, the answers that there are."""
 
+    def recorded(self, line: bytes) -> Sequence[Output]:
+        """The answers in a line that `joined` made to what would be asked about it now, as they were recorded."""
+
 
 class Further(msgspec.Struct, frozen=True):
     """Asking further targets about outputs, recorded or live, before they are evaluated.

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalq.evalcore.errors import ConfigError, UnknownEvaluator
 
 if TYPE_CHECKING:
+    import functools
+
     from evalq.evalcore.contract.evaluator import Evaluator
 
-__all__ = ["CHECKS", "GROUP", "entries", "get", "names", "own", "packages", "plug_ins"]
+__all__ = [
+    "CHECKS",
+    "GROUP",
+    "entries",
+    "get",
+    "name_checks",
+    "names",
+    "on_naming",
+    "own",
+    "packages",
+    "plug_ins",
+    "renewed",
+]
 
 GROUP = "evalq.evaluators"
 CHECKS = "evalq.checks"
 """The entry-point group of checks that packages bring for `evalq checks`."""
+
+
+_named: dict[str, str] = {}
+_KEPT: list[Callable[[], None]] = []
+T = TypeVar("T")
 
 
 @cache
@@ -38,9 +58,37 @@ def _registered() -> dict[str, list[EntryPoint]]:
 
 
 def plug_ins(group: str) -> list[EntryPoint]:
-    """The entry points of any group, by name and value, each once; nothing is imported."""
+    """The entry points of any group, by name and value, each once; nothing is imported.
+
+    Those of `CHECKS` are followed by what the settings of this process name.
+    """
     found = {(point.name, point.value): point for point in entry_points(group=group)}
-    return [found[key] for key in sorted(found)]
+    named = _named if group == CHECKS else {}
+    return [found[key] for key in sorted(found)] + [EntryPoint(*pair, group) for pair in sorted(named.items())]
+
+
+def name_checks(functions: Mapping[str, str]) -> None:
+    """From now on checks are also these: {name: "module:function"}, in place of those that were named before.
+
+    For the edge of a process alone, which has read its settings: no cases file and no message comes here.
+    """
+    if functions != _named:
+        _named.clear()
+        _named.update(functions)
+        for forget in _KEPT:
+            forget()
+
+
+def renewed(function: Callable[[], T]) -> functools._lru_cache_wrapper[T]:
+    """Kept as by `functools.cache`, until other checks are named."""
+    kept = cache(function)
+    on_naming(kept.cache_clear)
+    return kept
+
+
+def on_naming(forget: Callable[[], None]) -> None:
+    """Have ``forget`` called whenever other checks are named: what it empties was made with those before."""
+    _KEPT.append(forget)
 
 
 def names() -> list[str]:

@@ -9,14 +9,16 @@ from typing import TypeVar
 import msgspec
 
 from evalq.evalcore.errors import WireError
+from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
+from evalq.evalcore.version import code_version
 from evalq.producer.folder.append import AppendedFile, whole_lines
 from evalq.producer.folder.names import MANIFEST
 from evalq.producer.folder.planned import PlannedChunks
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Manifest"]
+__all__ = ["Manifest", "resumable_by"]
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,6 +47,21 @@ def _canonical(part: Header | Chunk | Seal | None) -> bytes:
     return canonical_json(msgspec.to_builtins(part))
 
 
+def resumable_by(folder: RunFolder) -> str:
+    """Who can resume the run in ``folder``, where this code cannot: another did begin it. Else empty.
+
+    So too where there is no plan yet, as of a sweep in its calls, or where it is damaged.
+    """
+    try:
+        with open_input(folder.path / MANIFEST) as stream:
+            header = _lines.decode(stream.readline()).header
+    except (OSError, ValueError, RecursionError):
+        return ""
+    if header is None or header.code_version == code_version():
+        return ""
+    return f"it was begun by evalq code {header.code_version}, this is {code_version()}: resume it with that version"
+
+
 class Manifest:
     """The plan of a run in its folder, appended to before the ledger hears of it."""
 
@@ -64,7 +81,7 @@ class Manifest:
 
     def start(self, header: Header) -> None:
         """Begin with ``header``."""
-        self._file.append(b'{"header":' + to_wire(header) + b"}\n")
+        self._append(b'{"header":' + to_wire(header) + b"}\n")
 
     def load(self) -> Header:
         """Read back what was written, but a torn last line; this changes nothing. Raises WireError."""
@@ -100,15 +117,19 @@ class Manifest:
         """Add chunks, safely on disk when this returns."""
         lines, end = [b'{"chunk":' + to_wire(chunk) + b"}\n" for chunk in chunks], self._file.end
         # The file first: pages are read from it as soon as they are full.
-        self._file.append(b"".join(lines))
+        self._append(b"".join(lines))
         for chunk, line in zip(chunks, lines, strict=True):
             self._chunks.add(chunk, end, len(line))
             end += len(line)
 
     def close(self, seal: Seal) -> None:
         """The end of the plan."""
-        self._file.append(b'{"seal":' + to_wire(seal) + b"}\n")
+        self._append(b'{"seal":' + to_wire(seal) + b"}\n")
         self.seal = seal
+
+    def _append(self, piece: bytes) -> None:
+        self._file.path = self.path  # the folder may have got its name since, and a failed write has the file reopened
+        self._file.append(piece)
 
     def document(self, header: Header) -> Iterator[bytes]:
         """manifest.json, a piece at a time: the whole plan as one canonical JSON document."""

@@ -114,8 +114,8 @@ _REASONS = {
     "f1": "it normalises words by rules of its own",
     "answer": "it takes the answer by a pattern of Inspect's own: use the check `captures`",
     "math": "it compares mathematical expressions",
-    "model_graded_qa": "a model judges: evalq has no judges yet",
-    "model_graded_fact": "a model judges: evalq has no judges yet",
-    "multi_scorer": "several models judge: evalq has no judges yet",
+    "model_graded_qa": "a model judges: write a check rubric, factual or score",
+    "model_graded_fact": "a model judges: write a check rubric, factual or score",
+    "multi_scorer": "several models judge: write a check rubric, factual or score",
     "perplexity": "evalq records no probabilities of tokens",
 }

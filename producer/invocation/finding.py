@@ -9,6 +9,7 @@ import click
 from evalq.evalcore.errors import UsageError
 from evalq.producer.folder.info import RunInfo
 from evalq.producer.folder.listing import run_folders
+from evalq.producer.folder.manifest import resumable_by
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.servers import Servers
 
@@ -53,7 +54,7 @@ def left_behind(folder: RunFolder, info: RunInfo) -> str:
         return ""
     if waiter := folder.waiter():
         return f"it is driven from another folder, and {waiter} waits here for its report"
-    return f"no process drives it here; {folder.next_step(info.state)}"
+    return f"no process drives it here; {resumable_by(folder) or folder.next_step(info.state)}"
 
 
 def elsewhere(run: str | None, servers: Servers) -> bool:

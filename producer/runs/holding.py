@@ -27,7 +27,11 @@ def driving(folder: RunFolder, place: Backend) -> Iterator[Interrupts]:
                 raise Driven(str(folder.path), folder.driver() or "another process")
             yield interrupts
     except OSError as error:
-        raise StorageError.of(error, folder.path, f"resume with: {place.resume(folder)}") from error
+        then = f"resume with: {place.resume(folder)}"
+        if not folder.path.is_dir():
+            gone = "the run folder was moved or removed while the run was under way"
+            raise StorageError(f"{folder.path}: {gone}; put it back, then {then}") from error
+        raise StorageError.of(error, folder.path, then) from error
 
 
 def refuse_over(folder: RunFolder) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Question, Stage
+from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.canonical import Json
@@ -39,6 +40,8 @@ _STEP = 500
 class FurtherSweep(Sweep):
     """Questions to one target about outputs of a run, each asked equally often."""
 
+    _given: tuple[Stage, Sequence[Path]] | None = None
+
     def write_outputs(self) -> None:
         """Nothing: what is recorded is joined to the outputs that it is about."""
 
@@ -56,6 +59,33 @@ class FurtherSweep(Sweep):
         """What is left for it of the run's budgets (0: no bound), and the run's cache."""
         self.live = msgspec.structs.replace(self.live, max_calls=calls, max_cost=cost, cache=cache)
 
+    @property
+    def given_before(self) -> bool:
+        """Whether runs that are reused may have replies."""
+        return self._given is not None
+
+    def give(self, stage: Stage, joined: Sequence[Path]) -> None:
+        """Take replies to what ``stage`` asks from the files that other runs ``joined``."""
+        self._given = (stage, joined) if joined else None
+
+    def recorded_elsewhere(self, config: str) -> Iterator[list[Output]]:
+        """What was answered to the same questions, word for word. Raises WireError for a damaged file."""
+        if self._given is None:
+            return
+        stage, joined = self._given
+        numbers = {(prompt.case, prompt.digest): number for number, prompt in enumerate(self.prompts())}
+        for path in joined:
+            with open_input(path) as lines:
+                while some := list(islice(lines, _STEP)):
+                    found = (output for line in some for output in _answered(stage, line, path))
+                    yield [
+                        msgspec.structs.replace(each, call=each.repeat * self.header.cases + number)
+                        for each in found
+                        if (number := numbers.get((each.case, each.prompt))) is not None
+                        and (each.config, each.failed) == (config, False)
+                        and each.repeat < self.header.repeats
+                    ]
+
     def refuse_nothing(self) -> None:
         """Not to be judged is no reason to evaluate nothing: what needs no answer has its result."""
 
@@ -68,6 +98,8 @@ class FurtherCalls:
         self._stage = stage
         self._limit = limit
         self._root = sweep.folder.path / FURTHER
+        name = sweep.evaluated.name
+        self._given = [path for run in sweep.live.reuse if (path := Path(run) / name).is_file()]
         self._groups = {group: number for number, group in enumerate(sorted(stage.asks()), start=1)}
         self._numbers: dict[bytes, tuple[int, int]] = {}
         self._sweeps: dict[int, FurtherSweep] = {}
@@ -80,6 +112,8 @@ class FurtherCalls:
                 self._sweeps[number] = self._settled(number, target, repeats)
             else:
                 shutil.rmtree(self._root / str(number), ignore_errors=True)
+        for sweep in self._sweeps.values():
+            sweep.give(self._stage, self._given)
         return list(self._sweeps.values())
 
     def _write_prompts(self) -> dict[int, int]:
@@ -182,6 +216,13 @@ def _carry_over(before: Sweep, sweep: Sweep) -> None:
             sweep.recorded.add(kept, cached=True)
             kept.clear()
     sweep.recorded.add(kept, cached=True)
+
+
+def _answered(stage: Stage, line: bytes, path: Path) -> Sequence[Output]:
+    try:
+        return stage.recorded(line.rstrip(b"\n"))
+    except msgspec.DecodeError as error:
+        raise WireError(f"{path} is not what evalq writes: {error}") from error
 
 
 def _prompts(folder: Path) -> Iterator[Prompt]:

@@ -41,7 +41,7 @@ class SweepIntake:
     @property
     def known(self) -> bool:
         """Whether some of its outputs may be known before they are called."""
-        return self._reuse or self._cache is not None
+        return self._reuse or self._cache is not None or self._sweep.given_before
 
     def take(self) -> bool:
         """Take recorded outputs; they leave the ledger once they are safe in the folder. False when there was none."""
@@ -74,6 +74,9 @@ class SweepIntake:
         Raises UsageError where one of these is gone, WireError where its outputs are damaged.
         """
         told = self._take_over(config) if self._reuse and config else ""
+        for outputs in self._sweep.recorded_elsewhere(config) if config else ():
+            fresh = self._keep(outputs, cached=True)
+            self._calls.restore(self._sweep.run, [output.call for output in fresh])
         if self._cache is not None and config:
             self._take_from_cache(self._cache, config)
         return told

@@ -15,11 +15,9 @@ from evalq.evalcore.errors import (
     Incomplete,
     InfrastructureError,
     UsageError,
-    WireError,
 )
 from evalq.evalcore.model.life import RunState, may_follow
-from evalq.evalcore.version import code_version
-from evalq.producer.folder.manifest import Manifest
+from evalq.producer.folder.manifest import resumable_by
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
@@ -49,11 +47,7 @@ def ended(folder: RunFolder, state: RunState) -> EvalqError:
     """What to tell of a run that nobody drives and that has no report."""
     if state == "cancelled":
         return Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
-    then = folder.next_step(state)
-    with contextlib.suppress(WireError):  # there is no plan yet, as of a sweep in its calls, or it is damaged
-        code = Manifest(folder).load().code_version
-        if code != code_version():
-            then = f"it was begun by evalq code {code}, this is {code_version()}: resume it with that version"
+    then = resumable_by(folder) or folder.next_step(state)
     return Incomplete(f"{folder.path}: this run is {state}, and no process drives it; {then}")
 
 

@@ -20,7 +20,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
 from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError
 from evalq.evalcore.files import replacing, write_atomic
-from evalq.evalcore.model.calls import Prompt, StopNote
+from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
@@ -86,10 +86,11 @@ class Sweep:
             raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
         if "-" in request.inputs:
             raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
-        for path in live.reuse:
+        for path in live.reuse if live.target else ():
             Giver(path)  # one that gives nothing is told before anything is paid
+        stage = None
         if calls.further is not None:
-            calls.further.begin(request)  # raises where it is not said who is asked
+            stage = calls.further.begin(request)  # raises where it is not said who is asked
         cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
         if not cases:
             raise UsageError("there is nothing to ask: no case is left")
@@ -119,7 +120,9 @@ class Sweep:
             )
             return folder
 
-        return cls(begun(asked, evaluator.name, run, fill), head, new=True)
+        made = cls(begun(asked, evaluator.name, run, fill), head, new=True)
+        made.stage = stage
+        return made
 
     @classmethod
     def asked_in(cls, folder: RunFolder, *, same: bool = True) -> Sweep | None:
@@ -242,6 +245,15 @@ class Sweep:
     def given(self) -> tuple[RunOptions, Request, str]:
         """What its command was asked for, and where."""
         return self._asked, self.request, self._cwd
+
+    @property
+    def given_before(self) -> bool:
+        """Whether other runs may have what is asked, and `recorded_elsewhere` gives it."""
+        return False
+
+    def recorded_elsewhere(self, config: str) -> Iterator[list[Output]]:
+        """Outputs of other runs, some at a time, under settings of the digest ``config``."""
+        return iter(())
 
     def refuse_nothing(self) -> None:
         """Raise NothingEvaluated where no call has an output."""

@@ -23,7 +23,7 @@ from tests.chaos.recovery import POLL_SECONDS
 from tests.chaos.scenario import NAIVE, Planned, Scenario
 from tests.chaos.stage import Stage, hosts_of
 from tests.chaos.subjects import Workshop
-from tests.chaos.sweeps import SWEEP, SweepStage
+from tests.chaos.sweeps import SWEEPS, SweepStage
 from tests.chaos.verdict import Verdict, code, judge
 
 __all__ = ["STOP", "fight"]
@@ -51,8 +51,8 @@ def fight(
         net = None
         if any(FAULTS[one.fault].needs_network for one in planned):
             net = stack.enter_context(network.network(str(scenario.seed) + scenario.naive[:1], hosts_of(scenario)))
-        kind = NaiveStage if scenario.naive else SweepStage if scenario.evaluation == SWEEP else Stage
-        subject = workshop.sweep() if kind is SweepStage else workshop.subject(scenario.evaluation)
+        kind = NaiveStage if scenario.naive else SweepStage if scenario.evaluation in SWEEPS else Stage
+        subject = workshop.sweep(scenario.evaluation) if kind is SweepStage else workshop.subject(scenario.evaluation)
         stage = kind(scenario, subject, folder, net)
         stack.callback(stage.close)
         try:

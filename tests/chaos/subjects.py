@@ -58,14 +58,14 @@ class Workshop:
                 self._made[evaluation] = self._make(evaluation)
             return self._made[evaluation]
 
-    def sweep(self) -> Subject:
-        """A golden set that live sweeps share."""
-        from tests.chaos.sweeps import SWEEP, sweep_subject
+    def sweep(self, evaluation: str) -> Subject:
+        """The cases that live sweeps of ``evaluation`` share."""
+        from tests.chaos.sweeps import sweep_subject
 
         with self._lock:
-            if SWEEP not in self._made:
-                self._made[SWEEP] = sweep_subject(self._folder / SWEEP, self._scale)
-            return self._made[SWEEP]
+            if evaluation not in self._made:
+                self._made[evaluation] = sweep_subject(evaluation, self._folder / evaluation, self._scale)
+            return self._made[evaluation]
 
     def _make(self, evaluation: str) -> Subject:
         folder = self._folder / evaluation

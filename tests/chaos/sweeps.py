@@ -25,9 +25,11 @@ from tests.chaos.subjects import Subject
 from tests.chaos.verdict import Verdict
 from tests.integration.harness import evalq, info, wait_until
 
-__all__ = ["SWEEP", "SweepStage", "sweep_subject"]
+__all__ = ["SWEEP", "SWEEPS", "SweepStage", "sweep_subject"]
 
 SWEEP = "sweep"
+SWEEPS = {SWEEP: "vs", "sweep of checks": "checks"}
+"""What calls an agent, and the evaluator of its outputs."""
 CASES, REPEATS, IN_FLIGHT, LATENCY = 12, 100, 10, 0.05
 COST = 0.02
 """Of a call, at the targets file's price for the agent's tokens."""
@@ -35,13 +37,18 @@ _FORGETS = ("FLUSHDB", "lost", "evict", "promote")
 """Faults with these words in their names make a server forget what it counted."""
 
 
-def sweep_subject(folder: Path, scale: float = 1.0) -> Subject:
-    """A golden set to be swept; the targets file is the stage's, since each has an agent of its own."""
+def sweep_subject(evaluation: str, folder: Path, scale: float = 1.0) -> Subject:
+    """Cases to be swept; the targets file is the stage's, since each has an agent of its own."""
     folder.mkdir(parents=True)
-    write_golden(folder / "golden.json", {f"C{number}": {"share": number / CASES} for number in range(CASES)})
+    cases = folder / "golden.json"
+    write_golden(cases, {f"C{number}": {"share": number / CASES} for number in range(CASES)})
+    if SWEEPS[evaluation] == "checks":
+        asked = json.loads(cases.read_text())["test_cases"]["full_vs_tests"]
+        checks = [{"contains": "the usual"}, {"json-path": "$.agent_id"}, {"max-latency": 60}]
+        cases.write_text(json.dumps({"cases": [{"id": c["id"], "input": c["input"], "checks": checks} for c in asked]}))
     repeats = max(10, round(REPEATS * scale))
-    args = ("vs", str(folder / "golden.json"), "--target", "agent", "--repeat", str(repeats))
-    return Subject(SWEEP, args, folder, folder, CASES * repeats)
+    args = (SWEEPS[evaluation], str(cases), "--target", "agent", "--repeat", str(repeats))
+    return Subject(evaluation, args, folder, folder, CASES * repeats)
 
 
 class _SweepView(LedgerView):
@@ -81,7 +88,8 @@ class SweepStage(Stage):
 
     def kill_agent(self) -> None:
         """SIGKILL: connections are refused until `revive_agent`."""
-        self._served += self._count()
+        # Else what it answers between its count and its end would be served and not counted.
+        self._served += self._count(halted=True)
         self._agent.kill()
         self._agent.wait()
 
@@ -135,9 +143,8 @@ class SweepStage(Stage):
 
     def _replays(self) -> bool:
         again = self.folder / "replay"
-        golden = self.subject.folder / "golden.json"
         args = ("--outputs", self._home / "outputs.jsonl", "--inline", "--out", again, "--format", "none", "-q")
-        done = evalq("vs", golden, *args, cwd=self.folder)
+        done = evalq(*self.subject.args[:2], *args, cwd=self.folder)
         names = ("report.json", "records.jsonl")
         return done.returncode == 0 and all((again / n).read_bytes() == (self._home / n).read_bytes() for n in names)
 
@@ -166,10 +173,10 @@ class SweepStage(Stage):
     _served = 0
     _port = 0
 
-    def _count(self) -> int:
-        """Calls that the agent of now has answered well."""
+    def _count(self, **values: bool) -> int:
+        """Calls that the agent of now has answered well, once ``values`` are set there."""
         try:
-            return sum(status == 200 for _, status in self._control({})["log"])
+            return sum(status == 200 for _, status in self._control(values)["log"])
         except OSError:  # it was killed, and what it had served was counted then
             return 0
 

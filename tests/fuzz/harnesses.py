@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import zstandard
 
 from evalq.evalcore.contract import registry
@@ -20,6 +21,9 @@ from evalq.evalcore.contract.evaluator import Batch, Evaluator, Params
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import EvalqError, InputError, WireError
+from evalq.evalcore.evaluators.checks import VOCABULARY, Answer, BadCheck, ChecksParams, Usage, load_cases
+from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.score import Judge
 from evalq.evalcore.evaluators.cooperation.config import load_experiment
 from evalq.evalcore.evaluators.planagent import PlanParams
 from evalq.evalcore.evaluators.planagent.answer import read_answer
@@ -40,6 +44,9 @@ from evalq.producer.folder.journal import Journal
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.names import JOURNAL, MANIFEST
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.importing import sources
+from evalq.producer.importing.imported import Asked
+from evalq.producer.importing.writing import write
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.broker.message import MAX_HINT_BYTES, read_hint
 from evalq.workers.settings import load_settings
@@ -176,6 +183,44 @@ def _compiled(data: bytes) -> None:
     assert encode(evaluate_batch(batch, params)) == encode(score_rows(batch, params))
 
 
+def _cases(name: str, data: bytes) -> None:
+    """Cases that are read can be checked: each gives a verdict on a text, on JSON and on nothing at all."""
+    with _file(data, name) as path, _documented():
+        params = validate(ChecksParams, {"cases": [case.params for case in load_cases([path])]}, "cases")
+        judge = Judge(params)
+        for case in params.cases[:5]:
+            for output in (b'"a 12"', b'{"a": [1]}', b"null"):
+                line = b'{"case": ' + msgspec.json.encode(case.id) + b', "output": ' + output + b"}"
+                assert judge.test(line).status in ("passed", "failed", "error")
+
+
+def _check(data: bytes) -> None:
+    """What is a check gives the opposite of its negation, on any answer, or neither holds."""
+    try:
+        written = msgspec.json.decode(data, type=dict[str, Any])
+        check = compile_check(written)
+        name = next(key for key in written if key.removeprefix("not-") in {*VOCABULARY, "any", "all", "at-least"})
+        turned = name[4:] if name.startswith("not-") else f"not-{name}"
+        other = compile_check({turned if key == name else key: value for key, value in written.items()})
+    except (BadCheck, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    for output in (data.decode("utf-8", "replace"), written, None, "a 12"):
+        one, two = (each.judge(Answer(output, None, Usage(1, 1, 1, 1), [])) for each in (check, other))
+        assert (one.passed is None) == (two.passed is None)
+        assert one.looked == two.looked
+        assert not (one.passed and two.passed)
+        assert not one.looked or one.passed is None or one.passed is not two.passed
+
+
+def _import(source: str, name: str, data: bytes) -> None:
+    """What is imported is what evalq takes: its cases can be read again."""
+    with _file(data, name) as path, _documented():
+        imported = sources.read(source, path, Asked(("equals",)))
+        if imported.cases:
+            wrote = write(imported, path.parent / "out", force=False)
+            load_cases([each for each in wrote.files if each.stem == "cases"])
+
+
 def _answer(data: bytes) -> None:
     read_answer(data.decode("utf-8", "replace"))
 
@@ -185,6 +230,9 @@ HARNESSES: dict[str, Harness] = {
     "cut-jsonl": partial(_cut, fmt="jsonl"),
     "cut-csv": partial(_cut, fmt="csv"),
     **{name: partial(_evaluate, name) for name in registry.names()},
+    **{f"cases-{ending}": partial(_cases, f"cases.{ending}") for ending in ("yaml", "jsonl", "csv")},
+    "check": _check,
+    **{f"import-{name}": partial(_import, name, "given.json") for name in sources.names()},
     "planagent-answer": _answer,
     "planagent-compiled": _compiled,
     "cooperation-config": partial(_file_with, "config.json", load_experiment),
@@ -208,7 +256,19 @@ def seeds(name: str) -> list[bytes]:
     body = base64.b64encode(b'[["r",3,0],{},{"callbacks":null}]').decode()
     headers, packing = '{"task":"evalq.evaluate","id":"r/3/0/ab"}', '{"body_encoding":"base64"}'
     hint = f'{{"body":"{body}","content-type":"application/json","headers":{headers},"properties":{packing}}}'
+    case = b'{"id": "a", "vars": {"x": 1}, "expected": "{{x}}", "checks": [{"not-any": [{"number": 3}]}, "equals"]}'
+    promptfoo = b'{"prompts": ["{{q}}"], "tests": [{"vars": {"q": 1}, "assert": [{"type": "equals", "value": "a"}]}]}'
     made: dict[str, list[bytes]] = {
+        "cases-yaml": [b"defaults: {tags: [x]}\ncases: [" + case + b"]\n"],
+        "cases-jsonl": [case + b"\n"],
+        "cases-csv": [b'id,expected,vars.x,checks\na,{{x}},1,"[{""contains"": ""1""}]"\n'],
+        "check": [
+            b'{"at-least": [{"number": 12, "which": "last"}, {"not-json-path": "$.a", "is": 1}], "count": 1}',
+            b'{"json-schema": {"type": "array", "items": {"pattern": "^a"}}, "weight": 2, "at": "$.a"}',
+            b'{"edit-similarity": "abc", "threshold": 0.5, "normalize": "nfc"}',
+        ],
+        "import-promptfoo": [promptfoo],
+        "import-deepeval": [b'[{"input": "a", "actual_output": "b", "expected_output": "b", "tags": ["x"]}]'],
         "hint": [hint.encode()],
         "cut-csv": [b'a,b\n1,"x ""y""\n2"\n'],
         "plan": [to_wire(chunk), to_wire(Seal(1, ("0" * 64,)))],

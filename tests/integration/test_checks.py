@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agents.server import completion, running_agent
-from tests.integration.harness import evalq, info
+from tests.integration.harness import evalq, info, new_interpreters
 
 AGENT = """
 def answer(asked):
@@ -71,3 +71,56 @@ def test_answers_of_unknown_cost_spend_the_budget_too(tmp_path: Path) -> None:
     assert "warning: some answers of 'chat' tell no tokens" in done.stderr
     assert "the budget is spent: 30 of 150 calls" in done.stderr
     assert info(tmp_path / "live")["calls"]["cost"] == pytest.approx(1.2)
+
+
+def test_workers_know_the_checks_that_their_settings_name(tmp_path: Path) -> None:
+    """In the processes that call and in those that evaluate, of a live sweep; without the setting the name is none."""
+    (tmp_path / "shop_checks.py").write_text("def shout(answer, value):\n    return answer.text.isupper()\n")
+    (tmp_path / "agent.py").write_text("def answer(asked):\n    return 'YES' if asked['repeat'] else 'yes'\n")
+    (tmp_path / "cases.yaml").write_text("cases: [{id: a, input: Say yes., checks: [{shout: true}]}]")
+    toy = {"kind": "python", "function": "agent:answer", "output": "text"}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"toy": toy}}))
+    command = (
+        "checks",
+        "cases.yaml",
+        "--target",
+        "toy",
+        "--targets",
+        "targets.yaml",
+        "--repeat",
+        "4",
+        "--workers",
+        "1",
+    )
+    named = {"EVALQ_CHECKS": "shout=shop_checks:shout", "PYTHONPATH": str(tmp_path)}
+    with new_interpreters():
+        done = evalq(*command, "--format", "none", "--out", "live", cwd=tmp_path, **named)  # type: ignore[arg-type]  # no key is `seconds`
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "live" / "records.jsonl").read_text().splitlines()]
+    assert sorted((line["repeat"], line["passed"]) for line in lines) == [(0, False), (1, True), (2, True), (3, True)]
+    done = evalq(*command, "--out", "none", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "there is no check 'shout'" in done.stderr
+
+
+def test_an_agent_is_asked_no_more_about_decided_cases(tmp_path: Path) -> None:
+    """The agent's own count: a case that always passes, and one that never does, are paid for until that is certain."""
+    with running_agent() as (agent, url):
+        agent.answer = lambda prompt: "yes" if agent.calls[prompt] % 10 >= 3 or "clear" in prompt else "no"
+        cases = [{"id": name, "input": f"Is {name} so?", "expected": "yes"} for name in ("clear", "close")]
+        cases.append({"id": "wrong", "input": "Is wrong so?", "expected": "no such answer"})
+        defaults = {"thresholds": {"pass-rate": 0.7}}
+        (tmp_path / "cases.yaml").write_text(json.dumps({"defaults": defaults, "cases": cases}))
+        chat = {"kind": "openai", "base_url": url, "model": "m", "output": "text", "max_concurrency": 2}
+        (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": chat}}))
+        options = ("--repeat", "60", "--stop", "when-decided", "--targets", "targets.yaml", "--format", "none")
+        done = evalq("checks", "cases.yaml", "--target", "chat", *options, "--out", "live", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        calls = {case["id"]: agent.calls[case["input"]] for case in cases}
+    report = json.loads((tmp_path / "live" / "report.json").read_text())
+    found = {entry["case"]: entry for entry in report["results"]["by_case"]}
+    verdicts = {name: entry["thresholds"][0]["verdict"] for name, entry in found.items()}
+    assert verdicts == {"clear": "holds", "close": "inconclusive", "wrong": "fails"}
+    assert calls == {name: sum(entry["outputs"].values()) for name, entry in found.items()}
+    assert calls["close"] == 60
+    assert calls["wrong"] < calls["clear"] < 60

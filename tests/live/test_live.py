@@ -110,4 +110,4 @@ def test_alerts_fire_for_what_happened_and_for_nothing_else(scene: Scene) -> Non
         return {series.labels["alertname"] for series in scene.prometheus.now('ALERTS{alertstate="firing"}')}
 
     wait_until(lambda: "EvalqDeadLetters" in firing(), "the dead letter is told")
-    assert firing() <= {"EvalqDeadLetters", "EvalqStabilityFailures", "EvalqCollapseDetected"}
+    assert firing() <= {"EvalqDeadLetters", "EvalqStabilityFailures", "EvalqCollapseDetected", "EvalqThresholdMissed"}

@@ -28,7 +28,8 @@ def environment(settings: Settings, *without: str) -> dict[str, str]:
     # they would overrule that option in the child.
     kept = {key: value for key, value in os.environ.items() if not key.startswith("EVALQ_")}
     values = settings.model_dump(mode="json", exclude={"roots", *without}, exclude_none=True)
-    return kept | {f"EVALQ_{name.upper()}": str(value) for name, value in values.items() if value != ""}
+    told = {name: ",".join(value) if isinstance(value, list) else str(value) for name, value in values.items()}
+    return kept | {f"EVALQ_{name.upper()}": value for name, value in told.items() if value != ""}
 
 
 @contextlib.contextmanager

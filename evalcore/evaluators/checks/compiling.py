@@ -211,7 +211,8 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> Check:
         return _composed(name, plain, negated, written, depth)
     kind = known_kinds()[plain]
     shared = _shared(written)
-    known = _options_of(plain)
+    own: Any = kind.options
+    known = _options_of(own)
     beside = {key: value for key, value in written.items() if key != name and key not in COMMON}
     for key in beside:
         if key not in known:
@@ -242,9 +243,9 @@ def _least(shared: _Shared, kind: Kind, made: Made) -> float:
 
 
 @cache
-def _options_of(name: str) -> frozenset[str]:
+def _options_of(options: type[Any]) -> frozenset[str]:
     """The names of a check's own options."""
-    return frozenset(field.encode_name for field in msgspec.structs.fields(known_kinds()[name].options))
+    return frozenset(field.encode_name for field in msgspec.structs.fields(options))
 
 
 def _name(written: Mapping[str, Any]) -> str:

@@ -47,6 +47,10 @@ class Stages:
             start += count
         return line
 
+    def recorded(self, line: bytes) -> list[Output]:
+        """The answers in ``line`` to what any of them would ask about it now."""
+        return [output for stage in self._stages for output in stage.recorded(line)]
+
 
 def to_ask(asked: Request) -> list[str]:
     """The recorded outputs that are to be asked about: with ``--judge`` or ``--embedder`` those that are named."""

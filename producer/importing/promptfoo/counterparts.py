@@ -185,7 +185,7 @@ COUNTERPARTS: Mapping[str, Callable[[Mapping[str, Any], Any], Check | Differs]] 
 }
 """By promptfoo's type: the check that an assertion of it is, from that and its value with variables filled in."""
 
-_JUDGES = "a model judges: evalq has no judges yet"
+_JUDGES = "a model judges: write a check rubric, factual or score"
 _PROGRAM = "it runs a program of yours, which no import does: write a check of your own in Python"
 _MARKUP = "evalq has no check of markup or SQL"
 _MEASURE = "evalq has no measure that gives the same number"

@@ -108,7 +108,8 @@ class _Reader:
             elif name in _PROGRAMS:
                 self._imported.note("none", place, name, "the file does not say what it compares with")
             elif name != "Tool Correctness":
-                self._imported.note("later", place, name, "a model judges, or code of yours: evalq has no judges yet")
+                why = "a model judges, or code of yours: write a check rubric, factual or score"
+                self._imported.note("later", place, name, why)
 
     def _tools(self, given: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
         tools = given.get("expected_tools")

@@ -25,8 +25,8 @@ _NAME = re.compile(r"\{\{\s*item\.([A-Za-z0-9_.]+)\s*\}\}")
 _OUTPUT = re.compile(r"\s*\{\{\s*sample\.(?:output_text|output_json(?:\.(?P<path>[A-Za-z0-9_.]+))?)\s*\}\}\s*")
 _OPERATIONS = {"eq": "equals", "ne": "not-equals", "like": "contains", "ilike": "contains"}
 _REASONS: dict[str, tuple[Kind, str]] = {
-    "label_model": ("later", "a model judges: evalq has no judges yet"),
-    "score_model": ("later", "a model judges: evalq has no judges yet"),
+    "label_model": ("later", "a model judges: write a check rubric, factual or score"),
+    "score_model": ("later", "a model judges: write a check rubric, factual or score"),
     "python": ("none", "it is a program, which no import runs: write a check of your own"),
     "endpoint": ("none", "another service judges"),
     "multi": ("none", "it computes a number from other graders"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,8 @@ def test_the_report_says_what_each_case_has_collapsed_to(tmp_path: Path) -> None
         "same": "collapsed", "mixed": "diverse", "few": "inconclusive", "one": "no_repeats", "silent": "no_data",
     }  # fmt: skip
     assert entries["same"]["distinct"] == {"text": 1, "kinds": 1}
+    assert entries["same"]["commonest"] == {"kind": kind_of_text("paris").hex(), "answers": 30}
+    assert entries["silent"]["commonest"] is None
     assert entries["mixed"]["effective_modes"]["q1"] == pytest.approx(5)
     low, high = mode_share_interval(6, 30)
     assert entries["mixed"]["mode_share"] == {"value": 0.2, "low": low, "high": high}
@@ -128,6 +131,17 @@ def test_the_report_says_what_each_case_has_collapsed_to(tmp_path: Path) -> None
     assert tags["t"]["effective_modes"] == pytest.approx(3)
     assert tags["u"]["collision_probability"] == entries["mixed"]["collision_probability"]
     assert found["mode_share"] == pytest.approx((1 + 0.2 + 1) / 3)  # over the cases with repeats
+
+
+def test_a_record_shows_what_a_kind_says(tmp_path: Path) -> None:
+    """The beginning of every answer that is counted by kind, passed ones too, beside what the report calls it."""
+    done = evaluated(
+        tmp_path, [line("a", 0, "Paris."), line("b", 0, "Rome")], params_of([case("a"), case("b", "none")])
+    )
+    first, second = map(json.loads, done.lines)
+    assert (first["output"], first["kind"]) == ("Paris.", kind_of_text("paris").hex())
+    assert second["output"] is None
+    assert "kind" not in second
 
 
 def test_what_counts_is_the_first_answer_of_each_repeat(tmp_path: Path) -> None:

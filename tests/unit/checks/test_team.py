@@ -6,6 +6,7 @@ import importlib.metadata
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,10 +15,12 @@ import pytest
 from evalq.checks import Answer, Finding, Kind, Made
 from evalq.evalcore import version
 from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.registry import name_checks
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.evaluators.checks import compiling
 from evalq.evalcore.evaluators.checks.compiling import Verdict, compile_check
+from evalq.evalcore.evaluators.checks.labelling.fallible import fallible
 from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
+from evalq.workers.settings import load_settings
 
 
 def polite(answer: Answer, value: Any) -> bool:
@@ -56,10 +59,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
         registry, "entry_points", lambda group: points if group == registry.CHECKS else found(group=group)
     )
     known_kinds.cache_clear()
-    compiling._options_of.cache_clear()
     yield points
     known_kinds.cache_clear()
-    compiling._options_of.cache_clear()
 
 
 def point(name: str, value: str) -> EntryPoint:
@@ -81,6 +82,17 @@ def test_functions_and_kinds_are_checks_like_any(registered: list[EntryPoint]) -
     assert judged({"share": "a", "threshold": 0.7}, "aab").passed is False
     assert judged({"any": [{"loud": "x"}, {"polite": None}]}, "SIT").passed is True
     assert known_kinds()["polite"].summary == "Whether it says please."
+
+
+def test_a_kind_that_may_be_wrong_is_treated_as_a_judge(registered: list[EntryPoint]) -> None:
+    """It says so itself; what composes it may be wrong, too, and a function by itself is taken at its word."""
+    vars(sys.modules["team_checks"])["GUESS"] = Kind(
+        name="guess", summary="A classifier.", value=str, make=LOUD.make, example={"guess": "x"}, fallible=True
+    )
+    registered += [point("guess", "GUESS"), point("polite", "polite")]
+    assert fallible({"not-guess": "x"})
+    assert fallible({"all": [{"polite": True}, {"guess": "x"}]})
+    assert not fallible({"polite": True})
 
 
 def test_what_they_trip_over_is_an_error_of_that_output(registered: list[EntryPoint]) -> None:
@@ -131,3 +143,60 @@ def test_code_never_comes_with_a_case() -> None:
     for name in ("os:system", "team_checks:polite", "python"):
         with pytest.raises(Exception, match="there is no check"):
             compile_check({name: "true"})
+
+
+def test_settings_name_functions_of_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a variable, or in the settings file; they are checks like any, of this process until it reads others."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_checks.py").write_text("def shout(answer, value):\n    return answer.text.isupper()\n")
+    monkeypatch.setenv("EVALQ_CHECKS", "shout=own_checks:shout")
+    plain = version.code_version()
+    assert load_settings().checks == ("shout=own_checks:shout",)
+    try:
+        assert judged({"shout": True}, "YES").passed is True
+        assert judged({"not-shout": True, "weight": 2}, "yes").passed is True
+        assert version.code_parts()["check shout"].startswith("own_checks:shout ")
+        first = version.code_version()
+        assert first != plain
+        (tmp_path / "own_checks.py").write_text("def shout(answer, value):\n    return True\n")
+        name_checks({})
+        load_settings()
+        assert version.code_version() not in (plain, first), "other code gives other answers"
+        monkeypatch.delenv("EVALQ_CHECKS")
+        (tmp_path / "settings.yaml").write_text("checks: {loud: own_checks:shout}\n")
+        load_settings(tmp_path / "settings.yaml")
+        assert "loud" in known_kinds()
+        assert "shout" not in known_kinds()
+    finally:
+        monkeypatch.delenv("EVALQ_CHECKS", raising=False)
+        load_settings()
+    assert version.code_version() == plain
+    assert "loud" not in known_kinds()
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ("shout", "is not NAME=MODULE:FUNCTION"),
+        ("not shout=os:system", "is not NAME=MODULE:FUNCTION"),
+        ("shout=os", "is not NAME=MODULE:FUNCTION"),
+        ("a=m:f,a=m:g", "a name occurs twice"),
+    ],
+)
+def test_settings_that_name_no_function_are_refused(named: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the form that is wanted."""
+    monkeypatch.setenv("EVALQ_CHECKS", named)
+    with pytest.raises(ConfigError, match=says):
+        load_settings()
+
+
+def test_a_module_that_is_not_there_is_said_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the name of the check and what was looked for; whoever has it is of other code."""
+    monkeypatch.setenv("EVALQ_CHECKS", "polite=no_such_module:polite")
+    load_settings()
+    try:
+        assert version.code_parts()["check polite"] == "no_such_module:polite none"
+        with pytest.raises(ConfigError, match=r"the check 'polite' \(no_such_module:polite\) cannot be loaded"):
+            known_kinds()
+    finally:
+        name_checks({})

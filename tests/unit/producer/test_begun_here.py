@@ -16,8 +16,10 @@ import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.errors import InfrastructureError, InputError, Interrupted
+from evalq.evalcore.errors import InfrastructureError, InputError, Interrupted, StorageError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.manifest import Seal
 from evalq.producer.attending.start import begin_or_join
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.journal import Kept, counted
@@ -29,6 +31,7 @@ from evalq.producer.local.forks import Forks
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs import backend, beginning, execute, inline
 from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.execute import carry_out, resume
 from evalq.workers.settings import Settings
 from tests.integration.harness import same_answer
@@ -239,6 +242,24 @@ def test_a_job_interrupted_before_it_is_driven_is_told_like_any_other(monkeypatc
         with pytest.raises(Interrupted, match="evalq resume run"):
             begin_or_join(lambda: job("run"), NOWHERE, QUIET, detach=False)
     assert RunFolder(Path("run")).info().state == "interrupted"
+    resume(RunFolder(Path("run")), NOWHERE, QUIET)
+    same_answer(Path("run"), Path("inline"))
+
+
+@pytest.mark.usefixtures("no_server")
+def test_a_folder_that_is_moved_away_can_be_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not told as one that may not be written; in its place again, the run goes on to the same bytes."""
+    begun, finish = job("run"), Collector.finish
+
+    def moved(self: Collector, seal: Seal) -> dict[str, Json]:
+        Path("run").rename("elsewhere")
+        return finish(self, seal)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Collector, "finish", moved)
+        with pytest.raises(StorageError, match=r"^run: the run folder was moved or removed .*put it back, then resume"):
+            carry_out(begun, NOWHERE, QUIET)
+    Path("elsewhere").rename("run")
     resume(RunFolder(Path("run")), NOWHERE, QUIET)
     same_answer(Path("run"), Path("inline"))
 

@@ -221,12 +221,14 @@ def test_a_report_that_a_process_is_about_to_make_is_waited_for(
 def test_a_run_of_another_code_is_not_said_to_be_resumable(
     half: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By this one, that is: watch names the code that can."""
-    monkeypatch.setattr("evalq.producer.sweeps.joining.code_version", lambda: "0" * 12)
-    assert main(["watch", "run"]) == 3
-    said = capsys.readouterr().err
-    assert f"begun by evalq code {code_version()}, this is {'0' * 12}: resume it with that version" in said
-    assert "evalq resume" not in said
+    """By this one, that is: watch, status and list name the code that can."""
+    half.note(state="open")  # as a killed process leaves it
+    monkeypatch.setattr("evalq.producer.folder.manifest.code_version", lambda: "0" * 12)
+    for command, code in ((["watch", "run"], 3), (["status", "run"], 0), (["list"], 0)):
+        assert main(command) == code
+        said = "".join(capsys.readouterr())
+        assert f"begun by evalq code {code_version()}, this is {'0' * 12}: resume it with that version" in said
+        assert "evalq resume" not in said
 
 
 def test_a_report_of_nothing_says_so_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

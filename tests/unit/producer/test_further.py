@@ -157,3 +157,23 @@ def test_no_output_leaves_nothing_to_ask(sweep: Sweep) -> None:
     assert further_sweeps(sweep.folder) == []
     calls.join(sweep.evaluated)
     assert sweep.evaluated.read_bytes() == sweep.outputs.read_bytes()
+
+
+def test_replies_of_an_earlier_run_are_taken(sweep: Sweep, tmp_path: Path) -> None:
+    """Where the question is the same word for word, under the same settings: another answer is judged anew."""
+    calls = calls_of(sweep)
+    for each in calls.prepare():
+        answer(each)
+    calls.join(sweep.evaluated)
+    live = SweepOptions("chat", 2, reuse=(str(sweep.folder.path),))
+    later = Sweep.start(sweep.evaluator, sweep.request, live, RunOptions(out=tmp_path / "later"))
+    write(later, [("a", 0, "x"), ("a", 1, "changed"), ("b", 0, "x"), ("b", 1, "late")])
+    sweeps = calls_of(later).prepare()
+    assert all(each.given_before for each in sweeps)
+    for each in sweeps:
+        assert not [output for some in each.recorded_elsewhere("another") for output in some]
+        for some in each.recorded_elsewhere("c"):
+            each.recorded.add(some, cached=True)
+    assert [len(answer(each)) for each in sweeps] == [4, 6, 2]
+    joined = judged(later, calls_of_prepared(later))
+    assert joined[0]["judgements"] == json.loads(sweep.evaluated.read_text().splitlines()[0])["judgements"]

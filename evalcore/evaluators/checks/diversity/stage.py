@@ -70,6 +70,27 @@ class EmbedStage:
         record = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
         return msgspec.json.encode({**record, "embedding": _told(kind_of_text(asked[1]).hex(), reply)})
 
+    def recorded(self, line: bytes) -> list[Output]:
+        """The vector that ``line`` has of its text, as it was recorded."""
+        asked = self.questions(line)
+        known = _former(line) if asked else None
+        if known is None or not known.vector or f"embedding {known.text}" != asked[0].prompt.case:
+            return []
+        reply = msgspec.Raw(msgspec.json.encode(_Reply(known.vector)))
+        name, prompt = asked[0].prompt.case, asked[0].prompt.digest
+        return [Output(0, name, "", 0, prompt, known.target, known.config, reply, attempts=known.attempts)]
+
+
+def _former(line: bytes) -> Embedding | None:
+    try:
+        return msgspec.json.decode(line, type=_Embedded).embedding
+    except msgspec.DecodeError:
+        return None
+
+
+class _Embedded(msgspec.Struct):
+    embedding: Embedding | None = None
+
 
 def _told(text: str, reply: Output) -> Embedding:
     about: dict[str, Any] = {"text": text, "target": reply.target, "config": reply.config, "attempts": reply.attempts}

@@ -14,7 +14,7 @@ from evalq.evalcore.evaluators.checks.judging.vote import about
 from evalq.evalcore.evaluators.checks.params import ChecksParams
 from evalq.evalcore.evaluators.checks.score import Question as Asking
 from evalq.evalcore.evaluators.checks.score import judge_for
-from evalq.evalcore.model.calls import Output, Prompt
+from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.naming import shorten
 
 __all__ = ["JudgeStage"]
@@ -47,7 +47,7 @@ class JudgeStage:
         found = Counter[tuple[str, int]]()
         for case in self._cases:
             plan = self._judge.plan(case)
-            for asked in plan.asked.values() if plan is not None else ():
+            for asked in plan.asks.values() if plan is not None else ():
                 found[self._target(asked.judge, case), asked.votes] += asked.orders
         return found
 
@@ -75,10 +75,9 @@ class JudgeStage:
     def _both(self, asking: Asking) -> list[Question]:
         case, asked = asking.case.id, asking.asked
         other = self._against.get((case, asking.repeat), "")
-        name = f"{case}#{asking.repeat} {asked.key} {about(asking.text)}"
         return [
             Question(
-                Prompt(f"{name} {order}", "", asked.prompt(self._inputs.get(case), asking.text, other, order)),
+                Prompt(_name(asking, order), "", asked.prompt(self._inputs.get(case), asking.text, other, order)),
                 self._target(asked.judge, case),
                 asked.votes,
             )
@@ -93,29 +92,59 @@ class JudgeStage:
         # The values as they were written: numbers and repeated keys of an answer are no business of a judge.
         record = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
         again = {asking.asked.key for asking, _ in asked}
-        told = [vote for vote in _former(record) if vote.get("check") not in again]
+        told = [vote for vote in _former(record) if vote.check not in again]
         for (asking, order), replies in zip(asked, answers, strict=True):
             told += [_told(asking, order, reply) for reply in replies]
         return msgspec.json.encode({**record, "judgements": told})
 
+    def recorded(self, line: bytes) -> list[Output]:
+        """The replies in ``line`` to what judges would be asked about it now."""
+        asked = [(asking, order) for asking in self._asked(line) for order in range(asking.asked.orders)]
+        votes = _former(msgspec.json.decode(line, type=dict[str, msgspec.Raw])) if asked else []
+        names = {(asking.asked.key, about(asking.text), order): _name(asking, order) for asking, order in asked}
+        return [vote.reply(name) for vote in votes if (name := names.get((vote.check, vote.about, vote.order)))]
 
-def _former(record: Mapping[str, msgspec.Raw]) -> list[dict[str, Any]]:
+
+class _Told(msgspec.Struct, frozen=True):
+    """One judgement, as a line has it (`evalq.evalcore.evaluators.checks.judging.vote.Vote` reads it)."""
+
+    check: str
+    about: str
+    judge: str
+    config: str
+    prompt: str
+    template: str
+    order: int
+    vote: int
+    output: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: str | msgspec.UnsetType = msgspec.UNSET
+    text: str | msgspec.UnsetType = msgspec.UNSET
+    attempts: tuple[Attempt, ...] = ()
+
+    def reply(self, name: str) -> Output:
+        """What the sweep recorded of the question ``name``."""
+        told: dict[str, Any] = {"error": self.error or "", "text": self.text or None}
+        if self.output is not msgspec.UNSET:
+            told["output"] = self.output
+        return Output(0, name, "", self.vote, self.prompt, self.judge, self.config, attempts=self.attempts, **told)
+
+
+def _name(asking: Asking, order: int) -> str:
+    """What a question is called: another one about another text."""
+    return f"{asking.case.id}#{asking.repeat} {asking.asked.key} {about(asking.text)} {order}"
+
+
+def _former(record: Mapping[str, msgspec.Raw]) -> list[_Told]:
     """The judgements that a line has already; none where these are not of that form."""
     try:
-        return msgspec.json.decode(record.get("judgements", msgspec.Raw(b"[]")), type=list[dict[str, Any]])
+        return msgspec.json.decode(record.get("judgements", msgspec.Raw(b"[]")), type=list[_Told])
     except msgspec.DecodeError:
         return []
 
 
-def _told(asking: Asking, order: int, reply: Output) -> dict[str, Any]:
-    """One judgement, as a line has it."""
-    told: dict[str, Any] = {"check": asking.asked.key, "about": about(asking.text), "judge": reply.target}
-    told |= {"config": reply.config, "prompt": reply.prompt, "template": asking.asked.template}
-    told |= {"order": order, "vote": reply.repeat}
-    if reply.failed:
-        told["error"] = reply.error
-    else:
-        told["output"] = reply.output
+def _told(asking: Asking, order: int, reply: Output) -> _Told:
+    ids = (asking.asked.key, about(asking.text), reply.target, reply.config, reply.prompt, asking.asked.template)
+    said: dict[str, Any] = {"error": reply.error} if reply.failed else {"output": reply.output}
     if reply.text is not None:
-        told["text"] = reply.text
-    return {**told, "attempts": reply.attempts}
+        said["text"] = reply.text
+    return _Told(*ids, order, reply.repeat, attempts=reply.attempts, **said)

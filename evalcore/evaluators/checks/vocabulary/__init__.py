@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
+from evalq.evalcore.contract.registry import renewed
 from evalq.evalcore.evaluators.checks.vocabulary import (
     captures,
     data,
@@ -30,7 +30,7 @@ VOCABULARY: Mapping[str, Kind] = {
 """Those that come with evalq."""
 
 
-@cache
+@renewed
 def known_kinds() -> Mapping[str, Kind]:
     """All of them, and what installed packages register. Raises ConfigError for one of these that cannot be used."""
     taken = {**VOCABULARY, **dict.fromkeys(("any", "all", "at-least", "name", "weight", "threshold", "at", "count"))}
