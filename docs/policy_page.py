@@ -30,6 +30,8 @@ minimum_repeats: 5
 missing: 0
 collapse: none-new
 specification: same
+judges: labelled
+minimum_labels: 20
 quarantine:
   - case: refund-17
     run: vs
@@ -70,6 +72,15 @@ _KEYS: dict[str, dict[str, Key]] = {
             "`intersection`: the cases of both are compared",
         ),
         "quarantine": Key("-", "flaky cases that no `per_case` is decided by"),
+        "judges": Key(
+            "-",
+            "what rests on verdicts of judges is advisory: `labelled`: until people labelled enough of them, "
+            "`advisory`: always, `decide`: never",
+        ),
+        "minimum_labels": Key(
+            "labels",
+            "so many of each check that a judge decides, of candidate and baseline, where the judge is the same",
+        ),
     },
     "Gate": {
         "metric": Key(

@@ -44,18 +44,19 @@ class CaseCounter:
     def cases(self, report: dict[str, Json], *, run: str, digest_of_report: str) -> RunCases:
         """What was counted, as a run called ``run`` that has this report. Raises InfrastructureError as `add` does."""
         try:
-            named = self._measures.collapsed(report), self._measures.stopped(report)
+            found = self._measures.collapsed(report), self._measures.stopped(report), self._measures.judged(report)
         except Exception as error:
             raise self._wrong(error) from error
+        asked = {name: value for name, value in report["params"].items() if name not in self._measures.beside}
         return RunCases(
             run=run,
             evaluator=self._evaluator.name,
             version=self._evaluator.version,
-            specification=digest(canonical_json(report["params"])),
+            specification=digest(canonical_json(asked)),
             report=digest_of_report,
             records=dict(report["records"]),
             results=report["results"],
-            cases=self._summing.summary(*named),
+            cases=self._summing.summary(*found),
         )
 
     def _wrong(self, error: Exception) -> InfrastructureError:

@@ -10,6 +10,7 @@ from evalq.evalcore.compare.comparison import Estimate, estimate
 from evalq.evalcore.compare.decision import Check, Decided, Decision, overall
 from evalq.evalcore.compare.demands import compared, held, plain
 from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.judged import nothing_decides, on_trust
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
@@ -22,6 +23,8 @@ from evalq.evalcore.errors import UsageError
 
 __all__ = ["collapses", "decide", "run_meant"]
 
+_PASSES = "pass_rate"
+"""By what a case in quarantine falls."""
 _NONE_NEW = "no newly collapsed case"
 Partners = Mapping[str, RunCases]
 """{what a candidate is called: the approved run that it is compared with}."""
@@ -51,7 +54,7 @@ def decide(
     held_back = tuple(quarantined(policy, candidates, past, today))
     fell: set[tuple[str, str]] = set()
     for run in candidates:
-        for check in fallen(run, held_back, errors.no_go):
+        for check in on_trust(fallen(run, held_back, errors.no_go), _PASSES, policy, run, partners.get(run.called)):
             checks.append(check)
             fell |= {(run.called, case) for case in check.cases}
         if run.called in partners:
@@ -66,7 +69,9 @@ def decide(
             if not lacking:
                 raise UsageError(f"{gate.metric} may drop behind a baseline, and none is named: --baseline NAME")
             checks.append(Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking))
-        checks += _of_gate(gate, policy, run, partner, errors, aside_in(run, held_back))
+        own = _of_gate(gate, policy, run, partner, errors, aside_in(run, held_back))
+        checks += on_trust(own, gate.path, policy, run, partner)
+    checks += nothing_decides(policy, checks)
     # All of them together, since they share one error.
     decided, counted = overall(checks, errors.no_go)
     held_back = tuple(
@@ -188,7 +193,10 @@ def _of_gate(
         yield _unselected(enough_repeats(check, run.cases, measure, least), run)
     for check in held_by_cases(gate, run.cases, measure, errors, least, aside):
         yield _unselected(check, run)
-    if partner is not None and gate.compares:
+    if partner is not None and gate.compares and measure.name not in partner.cases.columns:
+        reason = "no record of the baseline has this number"
+        yield Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", reason)
+    elif partner is not None and gate.compares:
         observed, worst = _estimates(partner, run, measure, errors.go)
         for check in compared(gate, measure, observed, worst, errors):
             yield _unselected(enough_repeats(_enough(check, observed, policy), run.cases, measure, least), run, partner)

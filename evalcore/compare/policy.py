@@ -158,6 +158,9 @@ class Policy(Params):
     lack that the baseline has. ``collapse`` "none" allows no collapsed case, and "none-new" none that the baseline does
     not have. Another golden set than the baseline's (or other parameters) is no ground for a decision, unless
     ``specification`` says "intersection": then the cases of both count. ``quarantine`` names flaky cases.
+
+    What rests on the verdicts of judges is advisory as long as people have labelled fewer than ``minimum_labels`` of
+    those of each such check (``judges`` "labelled"), or always ("advisory"); with "decide" it counts as anything else.
     """
 
     gates: tuple[Gate, ...] = Field(min_length=1)
@@ -167,6 +170,8 @@ class Policy(Params):
     collapse: Literal["allowed", "none", "none-new"] = "allowed"
     specification: Literal["same", "intersection"] = "same"
     quarantine: tuple[Quarantine, ...] = ()
+    judges: Literal["labelled", "decide", "advisory"] = "labelled"
+    minimum_labels: int = Field(default=20, ge=1)
 
     @property
     def by_case(self) -> bool:

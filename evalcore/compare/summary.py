@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from evalq.evalcore.contract.measures import Measure, Sighting
+from evalq.evalcore.contract.measures import Judged, Measure, Sighting
 
 __all__ = ["CaseSummary", "Column", "Summing", "pooled"]
 
@@ -33,7 +33,8 @@ class CaseSummary(msgspec.Struct):
     ``missing`` counts the records of a case that have no answer (errors, dead ones, unanswered calls); ``unattributed``
     those, answered or not, whose case nobody can tell. ``measures`` says what the columns are. ``labels`` counts a
     case's answers by a digest of their label, where the evaluator gives one, and ``collapsed`` are the cases that the
-    run itself found so. ``stopped`` are those that got fewer answers than planned since they were decided.
+    run itself found so. ``stopped`` are those that got fewer answers than planned since they were decided. ``judged``
+    says what rests on verdicts that may be wrong.
     """
 
     measures: list[Measure]
@@ -44,6 +45,7 @@ class CaseSummary(msgspec.Struct):
     labels: list[dict[str, int]] = []
     collapsed: list[str] = []
     stopped: list[str] = []
+    judged: Judged | None = None
 
 
 def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
@@ -52,10 +54,11 @@ def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
     ids = sorted({case for side in sides for case in side.ids})
     place = {case: at for at, case in enumerate(ids)}
     missing, columns = [0] * len(ids), {}
+    measures = [measure for measure in first.measures if measure.name in second.columns]
     for side in sides:
         for case, lacking in zip(side.ids, side.missing, strict=True):
             missing[place[case]] += lacking
-    for measure in first.measures:
+    for measure in measures:
         column = columns[measure.name] = Column([0] * len(ids), [0.0] * len(ids), [0.0] * len(ids))
         for side in sides:
             given = side.columns[measure.name]
@@ -64,7 +67,8 @@ def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
                 column.count[at] += n
                 column.total[at] += total
                 column.squares[at] += squares
-    return CaseSummary(first.measures, ids, missing, columns, first.unattributed + second.unattributed)
+    unattributed = first.unattributed + second.unattributed
+    return CaseSummary(measures, ids, missing, columns, unattributed, judged=first.judged)
 
 
 class _Case:
@@ -119,7 +123,9 @@ class Summing:
             case.labels = Counter() if case.labels is None else case.labels
             case.labels[_short(sighting.label)] += 1
 
-    def summary(self, collapsed: Sequence[str] = (), stopped: Sequence[str] = ()) -> CaseSummary:
+    def summary(
+        self, collapsed: Sequence[str] = (), stopped: Sequence[str] = (), judged: Judged | None = None
+    ) -> CaseSummary:
         """What was added, sorted by case."""
         ids = sorted(self._cases)
         cases = [self._cases[case] for case in ids]
@@ -131,17 +137,20 @@ class Summing:
             )
             for at, measure in enumerate(self._measures)
         }
+        # Of all columns or none, so that a run without any answer has the measures that its evaluator declares.
+        empty = {each.name for each in self._measures if each.optional and not any(columns[each.name].count)}
         missing = [case.missing for case in cases]
         labels = [dict(sorted((case.labels or {}).items())) for case in cases]
         return CaseSummary(
-            list(self._measures),
+            [measure for measure in self._measures if measure.name not in empty],
             ids,
             missing,
-            columns,
+            {name: column for name, column in columns.items() if name not in empty},
             self._unattributed,
             labels if any(labels) else [],
             sorted(collapsed),
             sorted(stopped),
+            judged,
         )
 
 

@@ -9,14 +9,15 @@ import msgspec
 
 from evalq.evalcore.records.batch import Batch
 
-__all__ = ["Measure", "Measures", "Sighting"]
+__all__ = ["Judged", "Measure", "Measures", "Sighting"]
 
 
 class Measure(msgspec.Struct, frozen=True):
     """A number that every answered record has.
 
     ``name`` follows the evaluator's in a policy ("vs.pass_rate"). ``kind`` "pass" means 0 or 1, "score" a number on the
-    scale from ``low`` to ``high``. ``better`` says which end is wanted.
+    scale from ``low`` to ``high``. ``better`` says which end is wanted. ``optional``: some runs have no record with a
+    value of it, and are then not compared by it.
     """
 
     name: str
@@ -24,11 +25,28 @@ class Measure(msgspec.Struct, frozen=True):
     low: float = 0.0
     high: float = 1.0
     better: Literal["higher", "lower"] = "higher"
+    optional: bool = False
 
     @property
     def width(self) -> float:
         """Of the scale, in its own unit."""
         return self.high - self.low
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """Of a run whose results rest on verdicts that may be wrong, as those of models are.
+
+    ``labels`` says how many verdicts of each such check people have labelled, and ``by`` is a digest of who judged, and
+    how. ``apart`` are the results, by the first key of their path, that rest on no such verdict.
+    """
+
+    labels: dict[str, int]
+    by: str = ""
+    apart: tuple[str, ...] = ()
+
+    def rests(self, path: str) -> bool:
+        """Whether what stands at ``path`` in the results rests on such verdicts."""
+        return path.partition(".")[0] not in self.apart
 
 
 class Sighting(msgspec.Struct, frozen=True):
@@ -48,6 +66,10 @@ def _none(report: Mapping[str, Any]) -> list[str]:
     return []
 
 
+def _nobody(report: Mapping[str, Any]) -> Judged | None:
+    return None
+
+
 class Measures(msgspec.Struct, frozen=True):
     """The measures of an evaluator; its cases are what two runs have in common.
 
@@ -58,6 +80,9 @@ class Measures(msgspec.Struct, frozen=True):
 
     ``named`` gives the cases that a chunk's records are about without evaluating them, so that they can be listed
     before a run; it is given the chunk and the parameters, and may repeat a case. Without it nobody can tell.
+
+    ``judged`` says what of a report rests on verdicts that may be wrong. ``beside`` are parameters that ask nothing
+    else of an agent, such as labels that people gave afterwards: runs that differ by them alone are still comparable.
     """
 
     measures: tuple[Measure, ...]
@@ -65,3 +90,5 @@ class Measures(msgspec.Struct, frozen=True):
     collapsed: Callable[[Mapping[str, Any]], list[str]] = _none
     stopped: Callable[[Mapping[str, Any]], list[str]] = _none
     named: Callable[[Batch, Any], Iterable[str]] | None = None
+    judged: Callable[[Mapping[str, Any]], Judged | None] = _nobody
+    beside: tuple[str, ...] = ()

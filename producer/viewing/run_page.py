@@ -106,7 +106,7 @@ def _place(known: Known, standing: Standing) -> Html:
     facts += [("Suite", known.suite)] if known.suite else []
     facts += [("Target", known.target)] if known.target else []
     facts += [("Tag", f"{key}={value}") for key, value in known.tags.items()]
-    lineage = known.folder.info().lineage if known.folder else None
+    lineage = known.folder.info().lineage if known.folder and not known.trouble else None
     facts += [("Not its own", lineage.told())] if lineage else []
     facts.append(("Folder", str(known.folder.path) if known.folder else "elsewhere: this is what the ledger has"))
     if known.folder is not None and (known.folder.path / "report.html").is_file():

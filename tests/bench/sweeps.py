@@ -49,8 +49,8 @@ def _one(calls: int, in_flight: int, latency: float) -> None:
             options = ["--format", "none", "--workers", "1"]
             subprocess.run([*command, *options], cwd=folder, env=clean_environment(EVALQ_BROKER=server.url), check=True)
             whole, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-            memory = [_peak(process.pid) for process in processes]
-            cpu = [_cpu(process.pid) for process in processes]
+            memory = [peak_megabytes(process.pid) for process in processes]
+            cpu = [cpu_seconds(process.pid) for process in processes]
         log = [at for at, status in control(url)["log"] if status == 200]
     took = max(log) - min(log) + latency
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -59,13 +59,14 @@ def _one(calls: int, in_flight: int, latency: float) -> None:
           f"| {spent:.1f}, {after.ru_maxrss / 1024:.0f} | {whole:.1f} |", flush=True)  # fmt: skip
 
 
-def _peak(pid: int) -> float:
+def peak_megabytes(pid: int) -> float:
     """Most memory a process had, in MB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
-def _cpu(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
+    """CPU that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 

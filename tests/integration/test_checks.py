@@ -101,3 +101,26 @@ def test_workers_know_the_checks_that_their_settings_name(tmp_path: Path) -> Non
     done = evalq(*command, "--out", "none", cwd=tmp_path)
     assert done.returncode == 2
     assert "there is no check 'shout'" in done.stderr
+
+
+def test_an_agent_is_asked_no_more_about_decided_cases(tmp_path: Path) -> None:
+    """The agent's own count: a case that always passes, and one that never does, are paid for until that is certain."""
+    with running_agent() as (agent, url):
+        agent.answer = lambda prompt: "yes" if agent.calls[prompt] % 10 >= 3 or "clear" in prompt else "no"
+        cases = [{"id": name, "input": f"Is {name} so?", "expected": "yes"} for name in ("clear", "close")]
+        cases.append({"id": "wrong", "input": "Is wrong so?", "expected": "no such answer"})
+        defaults = {"thresholds": {"pass-rate": 0.7}}
+        (tmp_path / "cases.yaml").write_text(json.dumps({"defaults": defaults, "cases": cases}))
+        chat = {"kind": "openai", "base_url": url, "model": "m", "output": "text", "max_concurrency": 2}
+        (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": chat}}))
+        options = ("--repeat", "60", "--stop", "when-decided", "--targets", "targets.yaml", "--format", "none")
+        done = evalq("checks", "cases.yaml", "--target", "chat", *options, "--out", "live", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        calls = {case["id"]: agent.calls[case["input"]] for case in cases}
+    report = json.loads((tmp_path / "live" / "report.json").read_text())
+    found = {entry["case"]: entry for entry in report["results"]["by_case"]}
+    verdicts = {name: entry["thresholds"][0]["verdict"] for name, entry in found.items()}
+    assert verdicts == {"clear": "holds", "close": "inconclusive", "wrong": "fails"}
+    assert calls == {name: sum(entry["outputs"].values()) for name, entry in found.items()}
+    assert calls["close"] == 60
+    assert calls["wrong"] < calls["clear"] < 60

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from evalq.evalcore.evaluators.checks.diversity.markdown import chained
+from evalq.evalcore.evaluators.checks.labelling.shown import LABEL_CHARTS, on_trust_line
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number
 
@@ -14,6 +15,7 @@ _REACHED: Mapping[str, tuple[str, State]] = {
     "holds": ("reached", "good"),
     "fails": ("not reached", "bad"),
     "inconclusive": ("cannot tell yet", "doubtful"),
+    "advisory": ("advisory", "none"),
 }
 _VERDICTS: Mapping[str, State] = {"holds": "good", "fails": "bad", "inconclusive": "doubtful"}
 _NOWHERE: Mapping[str, tuple[str, State]] = {
@@ -36,6 +38,7 @@ def opening(report: Mapping[str, Json]) -> Summary:
         state if decided["total"] else "none",
         tiles=(
             Tile("Pass rate", number(results["pass_rate"], "share"), _interval(results["pass_rate_interval"])),
+            *_people(results),
             Tile("Score", number(results["score"], "points"), "mean over cases"),
             Tile("Failed", number(outputs["failed"], "count")),
             Tile("No verdict", number(outputs["errors"], "count"), state="doubtful" if outputs["errors"] else "none"),
@@ -46,6 +49,16 @@ def opening(report: Mapping[str, Json]) -> Summary:
             Tile("Cost", number(results["cost"]["total"], "number")),
         ),
     )
+
+
+def _people(results: Mapping[str, Json]) -> Iterator[Tile]:
+    """What checks say that no judge decides, and what people would say of those that one does."""
+    if "plain" not in results:
+        return
+    plain, found = results["plain"], results["labels"]["outputs"]["corrected"]
+    yield Tile("By plain checks", number(plain["pass_rate"], "share"), _interval(plain))
+    if found["value"] is not None:
+        yield Tile("By people's labels", number(found["value"], "share"), _interval(found))
 
 
 def _collapse(results: Mapping[str, Json]) -> Iterator[Tile]:
@@ -62,6 +75,7 @@ def _sentence(results: Mapping[str, Json]) -> str:
     errors, missing = results["outputs"]["errors"], results["cases"]["unrecorded"]
     parts = [f"{errors:,} outputs have no verdict."] if errors else []
     parts += [f"{missing:,} cases have no output."] if missing else []
+    parts += [told] if (told := on_trust_line(results)) else []
     return " ".join(parts)
 
 
@@ -164,6 +178,7 @@ CHARTS = (
         "Case",
         (0.0, 1.0),
     ),
+    *LABEL_CHARTS,
     _passes("pass_at"),
     _passes("pass_hat"),
 )

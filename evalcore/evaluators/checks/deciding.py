@@ -26,13 +26,17 @@ _SMALLEST = ALPHA * 2.0**-14
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """One threshold of one case, and the answers that there are: ``planned`` at most, where it could stop; else 0."""
+    """One threshold of one case, and the answers that there are: ``planned`` at most, where it could stop; else 0.
+
+    ``advisory``: fallible checks decide the case, and nobody has labelled enough of their verdicts.
+    """
 
     case: str
     threshold: Threshold
     passed: int
     answers: int
     planned: int = 0
+    advisory: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -65,25 +69,29 @@ class Demand(msgspec.Struct, frozen=True):
 
     def told(self) -> dict[str, Json]:
         """As it stands in the report."""
-        return {"number": self.threshold.number, "least": self.threshold.least, "verdict": self.verdict}
+        told: dict[str, Json] = {"number": self.threshold.number, "least": self.threshold.least}
+        return {**told, "verdict": self.verdict, **({"advisory": True} if self.advisory else {})}
 
 
 def decide(demands: Sequence[Demand]) -> dict[str, Json]:
     """All together: they hold where each does; they fail where some does by Holm's procedure (1979) over all of them.
 
-    So each is said wrongly with probability ALPHA at most, whatever the number of thresholds.
+    So each is said wrongly with probability ALPHA at most, whatever the number of thresholds. Advisory ones are
+    counted, and decide nothing.
     """
-    verdicts = Counter(demand.verdict for demand in demands)
-    failed = _failed(demands)
-    whole: str = "none"
-    if demands:
-        whole = "fails" if failed else "holds" if verdicts["holds"] == len(demands) else "inconclusive"
+    deciding = [demand for demand in demands if not demand.advisory]
+    verdicts = Counter(demand.verdict for demand in deciding)
+    failed = _failed(deciding)
+    whole: str = "advisory" if demands else "none"
+    if deciding:
+        whole = "fails" if failed else "holds" if verdicts["holds"] == len(deciding) else "inconclusive"
     return {
         "verdict": whole,
         "alpha": ALPHA,
         "correction": "holm",
-        "total": len(demands),
+        "total": len(deciding),
         **{name: verdicts[name] for name in ("holds", "fails", "inconclusive", "no_data")},
+        "advisory": len(demands) - len(deciding),
         "failed": failed[:_NAMED],
     }
 

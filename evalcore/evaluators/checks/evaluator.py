@@ -25,6 +25,8 @@ from evalq.evalcore.contract.repeated import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.checks.charts import CHARTS, opening
 from evalq.evalcore.evaluators.checks.further import asking, to_ask
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts, stopping
+from evalq.evalcore.evaluators.checks.labelling.fallible import any_judged
+from evalq.evalcore.evaluators.checks.labelling.shown import notices
 from evalq.evalcore.evaluators.checks.markdown import markdown
 from evalq.evalcore.evaluators.checks.measures import MEASURES
 from evalq.evalcore.evaluators.checks.metrics import METRICS
@@ -101,15 +103,26 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 "Ask this target, of kind embeddings, for vectors of answers that are counted by embedding, unless "
                 "their cases name another; with --outputs, of these.",
             ),
+            Option(
+                ("--labels",),
+                "What people said of a random sample of the outputs: JSONL or CSV of case, repeat, check, passed.",
+                "path",
+            ),
+            Option(
+                ("--judges-decide",),
+                "Let thresholds count that rest on judges with too few labelled verdicts.",
+                "bool",
+                "judges_decide",
+            ),
         ),
     )
     measures = MEASURES
     views = Views(
-        *(METRICS, PANELS, markdown),
+        *(METRICS, PANELS, markdown, notices),
         summary=opening,
         charts=CHARTS,
         rows=ROWS,
-        at_times=("diversity", "judges", "stopping"),
+        at_times=("diversity", "judges", "labels", "plain", "stopping"),
     )
     sample = Sample(write_sample, records=2_000)
     gathering = Gathering((".json", ".txt", ".md"), output_line)
@@ -124,13 +137,13 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
 
     def evaluate(self, batch: Batch, params: ChecksParams) -> Outcome[ChecksState]:
         """Judge every line of a chunk."""
-        judge, gatherer, tally = judge_for(params), Gatherer(), Tally()
+        judge, gatherer, tally, apart = judge_for(params), Gatherer(), Tally(), any_judged(params)
         lines: list[bytes] = []
         faults: list[tuple[int, str]] = []
         for number, data in batch.lines():
             test = judge.test(data)
             gatherer.add(number, test)
-            lines.append(record_line(batch.where(number), test))
+            lines.append(record_line(batch.where(number), test, apart=apart))
             if test.status == "error":
                 tally.errors += 1
                 faults.append((number, test.reason))

@@ -57,8 +57,8 @@ class Faults:
             if key not in known:
                 self.add(place.at(str(key)), f"unknown key (known here: {', '.join(known)})")
 
-    def raise_any(self) -> None:
-        """Raise ConfigError that lists the first faults by file, line and key path; nothing where there is none."""
+    def raise_any(self, what: str = "the cases") -> None:
+        """Raise ConfigError that lists the first faults of ``what`` by file, line and key path, where there is any."""
         if not self.found:
             return
         shown = self.found[:_SHOWN_FAULTS]
@@ -70,7 +70,7 @@ class Faults:
             told.append(f"{where}: {place.path}: {reason}" if place.keys else f"{where}: {reason}")
         if len(self.found) > len(shown):
             told.append(f"and {len(self.found) - len(shown)} more")
-        raise ConfigError("\n  ".join(["the cases are not valid", *told]))
+        raise ConfigError("\n  ".join([f"{what} are not valid", *told]))
 
 
 def _lines(faults: list[tuple[Place, str]]) -> dict[tuple[str, tuple[str | int, ...]], int]:

@@ -15,6 +15,7 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
+from evalq.evalcore.evaluators.checks.labelling.reading import load_labels
 from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
@@ -41,13 +42,20 @@ def complete(asked: Request) -> Request:
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         # Several inputs count as one, so that every answer would be two.
         raise UsageError("--outputs names the same file twice: its answers would count twice")
-    return Request(inputs=outputs, params=selected(asked)[0], options=asked.options)
+    params, _, _ = selected(asked)
+    if labels := asked.options.get("labels"):
+        if len(outputs) > 1:
+            raise UsageError("--labels names outputs by case and repeat, which several --outputs may have: give one")
+        params["labels"] = load_labels(str(labels))
+    return Request(inputs=outputs, params=params, options=asked.options)
 
 
 def prompts(asked: Request) -> Iterator[Prompt]:
     """A prompt for each selected case: its input as text, a chat as messages, too. Raises UsageError, ConfigError."""
     if asked.options.get("outputs"):
         raise UsageError("--outputs are evaluated, a --target is called: give one of them")
+    if asked.options.get("labels"):
+        raise UsageError("--labels are of recorded --outputs: nobody has seen yet what a --target will answer")
     _, params, loaded = selected(asked)
     inputs = {case.params["id"]: case for case in loaded}
     chosen = [inputs[case.id] for case in params.selected()]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evalq.evalcore.evaluators.checks.diversity.markdown import diversity_markdown
+from evalq.evalcore.evaluators.checks.labelling.shown import labels_markdown, plain_line
 from evalq.evalcore.evaluators.checks.shown import NONE, number, share
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
@@ -21,6 +22,7 @@ _VERDICTS = {
     "fails": "not reached",
     "inconclusive": "cannot be told yet",
     "none": "none set",
+    "advisory": "advisory",
 }
 
 
@@ -34,6 +36,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         _stopping(results),
         _rates("By tag", "Tag", "tag", results["by_tag"]),
         _rates("By check", "Check", "check", results["by_check"]),
+        labels_markdown(results),
         _judges(results),
         _cases(results["by_case"]),
         diversity_markdown(results),
@@ -52,6 +55,8 @@ def _head(results: Mapping[str, Json]) -> str:
     rate = f"Pass rate: {share(results['pass_rate'], bounds['low'], bounds['high'])}, mean over cases"
     told = f"{outputs['passed']:,} of {judged:,} outputs passed{errors}"
     lines = [rate, f"{told}; {cases['answered']:,} of {cases['total']:,} cases answered"]
+    if plain := plain_line(results):
+        lines.insert(1, plain)
     known = [each for key in ("pass_at", "pass_hat") for each in _passes(results, key)]
     if known:
         lines.append("; ".join(known))
@@ -66,8 +71,10 @@ def _passes(results: Mapping[str, Json], key: str) -> Iterator[str]:
 
 
 def _thresholds(decided: Mapping[str, Json]) -> str:
-    if not decided["total"]:
+    if not decided["total"] + decided["advisory"]:
         return ""
+    if not decided["total"]:
+        return f"Thresholds: {_advisory(decided)}"
     failed = decided["failed"]
     named = f" ({', '.join(escape(shorten(case)) for case in failed[:10])})" if failed else ""
     counts = ", ".join(
@@ -83,7 +90,14 @@ def _thresholds(decided: Mapping[str, Json]) -> str:
     return (
         f"Thresholds: {_VERDICTS[decided['verdict']]}{named}. Of {decided['total']}, each by itself: {counts}; "
         f"error at most {decided['alpha']:.1%} on either side ({decided['correction']} over all of them)"
+        + (f"; {told}" if (told := _advisory(decided)) else "")
     )
+
+
+def _advisory(decided: Mapping[str, Json]) -> str:
+    """Of thresholds that rest on judges."""
+    count = decided["advisory"]
+    return f"{count:,} rest on judges with too few labelled verdicts, and are advisory" if count else ""
 
 
 def _stopping(results: Mapping[str, Json]) -> str:
@@ -148,9 +162,7 @@ def _cases(entries: Sequence[Mapping[str, Json]]) -> str:
     rows: list[tuple[object, ...]] = []
     for entry in sorted(entries, key=order)[:_CASES]:
         rate, outputs = entry["pass_rate"], entry["outputs"]
-        demands = ", ".join(
-            f"{t['number']} {t['least']:g}: {t['verdict'].replace('_', ' ')}" for t in entry["thresholds"]
-        )
+        demands = ", ".join(map(_demand, entry["thresholds"]))
         judged = outputs["passed"] + outputs["failed"]
         rows.append(
             (
@@ -164,6 +176,11 @@ def _cases(entries: Sequence[Mapping[str, Json]]) -> str:
         )
     title = "## By case" if len(entries) <= _CASES else f"## The {_CASES} cases with the lowest pass rates"
     return f"{title}\n\n" + table(("Case", "Passed", "Pass rate (95 %)", "Score", "Errors", "Thresholds"), rows)
+
+
+def _demand(told: Mapping[str, Json]) -> str:
+    verdict = told["verdict"].replace("_", " ")
+    return f"{told['number']} {told['least']:g}: {verdict}{' (advisory)' if told.get('advisory') else ''}"
 
 
 def _taken(results: Mapping[str, Json]) -> str:

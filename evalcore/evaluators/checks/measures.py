@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evalq.evalcore.contract.measures import Measure, Measures, Sighting
+from evalq.evalcore.contract.measures import Judged, Measure, Measures, Sighting
 from evalq.evalcore.evaluators.checks.params import ChecksParams
 from evalq.evalcore.evaluators.checks.score import judge_for
+from evalq.evalcore.model.canonical import canonical_json, digest
 from evalq.evalcore.records.batch import Batch
 
 __all__ = ["MEASURES"]
+
+_APART = ("plain", "labels", "judges", "cases", "latency_seconds", "cost", "tokens", "usage")
+"""What a fallible check has no part in."""
 
 
 def _see(line: Mapping[str, Any]) -> Sighting | None:
@@ -20,7 +24,9 @@ def _see(line: Mapping[str, Any]) -> Sighting | None:
     case, repeat = line.get("id") or "", line.get("repeat")
     if line.get("passed") is None:
         return Sighting(case, repeat=repeat)
-    return Sighting(case, (float(line["passed"]), float(line["score"])), repeat, line.get("kind"))
+    plain = line.get("plain")
+    values = (float(line["passed"]), float(line["score"]), None if plain is None else float(plain))
+    return Sighting(case, values, repeat, line.get("kind"))
 
 
 def _collapsed(report: Mapping[str, Any]) -> list[str]:
@@ -38,4 +44,22 @@ def _named(batch: Batch, params: ChecksParams) -> Iterator[str]:
     return filter(None, (judge.case(data) for _, data in batch.lines()))
 
 
-MEASURES = Measures((Measure("pass_rate"), Measure("score", "score")), _see, _collapsed, _stopped, _named)
+def _judged(report: Mapping[str, Any]) -> Judged | None:
+    """By which checks outputs are judged, how many labels these have, and who judged."""
+    results = report["results"]
+    if "plain" not in results:
+        return None
+    labels = {entry["check"]: entry["labels"] for entry in results["labels"]["checks"] if entry["decides"]}
+    judges = [[each["judge"], each["configs"], each["prompts"]] for each in results.get("judges", ())]
+    return Judged(labels, digest(canonical_json(judges)), _APART)
+
+
+MEASURES = Measures(
+    (Measure("pass_rate"), Measure("score", "score"), Measure("plain.pass_rate", optional=True)),
+    _see,
+    _collapsed,
+    _stopped,
+    _named,
+    _judged,
+    beside=("labels", "judges_decide"),
+)

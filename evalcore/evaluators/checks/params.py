@@ -14,10 +14,12 @@ from evalq.evalcore.model.canonical import canonical_json, digest
 
 __all__ = [
     "DEFAULT_KS",
+    "LEAST_LABELS",
     "NO_WEIGHT",
     "Case",
     "ChecksParams",
     "Diversity",
+    "Labels",
     "Threshold",
     "Thresholds",
     "diversity_of",
@@ -26,6 +28,8 @@ __all__ = [
 ]
 
 DEFAULT_KS = (1, 3, 5)
+LEAST_LABELS = 20
+"""From so many on a fallible check is no longer taken on trust: none of 20 wrong leaves 17 % of verdicts at most."""
 MOST_K = 1000
 _LEAST_SHARE = 1e-15
 """No demand is for nothing: below this, floats say 0, of which there is no logarithm."""
@@ -115,12 +119,26 @@ def weightless(checks: Iterable[Mapping[str, Any]]) -> bool:
     return all(check.get("weight", 1) == 0 for check in checks)
 
 
+class Labels(Params):
+    """The repeats of a case of which people said that they pass a check, and that they do not."""
+
+    passed: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_verdict(self) -> Self:
+        if both := set(self.passed) & set(self.failed):
+            raise ValueError(f"repeat {min(both)} is said to pass and to fail")
+        return self
+
+
 class ChecksParams(Params):
     """Params of checks: ``request`` fills ``cases`` from the cases files.
 
     ``tag`` selects cases (empty: all); outputs of others are skipped. ``pass_rate`` is what a case has to reach that
     has no threshold of its own (0: nothing). ``ks`` are the k of pass@k and pass^k that are told. ``diversity`` is that
-    of cases without one of their own.
+    of cases without one of their own. ``labels`` are what people said, by case and by name of check; thresholds of
+    cases that fallible checks decide count where these have LEAST_LABELS, or with ``judges_decide``.
     """
 
     cases: tuple[Case, ...] = ()
@@ -128,6 +146,8 @@ class ChecksParams(Params):
     pass_rate: Share = 0.0
     ks: tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...] = DEFAULT_KS
     diversity: Diversity = Diversity(by="none")
+    labels: dict[str, dict[str, Labels]] = Field(default_factory=dict)
+    judges_decide: bool = False
 
     @model_validator(mode="after")
     def _once(self) -> Self:

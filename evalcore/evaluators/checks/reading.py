@@ -19,7 +19,7 @@ from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.objects import RecordFault, read_object
 
-__all__ = ["CASE_KEYS", "ENDINGS", "Written", "read_cases"]
+__all__ = ["CASE_KEYS", "ENDINGS", "Written", "lines_of_table", "open_table", "read_cases"]
 
 CASE_KEYS = (
     *("id", "template", "input", "vars", "expected", "checks", "judge", "tags", "weight", "thresholds"),
@@ -155,8 +155,8 @@ def _included(
         yield Written(case, at, (*under, *_template(case, at, templates, faults)))
 
 
-def _rows(path: str | Path, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
-    """The cases of a JSONL or CSV file."""
+def open_table(path: str | Path) -> Batch:
+    """A JSONL or CSV file of something for cases, all of it. Raises ConfigError where it cannot be read."""
     try:
         with open_given(path) as stream:
             data = stream.read(_MOST_BYTES + 1)
@@ -164,14 +164,20 @@ def _rows(path: str | Path, faults: Faults) -> Iterator[tuple[dict[str, Any], Pl
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     if len(data) > _MOST_BYTES:
         raise ConfigError(f"{path}: longer than {_MOST_BYTES >> 20} MiB, which no list of cases needs")
-    batch = Batch(str(path), 1, data.removeprefix(BOM))
-    found = _table(batch, str(path), faults) if str(path).lower().endswith(".csv") else _lines_of(batch, faults)
+    return Batch(str(path), 1, data.removeprefix(BOM))
+
+
+def _rows(path: str | Path, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
+    """The cases of a JSONL or CSV file."""
+    batch = open_table(path)
+    found = _table(batch, str(path), faults) if str(path).lower().endswith(".csv") else lines_of_table(batch, faults)
     for case, place in found:
         faults.unknown(case, CASE_KEYS, place)
         yield case, place
 
 
-def _lines_of(batch: Batch, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
+def lines_of_table(batch: Batch, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
+    """The objects of a JSONL file, each with its place."""
     for line, data in batch.lines():
         place = Place(batch.source, (), line)
         try:

@@ -16,7 +16,8 @@ _SHOWN = 200
 
 class _Line(msgspec.Struct):
     """``id`` is the case; ``passed`` and ``score`` are null where there is no verdict. ``kind`` is that of the text,
-    where answers are counted by kind: equal ones are one text.
+    where answers are counted by kind: equal ones are one text. ``plain`` is whether it passes by
+    its checks that are not fallible, in runs that have others; ``labels`` what people said.
     """
 
     record: str
@@ -29,10 +30,16 @@ class _Line(msgspec.Struct):
     checks: tuple[Verdict, ...]
     output: str | None = None
     kind: str | msgspec.UnsetType = msgspec.UNSET
+    plain: bool | msgspec.UnsetType | None = msgspec.UNSET
+    labels: dict[str, bool] | msgspec.UnsetType = msgspec.UNSET
 
 
-def record_line(record: str, test: Judgement) -> bytes:
-    """The line of the output that is called ``record``; of one that failed or is counted by kind with its beginning."""
+def record_line(record: str, test: Judgement, *, apart: bool = False) -> bytes:
+    """The line of the output that is called ``record``; of one that failed or is counted by kind with its
+    beginning.
+
+    ``apart``: whether some of the run's checks are fallible, so that it is told how the others went.
+    """
     line = _Line(
         record,
         test.plan.case.id if test.plan else None,
@@ -44,8 +51,18 @@ def record_line(record: str, test: Judgement) -> bytes:
         test.checks,
         None if test.status == "passed" and not test.mark.text else shorten(test.text, _SHOWN) or None,
         test.mark.text.hex() or msgspec.UNSET,
+        _plain(test) if apart else msgspec.UNSET,
+        {check.name: said for check, said in zip(test.checks, test.heard.labels, strict=False) if said is not None}
+        or msgspec.UNSET,
     )
     return _encode(line)
+
+
+def _plain(test: Judgement) -> bool | None:
+    """By checks that are not fallible; None for an output without a verdict, and where there are only others."""
+    if test.plan is not None and any(test.plan.judged):
+        return test.heard.plain
+    return {"passed": True, "failed": False}.get(test.status)
 
 
 _encode = msgspec.json.Encoder().encode

@@ -33,6 +33,7 @@ class _Line(msgspec.Struct):
     score: float | None = None
     reason: str | None = None
     checks: msgspec.Raw = msgspec.Raw(b"[]")
+    labels: dict[str, bool] = {}
 
 
 _checks = msgspec.json.Decoder(list[_Check]).decode
@@ -53,6 +54,9 @@ def _see(line: _Line) -> Row:
 def _evidence(line: _Line) -> Iterator[Evidence]:
     """What an output fell short of, then what it met."""
     found = list(_told(_checks(line.checks), ""))
+    for name, passed in line.labels.items():
+        said = "people say that it passes" if passed else "people say that it fails"
+        found.append(Evidence(f"{name} › people", "a label", said, passed))
     yield from sorted(found, key=lambda piece: piece.fine)
     if not found:
         yield Evidence("output", "an answer", line.reason or "")

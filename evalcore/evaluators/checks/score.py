@@ -12,11 +12,13 @@ import msgspec
 from evalq.evalcore.contract.registry import on_naming
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check, mean_by_weight
+from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check
 from evalq.evalcore.evaluators.checks.diversity.marks import NOT_COUNTED, Mark, mark_of
-from evalq.evalcore.evaluators.checks.judging.vote import Vote, votes_of
+from evalq.evalcore.evaluators.checks.judging.vote import LONGEST, Vote, votes_of
+from evalq.evalcore.evaluators.checks.labelling.heard import NOTHING, Given, Heard, given_labels, heard
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
-from evalq.evalcore.evaluators.checks.taken import Misplaced, usage_of
+from evalq.evalcore.evaluators.checks.passing import passes
+from evalq.evalcore.evaluators.checks.taken import Misplaced, lacks_output, usage_of, why_no_output
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
@@ -29,6 +31,7 @@ _MOST_REPEATS = 2**53
 _KEYS = frozenset(
     (
         *("case", "repeat", "named", "output", "error", "text", "tool_calls", "attempts", "judgements"),
+        "labels",
         *("stop", "stop.rule", "stop.of"),
         *("latency_seconds", "cost", "prompt_tokens", "completion_tokens"),
     )
@@ -40,8 +43,9 @@ _NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
 class Plan(msgspec.Struct, frozen=True):
     """A case made ready: its place among the cases, and whether the selection leaves it out.
 
-    ``asked`` is what its checks ask judges, by the key that recorded judgements have; ``diversity`` says how answers
-    are counted by kind, None where they are not.
+    ``asked`` is what its checks ask judges, by the key that recorded judgements have; ``asks`` by judge, too, as often
+    as any of its checks wants that asked. ``diversity`` says how answers are counted by kind, None where they are not.
+    ``given`` is what is known of labels.
     """
 
     index: int
@@ -49,7 +53,14 @@ class Plan(msgspec.Struct, frozen=True):
     checks: tuple[Check, ...]
     skipped: bool
     asked: Mapping[str, Asked]
+    asks: Mapping[tuple[str, str], Asked]
+    given: Given
     diversity: Diversity | None = None
+
+    @property
+    def judged(self) -> tuple[bool, ...]:
+        """Of each check whether it may be wrong and decides."""
+        return self.given.judged
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -71,6 +82,7 @@ class Judgement(msgspec.Struct, frozen=True):
     planned: int = 0
     mark: Mark = NOT_COUNTED
     votes: tuple[Vote, ...] = ()
+    heard: Heard = NOTHING
 
 
 class Question(NamedTuple):
@@ -117,9 +129,11 @@ class Judge:
             index, given = self._cases[case]
             skipped = bool(self._tag) and self._tag not in given.tags
             checks = () if skipped else tuple(self._check(written, given) for written in given.checks)
-            asked = {each.key: each for check in checks for each in check.asks()}
+            every = sorted((each for check in checks for each in check.asks()), key=lambda each: each.votes)
+            asked, asks = {each.key: each for each in every}, {(each.key, each.judge): each for each in every}
             how = diversity_of(given, self._params)
-            known = self._plans[case] = Plan(index, given, checks, skipped, asked, how)
+            labels = given_labels(given, checks, self._params.labels.get(case, {}))
+            known = self._plans[case] = Plan(index, given, checks, skipped, asked, asks, labels, how)
         return known
 
     def _check(self, written: Mapping[str, Any], case: Case) -> Check:
@@ -147,20 +161,21 @@ class Judge:
     def questions(self, data: bytes) -> list[Question]:
         """What judges are to be asked about the output of a line, each once; nothing about a line that is at fault."""
         line = self._read(data)
-        if isinstance(line, Judgement) or not line.plan.asked or _lacks_output(line.record):
+        if isinstance(line, Judgement) or not line.plan.asked or lacks_output(line.record):
             return []
         try:
             answer = _answer(line.record, usage_of(line.record), ())
         except Misplaced:
             return []
         asked = (question for check in line.plan.checks for question in check.questions(answer))
-        found = {(each.key, each.judge, part.text): (each, part) for each, part in asked}
-        return [Question(line.plan.case, line.repeat, each, part.text) for each, part in found.values()]
+        found = {(each.key, each.judge, part.text): None for each, part in asked if len(part.text) <= LONGEST}
+        asks = line.plan.asks
+        return [Question(line.plan.case, line.repeat, asks[key, judge], text) for key, judge, text in found]
 
     def answer(self, data: bytes) -> Answered | None:
         """The output of a line; None where it has none, or is at fault."""
         line = self._read(data)
-        if isinstance(line, Judgement) or _lacks_output(line.record):
+        if isinstance(line, Judgement) or lacks_output(line.record):
             return None
         try:
             return Answered(line.plan.case.id, line.repeat, _answer(line.record, Usage(), ()).text)
@@ -233,17 +248,18 @@ def _judged(line: _Line) -> Judgement:
     record, plan, at = line.record, line.plan, (line.plan, line.repeat)
     usage = usage_of(record)
     votes = _votes(line)
-    if _lacks_output(record):
-        return Judgement("error", _no_output(record), *at, usage=usage, planned=line.planned)
+    if lacks_output(record):
+        return Judgement("error", why_no_output(record), *at, usage=usage, planned=line.planned)
     answer = _answer(record, usage, votes)
     verdicts = tuple(check.judge(answer) for check in plan.checks)
     wrong = next((each for each in verdicts if each.passed is None and each.weight), None)
     if wrong is not None:
         status, score, reason = "error", None, f"{wrong.name}: {wrong.error}"
     else:
-        status, score, reason = _passed(verdicts, plan.case.thresholds.score)
+        status, score, reason = passes(verdicts, plan.case.thresholds.score)
     mark = NOT_COUNTED if score is None else _mark(answer, line)
-    return Judgement(status, reason, *at, score, verdicts, usage, answer.text, line.planned, mark, votes)
+    said = heard(record, plan.given, line.repeat, line.twice, () if score is None else verdicts)
+    return Judgement(status, reason, *at, score, verdicts, usage, answer.text, line.planned, mark, votes, said)
 
 
 def _mark(answer: Answer, line: _Line) -> Mark:
@@ -254,10 +270,6 @@ def _mark(answer: Answer, line: _Line) -> Mark:
             if path == "embedding" or path.startswith("embedding."):
                 raise Misplaced(f"{path}: the key is given more than once")
     return mark_of(answer.text, how, line.record)
-
-
-def _lacks_output(record: dict[str, Any]) -> bool:
-    return "error" in record or "output" not in record
 
 
 def _votes(line: _Line) -> tuple[Vote, ...]:
@@ -279,31 +291,6 @@ def _answer(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> An
     if text is not None and not isinstance(text, str):
         raise Misplaced(f"text: {kind_of(text)} where a string is wanted")
     return Answer(record["output"], text, usage, record.get("tool_calls"), votes)
-
-
-def _passed(verdicts: tuple[Verdict, ...], least: float | None) -> tuple[str, float, str]:
-    """(passed or failed, score, why it failed) where all checks that count were computed."""
-    counted = [verdict for verdict in verdicts if verdict.passed is not None]
-    score = mean_by_weight((verdict.weight, verdict.score or 0.0) for verdict in counted)
-    failed = [verdict for verdict in counted if not verdict.passed and verdict.weight]
-    if least is None:
-        fine, why = not failed, ""
-    else:
-        # As decimals: a mean of .1 and .2 must not miss .15 by the last bit.
-        fine, why = round(score, 12) >= round(least, 12), f"score {score:.3g} below {least:g}; "
-    if fine:
-        return "passed", score, ""
-    first = failed[0] if failed else None
-    reason = f"{first.name}: wanted {first.wanted}, found {first.found}" if first else ""
-    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    return "failed", score, f"{why}{reason}{more}"
-
-
-def _no_output(record: dict[str, Any]) -> str:
-    """Why a line has no output; a recorder may have left its reason under ``error``."""
-    if isinstance(record.get("error"), str):
-        return f"no output: {shorten(record['error'], 200)}"
-    return "output: missing" if "error" not in record else f"error: {kind_of(record['error'])} where a string is wanted"
 
 
 @lru_cache(maxsize=16)

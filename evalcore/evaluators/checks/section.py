@@ -10,6 +10,7 @@ from evalq.evalcore.contract.stopping import stopping_section
 from evalq.evalcore.evaluators.checks.deciding import Demand, decide
 from evalq.evalcore.evaluators.checks.diversity.drawn import Drawn
 from evalq.evalcore.evaluators.checks.diversity.section import diversity_section
+from evalq.evalcore.evaluators.checks.labelling.section import labels_by_check, labels_section, on_trust
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, thresholds_of
 from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.state import BILLION, CaseState, ChecksState
@@ -63,6 +64,7 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         "tokens": _spread(state.tokens),
         "by_case": entries,
         "failures": list(_failures(results)),
+        **labels_section(cases, state, params),
         **_judges(state),
         **diversity,
         **_stopping(cases, entries, kinds),
@@ -81,6 +83,7 @@ def _judges(state: ChecksState) -> dict[str, Json]:
                 "read": tally.asked - tally.failed - tally.unreadable,
                 "unreadable": tally.unreadable,
                 "failed": tally.failed,
+                "lost": tally.failed + tally.unreadable,
             },
             "latency_seconds": _spread(tally.latency),
             "cost": _spread(tally.cost),
@@ -140,11 +143,15 @@ def _over_cases(cases: Sequence[Counted], k: int, *, hat: bool) -> dict[str, Jso
 
 
 def _entries(cases: Sequence[Counted], params: ChecksParams) -> tuple[list[Json], list[Demand]]:
+    labelled = labels_by_check(cases, params)
     entries: list[Json] = []
     demands: list[Demand] = []
     for case, counted in cases:
-        own = [Demand(case.id, each, counted.passed, counted.answers, counted.planned) for each in
-               thresholds_of(case, params)]  # fmt: skip
+        advisory = on_trust(case, labelled, params)
+        own = [
+            Demand(case.id, each, counted.passed, counted.answers, counted.planned, advisory)
+            for each in thresholds_of(case, params)
+        ]
         demands += own
         entries.append(_entry(case, counted, own, params))
     return entries, demands

@@ -30,6 +30,10 @@ class CaseState(Merging, array_like=True):
 
     ``checks`` has [passed, failed, errors] for each check of the case. ``planned`` is how many calls the case was to
     get if it could stop early, the most that any line says; else 0.
+
+    ``plain`` has [passed, failed] by the checks that are not fallible, of a case that has others, too. ``labels`` has
+    for each check how many labelled outputs [both, the judge alone, the person alone, none] passed, and ``people`` the
+    same for outputs whose fallible verdicts are all labelled; both are empty where there are none.
     """
 
     passed: int = 0
@@ -39,6 +43,9 @@ class CaseState(Merging, array_like=True):
     checks: list[list[int]] = msgspec.field(default_factory=list)
     seen: dict[int, int] = msgspec.field(default_factory=dict)
     planned: int = 0
+    plain: list[int] = msgspec.field(default_factory=list)
+    labels: list[list[int]] = msgspec.field(default_factory=list)
+    people: list[int] = msgspec.field(default_factory=list)
 
     @property
     def answers(self) -> int:
@@ -57,13 +64,21 @@ class CaseState(Merging, array_like=True):
         self.errors += later.errors
         self.score += later.score
         self.planned = max(self.planned, later.planned)
-        if not self.checks:
-            self.checks = [list(counts) for counts in later.checks]
-        else:
-            for mine, theirs in zip(self.checks, later.checks, strict=False):
-                for at, count in enumerate(theirs):
-                    mine[at] += count
+        self.checks = _added_each(self.checks, later.checks)
+        self.plain = _added(self.plain, later.plain)
+        self.labels = _added_each(self.labels, later.labels)
+        self.people = _added(self.people, later.people)
         merge_seen(self.seen, later.seen)
+
+
+def _added(mine: list[int], later: list[int]) -> list[int]:
+    return [a + b for a, b in zip(mine, later, strict=True)] if mine and later else mine or list(later)
+
+
+def _added_each(mine: list[list[int]], later: list[list[int]]) -> list[list[int]]:
+    if mine and later:
+        return [_added(a, b) for a, b in zip(mine, later, strict=False)]
+    return mine or [list(counts) for counts in later]
 
 
 class ChecksState(State):
@@ -71,7 +86,8 @@ class ChecksState(State):
 
     ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``failures`` the first outputs
     that failed, each with what it failed by, ``drawn`` the answers of the cases in which they are
-    counted by kind. ``judges`` are those whose judgements were counted, by name.
+    counted by kind. ``judges`` are those whose judgements were counted, by name,
+    ``astray`` the labels in lines that are about nothing.
     """
 
     cases: dict[int, CaseState] = msgspec.field(default_factory=dict)
@@ -84,6 +100,7 @@ class ChecksState(State):
     tokens: Quantiles = msgspec.field(default_factory=Quantiles)
     drawn: dict[int, Drawn] = msgspec.field(default_factory=dict)
     judges: dict[str, JudgeTally] = msgspec.field(default_factory=dict)
+    astray: Faults = msgspec.field(default_factory=Faults)
 
     def merge(self, later: Self) -> None:
         """Take in the state of the lines that follow."""
@@ -91,6 +108,7 @@ class ChecksState(State):
         self.last = max(self.last, later.last)
         self.repeated.merge(later.repeated)
         self.failures.merge(later.failures)
+        self.astray.merge(later.astray)
         for mine, theirs in ((self.latency, later.latency), (self.cost, later.cost), (self.tokens, later.tokens)):
             mine.merge(theirs)
         if later.judges:
@@ -131,6 +149,7 @@ class Gatherer:
         self._cost: list[float] = []
         self._tokens: list[float] = []
         self._failures: list[tuple[int, str]] = []
+        self._astray: list[tuple[int, str]] = []
         self._votes: list[tuple[Vote, Asked]] = []
 
     def add(self, line: int, test: Judgement) -> None:
@@ -145,6 +164,7 @@ class Gatherer:
         case.planned = max(case.planned, test.planned)
         self._votes += [(vote, plan.asked[vote.check]) for vote in test.votes]
         self._count_checks(case, test)
+        self._astray += [(line, shorten(why, _EVIDENCE)) for why in test.heard.astray]
         if test.score is None or test.repeat is None:
             case.errors += 1
             return
@@ -158,6 +178,7 @@ class Gatherer:
             told = f"{shorten(plan.case.id)} repeat {test.repeat}: {test.reason}"
             self._failures.append((line, shorten(told, _EVIDENCE)))
         case.score += round(test.score * BILLION)
+        _count_people(case, test)
         if test.mark.text:
             self._drawn(plan.index).add(test.repeat, test.mark)
         usage = test.usage
@@ -191,8 +212,29 @@ class Gatherer:
     def finish(self) -> ChecksState:
         """The state, with quantiles and failures in it."""
         self.state.failures = Faults(len(self._failures), self._failures[:LISTED])
+        self.state.astray = Faults(len(self._astray), self._astray[:LISTED])
         self.state.latency = Quantiles.of(self._latency)
         self.state.cost = Quantiles.of(self._cost)
         self.state.tokens = Quantiles.of(self._tokens)
         self.state.judges = count_votes(self._votes)
         return self.state
+
+
+def _count_people(case: CaseState, test: Judgement) -> None:
+    """What people said of an output with a verdict, and how it went by checks that are not fallible."""
+    said = test.heard
+    if said.plain is not None:
+        case.plain = _added(case.plain, [int(said.plain), int(not said.plain)])
+    if said.people is not None:
+        case.people = _added(case.people, _cell(test.status == "passed", said.people))
+    if said.labels:
+        cells = [_cell(verdict.passed, label) for verdict, label in zip(test.checks, said.labels, strict=True)]
+        case.labels = _added_each(case.labels, cells)
+
+
+def _cell(passed: bool | None, label: bool | None) -> list[int]:
+    """One in the cell of the table where the judge and the person meet; none where either says nothing."""
+    cells = [0, 0, 0, 0]
+    if passed is not None and label is not None:
+        cells[2 * (not passed) + (not label)] = 1
+    return cells

@@ -1,4 +1,4 @@
-"""What a recorded call says that it took: seconds, money, tokens."""
+"""What a recorded call says that it came to: an output or none, and what it took in seconds, money, tokens."""
 
 from __future__ import annotations
 
@@ -6,15 +6,27 @@ import math
 from typing import Any
 
 from evalq.evalcore.evaluators.checks.answer import Usage
-from evalq.evalcore.naming import found, kind_of
+from evalq.evalcore.naming import found, kind_of, shorten
 
-__all__ = ["Misplaced", "usage_of"]
+__all__ = ["Misplaced", "lacks_output", "usage_of", "why_no_output"]
 
 _TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 class Misplaced(ValueError):
     """A key of the line holds what it cannot hold."""
+
+
+def lacks_output(record: dict[str, Any]) -> bool:
+    """Whether there is none, or a reason why there is none."""
+    return "error" in record or "output" not in record
+
+
+def why_no_output(record: dict[str, Any]) -> str:
+    """Why a line has no output; a recorder may have left its reason under ``error``."""
+    if isinstance(record.get("error"), str):
+        return f"no output: {shorten(record['error'], 200)}"
+    return "output: missing" if "error" not in record else f"error: {kind_of(record['error'])} where a string is wanted"
 
 
 def usage_of(record: dict[str, Any]) -> Usage:

@@ -78,7 +78,7 @@ def test_the_mean_over_all_answers_is_the_report_s(name: str, here: Path) -> Non
     assert run.path is not None
     found = cases_of(RunFolder.existing(run.path))
     assert found.cases.unattributed == 0
-    for measure in evaluator.measures.measures:
+    for measure in found.cases.measures:
         column = found.cases.columns[measure.name]
         if name == "cooperation":
             wanted = [log[measure.name] for log in run.report["results"]["logs"].values()]

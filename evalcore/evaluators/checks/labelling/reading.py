@@ -1,0 +1,95 @@
+"""Reading a file of labels: who said of which check of which output that it passes."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.checks.faults import Faults, Place
+from evalq.evalcore.evaluators.checks.reading import lines_of_table, open_table
+from evalq.evalcore.naming import found, shorten
+from evalq.evalcore.records.batch import Batch
+
+__all__ = ["load_labels"]
+
+_KEYS = ("case", "repeat", "check", "passed", "note")
+_ENDINGS = (".jsonl", ".ndjson", ".csv")
+_TRUTH = {"true": True, "false": False}
+_MOST_REPEATS = 2**53
+_MOST = 1_000_000
+
+
+def load_labels(path: str) -> dict[str, dict[str, dict[str, list[int]]]]:
+    """Repeats by case, check, and whether they ``passed`` or ``failed``: `ChecksParams.labels`, plain.
+
+    JSONL or CSV of ``case``, ``repeat`` (0 where it is missing), ``check``, ``passed``, and ``note``, which is passed
+    over. Raises ConfigError that lists by line what is no label, and labels that contradict one another.
+    """
+    faults, said = Faults(), dict[tuple[str, str, int], tuple[bool, Place]]()
+    for row, place in _rows(path, faults):
+        label = _label(row, place, faults)
+        if label is None:
+            continue
+        key, passed = label
+        before = said.setdefault(key, (passed, place))
+        if before[0] is not passed:
+            case, check, repeat = key
+            one = f"{shorten(case)} repeat {repeat}, {shorten(check)!r}"
+            told = "passes" if before[0] else "fails"
+            faults.add(place, f"{one}: contradicts line {before[1].line}, by which it {told}")
+    faults.raise_any("the labels")
+    if len(said) > _MOST:
+        raise ConfigError(f"{path}: more than {_MOST:,} labels")
+    labels: dict[str, dict[str, dict[str, list[int]]]] = {}
+    for (case, check, repeat), (passed, _) in sorted(said.items(), key=lambda item: item[0]):
+        own = labels.setdefault(case, {}).setdefault(check, {"passed": [], "failed": []})
+        own["passed" if passed else "failed"].append(repeat)
+    return labels
+
+
+def _rows(path: str, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
+    if not path.lower().endswith(_ENDINGS):
+        raise ConfigError(f"{path}: a file of labels ends in {', '.join(_ENDINGS)}")
+    batch = open_table(path)
+    yield from _table(batch, path, faults) if path.lower().endswith(".csv") else lines_of_table(batch, faults)
+
+
+def _table(batch: Batch, path: str, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
+    """Rows of a CSV, their cells as JSONL would have them."""
+    try:
+        columns = tuple(name.strip() for name in batch.first_row())
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path}:1: no header that can be read: {error}") from None
+    if len(set(columns)) < len(columns):
+        faults.add(Place(path, (), 1), "a column stands there twice")
+        return
+    given = msgspec.structs.replace(batch, columns=columns)
+    rows = given.rows(lambda line, reason: faults.add(Place(path, (), line), reason))
+    next(rows, None)
+    for line, cells in rows:
+        row: dict[str, Any] = {name: text for name, text in zip(columns, cells, strict=True) if text != ""}
+        row["passed"] = _TRUTH.get(str(row.get("passed", "")).strip().lower(), row.get("passed"))
+        repeat = str(row.get("repeat", "0")).strip()
+        row["repeat"] = int(repeat) if repeat.isascii() and repeat.isdigit() and len(repeat) < 17 else row["repeat"]
+        yield row, Place(path, (), line)
+
+
+def _label(row: dict[str, Any], place: Place, faults: Faults) -> tuple[tuple[str, str, int], bool] | None:
+    """((case, check, repeat), passed); None where a fault was noted."""
+    before = len(faults.found)
+    faults.unknown(row, _KEYS, place)
+    for key in ("case", "check"):
+        if not isinstance(row.get(key), str) or not row[key]:
+            faults.add(place.at(key), f"{found(row, key)} where a text is wanted")
+    repeat = row.get("repeat", 0)
+    if type(repeat) is not int or not 0 <= repeat < _MOST_REPEATS:
+        faults.add(place.at("repeat"), f"{found(row, 'repeat')} where a whole number from 0 is wanted")
+    if not isinstance(row.get("passed"), bool):
+        faults.add(place.at("passed"), f"{found(row, 'passed')} where true or false is wanted")
+    if len(faults.found) > before:
+        return None
+    return (row["case"], row["check"], repeat), row["passed"]

@@ -1,0 +1,173 @@
+"""What labels come to in the report: how far each fallible check agrees with people, and what its rates are by them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from evalq.evalcore.agreement import Estimate, Table, kappa, share
+from evalq.evalcore.corrected import Labelled, corrected
+from evalq.evalcore.evaluators.checks.labelling.fallible import any_judged, fallible, judged_of
+from evalq.evalcore.evaluators.checks.labelling.heard import of_no_check
+from evalq.evalcore.evaluators.checks.params import LEAST_LABELS, Case, ChecksParams
+from evalq.evalcore.evaluators.checks.score import judge_for
+from evalq.evalcore.evaluators.checks.state import CaseState, ChecksState
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.seen import has_seen
+from evalq.evalcore.model.tally import LISTED
+from evalq.evalcore.naming import shorten
+from evalq.evalcore.rates import Interval, Rate, clustered
+
+__all__ = ["labels_by_check", "labels_section", "on_trust"]
+
+Counted = tuple[Case, CaseState]
+_NO_TABLE = (0, 0, 0, 0)
+
+
+def labels_by_check(cases: Sequence[Counted], params: ChecksParams) -> dict[str, int]:
+    """How many labels the checks that may be wrong and decide have, by name over all cases."""
+    if not any_judged(params):
+        return {}
+    judge, found = judge_for(params), dict[str, int]()
+    for case, counted in cases:
+        plan = judge.plan(case.id)
+        for at, (check, judged) in enumerate(zip(plan.checks, plan.judged, strict=True) if plan else ()):
+            if judged:
+                labels = sum(counted.labels[at]) if counted.labels else 0
+                found[check.name] = found.get(check.name, 0) + labels
+    return found
+
+
+def on_trust(case: Case, labelled: Mapping[str, int], params: ChecksParams) -> bool:
+    """Whether the case is decided by a check that may be wrong, and of which too few verdicts are labelled."""
+    if params.judges_decide or not labelled:
+        return False
+    plan = judge_for(params).plan(case.id)
+    return plan is not None and any(
+        judged and labelled[check.name] < LEAST_LABELS for check, judged in zip(plan.checks, plan.judged, strict=True)
+    )
+
+
+def labels_section(cases: Sequence[Counted], state: ChecksState, params: ChecksParams) -> dict[str, Json]:
+    """The pass rate by plain checks, and what labels say; nothing where no check may be wrong and nobody labelled."""
+    apart = any_judged(params)
+    if not (apart or params.labels or state.astray.total or any(counted.labels for _, counted in cases)):
+        return {}
+    checks = list(_checks(cases, params))
+    astray = list(_astray(cases, params))
+    told = [f"line {line}: {why}" for line, why in state.astray.first] + [why for _, why in astray[:LISTED]]
+    labels: dict[str, Json] = {
+        "used": sum(entry["labels"] for entry in checks),
+        "astray": state.astray.total + sum(count for count, _ in astray),
+        "needed": LEAST_LABELS,
+        "checks": checks,
+        "outputs": _outputs(cases, params) if apart else None,
+        "listed": told[:LISTED],
+    }
+    return {**({"plain": _plain(cases, params)} if apart else {}), "labels": labels}
+
+
+def _plain(cases: Sequence[Counted], params: ChecksParams) -> dict[str, Json]:
+    """Outputs that pass by the checks that are not fallible, of cases that have any."""
+    counts = []
+    for case, counted in cases:
+        passed, failed = counted.plain or (0, 0)
+        if not any(judged_of(case)):
+            passed, failed = counted.passed, counted.failed
+        counts.append((case, passed, failed))
+    rates = [Rate(p / (p + f), p + f, case.weight) for case, p, f in counts if p + f]
+    whole = math.fsum(rate.weight for rate in rates)
+    return {
+        "outputs": {"passed": sum(p for _, p, _ in counts), "failed": sum(f for _, _, f in counts)},
+        "pass_rate": math.fsum(rate.weight * rate.value for rate in rates) / whole if whole else None,
+        **_ends(clustered(rates)),
+    }
+
+
+def _checks(cases: Sequence[Counted], params: ChecksParams) -> Iterator[dict[str, Json]]:
+    """Each check that may be wrong, or has labels, over the cases that have it, in the order of their names."""
+    judge, found, judged, decides = judge_for(params), dict[str, list[Labelled]](), set[str](), set[str]()
+    for case, counted in cases:
+        plan = judge.plan(case.id)
+        for at, check in enumerate(plan.checks if plan else ()):
+            passed, failed, _ = counted.checks[at] if counted.checks else (0, 0, 0)
+            table = counted.labels[at] if counted.labels else _NO_TABLE
+            found.setdefault(check.name, []).append(_labelled(table, passed, passed + failed, case.weight))
+            if fallible(case.checks[at]):
+                judged.add(check.name)
+            if plan and plan.judged[at]:
+                decides.add(check.name)
+    for name, own in sorted(found.items()):
+        if name in judged or any(each.labels for each in own):
+            yield {"check": name, "judged": name in judged, "decides": name in decides, **_told(own)}
+
+
+def _outputs(cases: Sequence[Counted], params: ChecksParams) -> dict[str, Json]:
+    """Whole outputs of the cases that fallible checks decide: as judged, and with people's labels in their place."""
+    own = [
+        _labelled(counted.people or _NO_TABLE, counted.passed, counted.answers, case.weight)
+        for case, counted in cases
+        if any(judged_of(case))
+    ]
+    return {"cases": len(own), **_told(own)}
+
+
+def _labelled(table: Sequence[int], passed: int, answers: int, weight: float) -> Labelled:
+    both, false_pass, false_fail, neither = table
+    return Labelled(both, false_pass, false_fail, neither, passed, answers, weight)
+
+
+def _told(own: Sequence[Labelled]) -> dict[str, Json]:
+    """One table over cases, and what follows from it."""
+    tables = [Table(*case[:4]) for case in own]
+    answered = [case for case in own if case.answers]
+    whole = math.fsum(case.weight for case in answered)
+    rate = math.fsum(case.weight * case.passed / case.answers for case in answered) / whole if whole else None
+    by_people = corrected(answered)
+    cases = len(answered)
+    return {
+        "labels": sum(table.labels for table in tables),
+        "labelled_cases": sum(bool(table.labels) for table in tables),
+        "table": {name: sum(getattr(table, name) for table in tables) for name in Table._fields},
+        "agreement": _estimate(share([(t.both + t.neither, t.labels) for t in tables], cases)),
+        "kappa": _estimate(kappa(tables, cases)),
+        "false_pass": _estimate(share([(t.false_pass, t.false_pass + t.neither) for t in tables], cases)),
+        "false_fail": _estimate(share([(t.false_fail, t.false_fail + t.both) for t in tables], cases)),
+        "judged_rate": rate,
+        "corrected": {
+            "value": by_people.value if by_people else None,
+            **_ends(by_people.interval if by_people else None),
+        },
+        "labels_alone": {
+            "value": by_people.alone if by_people else None,
+            **_ends(by_people.alone_interval if by_people else None),
+        },
+    }
+
+
+def _estimate(found: Estimate) -> dict[str, Json]:
+    return {"value": found.value, **_ends(found.interval)}
+
+
+def _ends(interval: Interval | None) -> dict[str, Json]:
+    return {"low": interval.low if interval else None, "high": interval.high if interval else None}
+
+
+def _astray(cases: Sequence[Counted], params: ChecksParams) -> Iterator[tuple[int, str]]:
+    """How many labels of the file are about nothing, and why, in its order of cases and checks."""
+    judge, counts = judge_for(params), {case.id: counted for case, counted in cases}
+    for case, checks in params.labels.items():
+        plan = judge.plan(case)
+        if plan is not None and plan.skipped:
+            continue  # what the selection leaves out is not looked at
+        for name, said in checks.items():
+            repeats = sorted((*said.passed, *said.failed))
+            why = f"{shorten(case)!r} is none of the cases"
+            if plan is not None:
+                why = of_no_check(name, case, plan.given.places)
+            if why:
+                yield len(repeats), f"{len(repeats)} of {shorten(name)!r}: {why}"
+                continue
+            for repeat in repeats:
+                if not has_seen(counts[case].seen, repeat):
+                    yield 1, f"{shorten(case)} repeat {repeat} has no output with a verdict"

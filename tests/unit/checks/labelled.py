@@ -1,0 +1,46 @@
+"""Outputs with what a judge said of them, and labels of people."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from evalq.evalcore.evaluators.checks.judging.vote import about
+from evalq.evalcore.evaluators.checks.score import Judge
+from tests.unit.checks.helpers import line, params_of
+
+__all__ = ["CASES", "judged_line", "judgement", "labels_file"]
+
+RUBRIC: dict[str, Any] = {"rubric": "It is polite.", "name": "polite"}
+CASES: list[dict[str, Any]] = [
+    *({"id": f"m{at}", "checks": [RUBRIC, {"max-length": 20}], "weight": 1 + at % 2} for at in range(4)),
+    {"id": "only", "checks": [{**RUBRIC, "weight": 2}]},
+    {"id": "plain", "checks": [{"contains": "yes"}]},
+    {"id": "shown", "checks": [{**RUBRIC, "weight": 0}, {"contains": "yes"}]},
+]
+"""Cases of both kinds of checks, of one, and one whose judge only shows what it thinks."""
+
+
+@cache
+def _key() -> str:
+    plan = Judge(params_of([CASES[0]])).plan("m0")
+    assert plan is not None
+    return next(iter(plan.asked))
+
+
+def judgement(output: str, passed: bool) -> dict[str, Any]:
+    """What a judge said of an output."""
+    return {"check": _key(), "about": about(output), "judge": "grader", "config": "c0ffee", "output": {"pass": passed}}
+
+
+def judged_line(case: str, repeat: int, passed: bool, output: str = "yes", labels: Any = None) -> bytes:
+    """A recorded output that a judge passed or not, and what people said of it."""
+    said = {} if labels is None else {"labels": labels}
+    return line(case, repeat, output, judgements=[judgement(output, passed)], **said)
+
+
+def labels_file(rows: list[tuple[str, int, str, bool]]) -> str:
+    """JSONL of labels."""
+    names = ("case", "repeat", "check", "passed")
+    return "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows)
