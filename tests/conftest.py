@@ -45,9 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """From here on there is garbage; of what is there now nothing ever is."""
+    """From here on there is garbage; of what is there now nothing ever is, or too little to look for."""
     gc.enable()
-    gc.collect()
     gc.freeze()
 
 

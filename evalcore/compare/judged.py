@@ -10,7 +10,7 @@ from evalq.evalcore.compare.decision import Check
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 
-__all__ = ["nothing_decides", "on_trust"]
+__all__ = ["nothing_decides", "on_trust", "why_advisory"]
 
 _NAMED = 5
 
@@ -19,7 +19,7 @@ def on_trust(
     checks: Iterable[Check], path: str, policy: Policy, run: RunCases, partner: RunCases | None
 ) -> Iterator[Check]:
     """Checks of what stands at ``path``, advisory where they rest on judges of whom too few verdicts are labelled."""
-    why = _why(path, policy, run, partner)
+    why = why_advisory(path, policy, run, partner)
     for check in checks:
         if not why or check.tier == "advisory":
             yield check
@@ -27,7 +27,7 @@ def on_trust(
             yield msgspec.structs.replace(check, tier="advisory", reason=f"{check.reason}; advisory: {why}")
 
 
-def _why(path: str, policy: Policy, run: RunCases, partner: RunCases | None) -> str:
+def why_advisory(path: str, policy: Policy, run: RunCases, partner: RunCases | None) -> str:
     """Why what stands at ``path`` in the results decides nothing; empty where it may.
 
     Labels of the baseline count, too, where the same judges were asked by the same words: a judge that people were
@@ -47,7 +47,7 @@ def _why(path: str, policy: Policy, run: RunCases, partner: RunCases | None) -> 
         return ""
     told = ", ".join(f"{check} ({labels[check]})" for check in lacking[:_NAMED])
     more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
-    return f"it rests on judges of whom people labelled fewer than {policy.minimum_labels} verdicts: {told}{more}"
+    return f"it rests on judges with fewer than {policy.minimum_labels} labelled verdicts: {told}{more}"
 
 
 def nothing_decides(policy: Policy, checks: Sequence[Check]) -> Iterator[Check]:

@@ -9,6 +9,7 @@ import msgspec
 
 from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.judged import why_advisory
 from evalq.evalcore.compare.looks import Look, baseline_digest
 from evalq.evalcore.compare.pairs import Side, pairs_of
 from evalq.evalcore.compare.planning import DROPS, Plan, Power, powers
@@ -91,6 +92,8 @@ def outlook(
         if measure is None:
             notes.append(f"{gate.metric} is taken as it stands: nothing is known of its chance variation")
             continue
+        if base is not None and (why := why_advisory(gate.path, policy, base, None)):
+            notes.append(f"{gate.metric} will be advisory as things are: {why}")
         plan = _plan(gate, measure, base, _meant(gate, candidates), asked)
         proofs += _proofs(gate, plan.cases)
         try:

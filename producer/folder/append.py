@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from io import FileIO
@@ -49,7 +50,8 @@ class AppendedFile:
         try:
             self._out.truncate(self.end)
         except OSError:
-            self.close()  # the next piece begins with it
+            with contextlib.suppress(OSError):
+                self.close()  # the next piece begins with it
 
     def sync(self) -> None:
         """All that was added is on disk when this returns. Raises OSError."""
@@ -58,9 +60,9 @@ class AppendedFile:
 
     def close(self) -> None:
         """Let go of the file."""
-        if self._out is not None:
-            self._out.close()
-            self._out = None
+        out, self._out = self._out, None  # first, since closing may fail, too
+        if out is not None:
+            out.close()
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:

@@ -81,7 +81,7 @@ class Manifest:
 
     def start(self, header: Header) -> None:
         """Begin with ``header``."""
-        self._file.append(b'{"header":' + to_wire(header) + b"}\n")
+        self._append(b'{"header":' + to_wire(header) + b"}\n")
 
     def load(self) -> Header:
         """Read back what was written, but a torn last line; this changes nothing. Raises WireError."""
@@ -117,15 +117,19 @@ class Manifest:
         """Add chunks, safely on disk when this returns."""
         lines, end = [b'{"chunk":' + to_wire(chunk) + b"}\n" for chunk in chunks], self._file.end
         # The file first: pages are read from it as soon as they are full.
-        self._file.append(b"".join(lines))
+        self._append(b"".join(lines))
         for chunk, line in zip(chunks, lines, strict=True):
             self._chunks.add(chunk, end, len(line))
             end += len(line)
 
     def close(self, seal: Seal) -> None:
         """The end of the plan."""
-        self._file.append(b'{"seal":' + to_wire(seal) + b"}\n")
+        self._append(b'{"seal":' + to_wire(seal) + b"}\n")
         self.seal = seal
+
+    def _append(self, piece: bytes) -> None:
+        self._file.path = self.path  # the folder may have got its name since, and a failed write has the file reopened
+        self._file.append(piece)
 
     def document(self, header: Header) -> Iterator[bytes]:
         """manifest.json, a piece at a time: the whole plan as one canonical JSON document."""

@@ -183,7 +183,7 @@ def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: 
         ledger = RunLedger(client, shared.settings)
 
         def forget() -> bool:
-            _, seal = Reports(ledger, shared.settings).plan(sweep.run)
+            seal = Reports(ledger, shared.settings).seal(sweep.run)
             with sweep.evaluated.open("rb") as stream:
                 if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
                     ledger.delete(sweep.run)

@@ -88,8 +88,9 @@ class Sweep:
             raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
         for path in live.reuse if live.target else ():
             Giver(path)  # one that gives nothing is told before anything is paid
+        stage = None
         if calls.further is not None:
-            calls.further.begin(request)  # raises where it is not said who is asked
+            stage = calls.further.begin(request)  # raises where it is not said who is asked
         cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
         if not cases:
             raise UsageError("there is nothing to ask: no case is left")
@@ -119,7 +120,9 @@ class Sweep:
             )
             return folder
 
-        return cls(begun(asked, evaluator.name, run, fill), head, new=True)
+        made = cls(begun(asked, evaluator.name, run, fill), head, new=True)
+        made.stage = stage
+        return made
 
     @classmethod
     def asked_in(cls, folder: RunFolder, *, same: bool = True) -> Sweep | None:

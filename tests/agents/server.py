@@ -28,7 +28,8 @@ class Agent:
     """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are.
 
     After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order. While ``ready`` is false,
-    calls are taken and none is answered; while it is ``dead``, each request's connection is cut: ``cut`` counts them.
+    calls are taken and none is answered, and so while it is ``halted``, which can be said from outside; while it is
+    ``dead``, each request's connection is cut: ``cut`` counts them.
     """
 
     def __init__(self) -> None:
@@ -36,6 +37,7 @@ class Agent:
         self.per_second = 0
         self.quota = 0
         self.ready: Callable[[], bool] = lambda: True
+        self.halted = False
         self.dead: Callable[[], bool] = lambda: False
         self.cut = 0
         self.answer: Callable[[str], str] | None = None
@@ -96,7 +98,7 @@ class Agent:
         system = data["messages"][0]["content"] if "messages" in (data or ()) and len(data["messages"]) > 1 else None
         self.calls[prompt] += 1
         await asyncio.sleep(self.latency)
-        while not self.ready():
+        while self.halted or not self.ready():
             await asyncio.sleep(0.005)
         try:
             order = json.loads(prompt)

@@ -20,9 +20,11 @@ import numpy as np
 from numpy import float64
 from numpy.typing import NDArray
 
+from evalq.evalcore.evaluators.checks.diversity.looser import edged
 from evalq.evalcore.evaluators.checks.diversity.near import SHINGLE, Kinds, similarity, sketch
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text
 from evalq.evalcore.modes import FIXED_RUNS
+from evalq.evalcore.modes.block import share_rule
 from evalq.evalcore.modes.intervals import collision_interval, collision_probability, mean_interval
 from evalq.evalcore.views.markdown import table
 
@@ -122,30 +124,38 @@ def accuracy(length: int, pairs: int, source: random.Random) -> Accuracy:
 
 
 class NearRates(NamedTuple):
-    """How often the interval held the commonest text's share, how often the verdict was wrong, and how often there was
-    one."""
+    """How often the interval held the commonest text's share, how often the verdict was wrong, how often there was one;
+    and how often a sweep that looks after every answer would have stopped, and did so wrongly.
+    """
 
     covered: float
     wrong: float
     decided: float
+    stopped: float
+    stopped_wrong: float
 
 
 def near_rates(
     shares: Sequence[float], answers: int, changes: int, times: int, source: random.Random, limit: float = 0.7
 ) -> NearRates:
     """An agent that says texts of 40 words by ``shares``, each time with up to so many words replaced."""
-    covered = wrong = decided = 0
+    truth = max(shares)
+    covered = wrong = decided = stopped = 0
     for _ in range(times):
-        bases, kinds = [text_of(40, source) for _ in shares], Kinds(0.8)
+        bases, kinds, loose, ended = [text_of(40, source) for _ in shares], Kinds(0.8), Kinds(0.7), False
         for base in source.choices(bases, shares, k=answers):
             text = edited(base, source.randint(0, changes), source)
-            kinds.add(kind_of_text(text), sketch(text))
-        low, high = FIXED_RUNS.interval(kinds.mode, answers)
-        said = FIXED_RUNS.verdict(kinds.mode, answers, limit)
-        covered += low <= max(shares) <= high
-        wrong += said == ("collapsed" if max(shares) <= limit else "diverse")
+            for each in (kinds, loose):
+                each.add(kind_of_text(text), sketch(text))
+            # By near texts only a collapse ends a case.
+            ended = ended or share_rule(answers).verdict(kinds.mode, kinds.answers, limit) == "collapsed"
+        low, high, said = edged(FIXED_RUNS, kinds.mode, loose.mode, answers, limit)
+        covered += low <= truth <= high
+        wrong += said == ("collapsed" if truth <= limit else "diverse")
         decided += said != "inconclusive"
-    return NearRates(covered / times, wrong / times, decided / times)
+        stopped += ended
+    ended_wrong = stopped / times if truth <= limit else 0.0
+    return NearRates(covered / times, wrong / times, decided / times, stopped / times, ended_wrong)
 
 
 def _near_rows(times: int, source: random.Random) -> Iterator[tuple[object, ...]]:
@@ -153,7 +163,7 @@ def _near_rows(times: int, source: random.Random) -> Iterator[tuple[object, ...]
     for changes, shares, answers in product((1, 2), agents, (5, 20, 50)):
         found = near_rates(shares, answers, changes, times, source)
         told = ", ".join(f"{share:g}" for share in shares)
-        yield changes, told, answers, f"{found.covered:.1%}", f"{found.wrong:.1%}", f"{found.decided:.1%}"
+        yield changes, told, answers, *(f"{rate:.1%}" for rate in found)
 
 
 def _accuracy_rows(source: random.Random) -> Iterator[tuple[object, ...]]:
@@ -181,7 +191,19 @@ def main() -> None:
     print(table(("words", "root mean square", "mean error", "largest", "µs a sketch"), list(_accuracy_rows(words))))
     rows = list(_near_rows(asked.times, words))
     print(
-        table(("words replaced", "shares of texts", "answers", "interval held", "wrong verdict", "any verdict"), rows)
+        table(
+            (
+                "words replaced",
+                "shares of texts",
+                "answers",
+                "interval held",
+                "wrong verdict",
+                "any verdict",
+                "stopped",
+                "wrongly",
+            ),
+            rows,
+        )
     )
     error = 1.96 * math.sqrt(0.05 * 0.95 / asked.times)
     print(f"{asked.times} runs a cell, seed {asked.seed}; a share near 95 % is known to {error:.1%}.")

@@ -88,7 +88,8 @@ class SweepStage(Stage):
 
     def kill_agent(self) -> None:
         """SIGKILL: connections are refused until `revive_agent`."""
-        self._served += self._count()
+        # Else what it answers between its count and its end would be served and not counted.
+        self._served += self._count(halted=True)
         self._agent.kill()
         self._agent.wait()
 
@@ -172,10 +173,10 @@ class SweepStage(Stage):
     _served = 0
     _port = 0
 
-    def _count(self) -> int:
-        """Calls that the agent of now has answered well."""
+    def _count(self, **values: bool) -> int:
+        """Calls that the agent of now has answered well, once ``values`` are set there."""
         try:
-            return sum(status == 200 for _, status in self._control({})["log"])
+            return sum(status == 200 for _, status in self._control(values)["log"])
         except OSError:  # it was killed, and what it had served was counted then
             return 0
 

@@ -161,6 +161,10 @@ def _import_everything() -> None:
             import_module(module.name)
     for name in LATE:
         import_module(name)
+    # A process of its own reads all sources to know which code it is; those that it was forked with are these.
+    version: Any = import_module("evalq.evalcore.version")
+    version._folders = cache(version._folders)
+    version._folders()
 
 
 def _serve(line: socket.socket) -> tuple[dict[str, Any], list[int]] | None:

@@ -229,18 +229,18 @@ def test_a_terminal_sees_a_bar(data: Path, tmp_path: Path) -> None:
 
 def test_detach_then_watch(server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path) -> None:
     """--detach prints the run id and leaves; the workers go on alone, and watch gives the same report."""
-    args = ("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "20", "--out", tmp_path / "run")
+    args = ("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "50", "--out", tmp_path / "run")
     done = evalq(*args, "--detach", cwd=data, EVALQ_WINDOW="8")
     assert done.returncode == 0, done.stderr
     run = done.stdout.strip()
     assert info(tmp_path / "run")["state"] == "detached"
     fleet.add(2)
     meta = f"evalq:run:{{{run}}}:meta"
-    wait_until(lambda: server.client.hget(meta, "committed") == b"400", "the workers did it all")
+    wait_until(lambda: server.client.hget(meta, "committed") == b"160", "the workers did it all")
     done = evalq("watch", tmp_path / "run", "--broker", server.url, "--format", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     same_answer(calm("mid.csv"), tmp_path / "run")
-    assert info(tmp_path / "run")["progress"]["computed"] == 400
+    assert info(tmp_path / "run")["progress"]["computed"] == 160
 
 
 def test_the_same_key_is_one_run(data: Path, tmp_path: Path) -> None:

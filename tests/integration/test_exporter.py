@@ -94,7 +94,7 @@ def test_counters_are_exact_when_workers_are_killed(
 ) -> None:
     """Kill -9 in the middle: every record is counted once, and what was published again is counted by reason."""
     fleet.add(2)
-    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "20", "--suite", "my suite",
+    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "40", "--suite", "my suite",
                       "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
     wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
     fleet.kill_at_work(server)

@@ -41,7 +41,7 @@ from tests.integration.harness import (
     wait_until,
 )
 
-CHUNKS = 400
+CHUNKS = 200
 TOP = Path(__file__).parents[2]
 
 
@@ -68,7 +68,7 @@ def test_a_full_server_pauses_a_run_and_loses_nothing(data: Path, calm: Calm, tm
         fleet.add()
         out = tmp_path / "run"
         producer = _start(server, data, out)
-        wait_until(lambda: committed(server, out) > 40, "it goes")
+        wait_until(lambda: committed(server, out) > 20, "it goes")
         seen: list[int] = []
 
         def stands_still() -> bool:
@@ -199,7 +199,7 @@ def test_a_paused_run_stands_still_and_goes_on(
     out = tmp_path / "run"
     worker = fleet.add()
     producer = _start(server, data, out)
-    wait_until(lambda: committed(server, out) > 20, "it goes")
+    wait_until(lambda: committed(server, out) > 10, "it goes")
     with fleet.stopped(worker):
         paused = evalq("pause", out, "--broker", server.url, cwd=tmp_path)
     assert paused.returncode == 0, paused.stderr

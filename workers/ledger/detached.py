@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from evalq.workers.settings import Settings
 
 __all__ = ["Detached", "Reports"]
 
-_STEP = 1000
+_PAGE = 1000
 
 
 class Detached(msgspec.Struct, frozen=True):
@@ -59,15 +60,22 @@ class Reports:
         pipe.pexpire(meta, self._settings.keep_ms)
         return int(pipe.execute()[0])
 
-    def plan(self, run: str) -> tuple[list[Chunk], Seal | None]:
-        """A run's chunks in order, and its seal once its plan has ended. Raises WireError."""
-        keys = RunKeys.of(run)
-        seal = self._client.hget(keys.meta, "seal")
-        entries: list[Chunk] = []
-        # In steps: one answer of a hundred thousand entries would keep the server from everybody else.
-        while some := self._client.lrange(keys.chunks, len(entries), len(entries) + _STEP - 1):
-            entries += [from_wire(entry, Chunk) for entry in some]
-        return entries, from_wire(seal, Seal) if seal else None
+    def seal(self, run: str) -> Seal | None:
+        """The end of a run's plan; None while it has none. Raises WireError."""
+        seal = self._client.hget(RunKeys.of(run).meta, "seal")
+        return from_wire(seal, Seal) if seal else None
+
+    def planned(self, run: str) -> int:
+        """How many chunks of a run the ledger has."""
+        return int(self._client.llen(RunKeys.of(run).chunks))
+
+    def chunks(self, run: str) -> Iterator[Chunk]:
+        """They, in order, however many: a page of them is held at a time. Raises WireError."""
+        key, first = RunKeys.of(run).chunks, 0
+        # One answer of a hundred thousand entries would keep the server from everybody else, too.
+        while some := self._client.lrange(key, first, first + _PAGE - 1):
+            yield from (from_wire(entry, Chunk) for entry in some)
+            first += len(some)
 
     def store(self, run: str, report: bytes) -> bool:
         """Keep a run's report, once; False when it is there already. Raises Divergent where another one is."""

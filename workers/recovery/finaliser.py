@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -62,14 +63,16 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     """
     reports = Reports(ledger, settings)
     header, facts = ledger.header(run), reports.detached(run)
-    chunks, seal = reports.plan(run)
+    planned, seal = reports.planned(run), reports.seal(run)
     if header is None or facts is None or seal is None or header.code_version != code_version():
         return False
-    if len(chunks) != seal.chunks:
-        raise InfrastructureError(f"the ledger has lost {seal.chunks - len(chunks)} of its {seal.chunks} chunks")
-    evaluator, total = registry.get(header.evaluator), sum(chunk.records for chunk in chunks)
-    counter = FinishedCases(evaluator, run) if evaluator.measures and total <= settings.cases_records else None
-    report = _fold(header, chunks, seal, ledger, [Path(root) for root in settings.roots] or [Path.cwd()], counter)
+    if planned != seal.chunks:
+        raise InfrastructureError(f"the ledger has lost {seal.chunks - planned} of its {seal.chunks} chunks")
+    evaluator = registry.get(header.evaluator)
+    counted = evaluator.measures and sum(chunk.records for chunk in reports.chunks(run)) <= settings.cases_records
+    counter = FinishedCases(evaluator, run) if counted else None
+    roots = [Path(root) for root in settings.roots] or [Path.cwd()]
+    report = _fold(header, reports.chunks(run), seal, ledger, roots, counter)
     took = max(0.0, round(server_seconds(ledger.client) - facts.began, 3))
     place = HistoryKey(header.evaluator, header.suite, facts.target)
     entry = entry_of(evaluator, run, place, report, took, facts.tags)
@@ -86,7 +89,7 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
 
 def _fold(
     header: Header,
-    chunks: Sequence[Chunk],
+    chunks: Iterator[Chunk],
     seal: Seal,
     ledger: RunLedger,
     roots: Sequence[Path],
@@ -94,18 +97,21 @@ def _fold(
 ) -> dict[str, Json]:
     evaluator = registry.get(header.evaluator)
     fold = Fold(evaluator, validate(evaluator.Params, header.params, "manifest"), len(header.inputs))
-    for first in range(0, len(chunks), _STEP):
-        some = chunks[first : first + _STEP]
+    members: list[list[str]] = [[] for _ in header.inputs]
+    folded = 0
+    # Neither plan nor answers are ever here as a whole: a detached run may have any number of chunks.
+    while some := list(islice(chunks, _STEP)):
         for chunk, partial in zip(some, ledger.collect(header.run, [chunk.seq for chunk in some]), strict=True):
             if partial is None or not partial.data:
                 raise InfrastructureError(f"the answer of chunk {chunk.seq} is no longer in the ledger")
             outcome = decode(partial, evaluator, chunk)
             fold.add(chunk.input, outcome)
+            members[chunk.input].extend(chunk.members)
+            folded += 1
             if counter is not None:
                 counter.add(outcome.lines)
-    members: list[list[str]] = [[] for _ in header.inputs]
-    for chunk in chunks:
-        members[chunk.input].extend(chunk.members)
+    if folded != seal.chunks:  # some were there when they were counted
+        raise InfrastructureError(f"the ledger has lost {seal.chunks - folded} of its {seal.chunks} chunks")
     summaries = [
         InputSummary(planned.name, planned.given, sha256, tuple(names))
         for planned, sha256, names in zip(header.inputs, seal.sha256, members, strict=True)

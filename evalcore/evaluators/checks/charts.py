@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from evalq.evalcore.evaluators.checks.diversity.markdown import chained
-from evalq.evalcore.evaluators.checks.labelling.shown import LABEL_CHARTS
+from evalq.evalcore.evaluators.checks.labelling.shown import LABEL_CHARTS, on_trust_line
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number
 
@@ -75,6 +75,7 @@ def _sentence(results: Mapping[str, Json]) -> str:
     errors, missing = results["outputs"]["errors"], results["cases"]["unrecorded"]
     parts = [f"{errors:,} outputs have no verdict."] if errors else []
     parts += [f"{missing:,} cases have no output."] if missing else []
+    parts += [told] if (told := on_trust_line(results)) else []
     return " ".join(parts)
 
 

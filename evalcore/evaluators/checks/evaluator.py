@@ -110,7 +110,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
             ),
             Option(
                 ("--judges-decide",),
-                "Let thresholds count that judges decide of whom people labelled too few verdicts.",
+                "Let thresholds count that rest on judges with too few labelled verdicts.",
                 "bool",
                 "judges_decide",
             ),

@@ -97,7 +97,7 @@ def _thresholds(decided: Mapping[str, Json]) -> str:
 def _advisory(decided: Mapping[str, Json]) -> str:
     """Of thresholds that rest on judges."""
     count = decided["advisory"]
-    return f"{count:,} rest on judges of whom too few verdicts are labelled, and are advisory" if count else ""
+    return f"{count:,} rest on judges with too few labelled verdicts, and are advisory" if count else ""
 
 
 def _stopping(results: Mapping[str, Json]) -> str:

@@ -18,6 +18,9 @@ __all__ = ["CASES", "write_sample"]
 CASES = Path(__file__).with_name("examples") / "cases.yaml"
 
 _LOST = 0.01
+_LABELLED = {"refund": "policy"}
+"""The checks of which people have labelled some answers, by case."""
+_SHARE, _DISAGREE = 0.1, 0.1
 _WRONG: Mapping[str, float] = {"capital": 0.03, "sum": 0.2, "refund": 0.1, "order": 0.3, "weather": 0.05, "harm": 0.02}
 _ANSWERS: Mapping[str, tuple[Any, ...]] = {
     "capital": ("Paris", "The capital of France is Paris.", "Paris."),
@@ -40,22 +43,26 @@ _ELSE: Mapping[str, tuple[Any, ...]] = {
 def write_sample(folder: Path, records: int, seed: int) -> Request:
     """Write the cases and outputs for them into ``folder``, and ask for their evaluation."""
     made = random.Random(f"checks {seed}")  # noqa: S311 - made-up data, and the same on every machine
+    # Of its own, so that the answers are those that they were without labels.
+    people = random.Random(f"people {seed}")  # noqa: S311 - as above
     cases, path = folder / "cases.yaml", folder / "outputs.jsonl"
     cases.write_bytes(CASES.read_bytes())
     with path.open("wb") as stream:
         for repeat in range(max(1, round(records / len(_ANSWERS)))):
             for case in _ANSWERS:
-                stream.write(msgspec.json.encode(_line(case, repeat, made)) + b"\n")
+                stream.write(msgspec.json.encode(_line(case, repeat, made, people)) + b"\n")
     return Request(inputs=[str(cases)], params={}, options={"outputs": [str(path)]})
 
 
-def _line(case: str, repeat: int, made: random.Random) -> dict[str, Any]:
+def _line(case: str, repeat: int, made: random.Random, people: random.Random) -> dict[str, Any]:
     line: dict[str, Any] = {"case": case, "repeat": repeat}
     if made.random() < _LOST:
         return line | {"error": "timeout: no answer in time"}
     wrong = made.random() < _WRONG[case]
     line["output"] = made.choice((_ELSE if wrong else _ANSWERS)[case])
     line["tool_calls"] = []
+    if case in _LABELLED and people.random() < _SHARE:
+        line["labels"] = {_LABELLED[case]: wrong is (people.random() < _DISAGREE)}
     if case == "weather" and not wrong:
         line["tool_calls"] = [{"name": "forecast", "arguments": {"city": "Seoul", "days": made.randint(1, 3)}}]
     tokens = made.randint(20, 400)

@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.evaluators.checks import ChecksState, evaluator
 from evalq.evalcore.evaluators.checks.diversity.stage import LONGEST, EmbedStage
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.model.calls import Output
@@ -178,3 +180,36 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
         assert json.loads(said)["embedding"]["error"]
         entry = told(tmp_path, [said])
         assert (entry["without_vector"], entry["verdict"], entry["errors"]) == (1, "no_data", 0)
+
+
+_PARAMS = params_of([CASE])
+
+
+def _line(repeat: int, text: str, config: str) -> bytes:
+    """With a vector, where ``config`` names an embedder."""
+    return line("a", repeat, text, **({"embedding": embedded(text, config=config)} if config else {}))
+
+
+_lines = st.lists(
+    st.builds(_line, st.integers(0, 1003), st.sampled_from(WORDS), st.sampled_from(["", "c", "d"])), max_size=25
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(_lines, st.data())
+def test_vectors_are_the_same_bytes_in_any_cut_and_order(chunk: list[bytes], data: st.DataObject) -> None:
+    """Of two embedders, with and without vectors: cut anywhere, merged in any order."""
+
+    def state_of(part: list[bytes]) -> ChecksState:
+        batch = Batch("f", 1, b"".join(each + b"\n" for each in part))
+        return ChecksState.from_wire(evaluator.evaluate(batch, _PARAMS).state.to_wire())
+
+    def counts(state: ChecksState) -> bytes:
+        state.last, state.failures.first, state.overlap = 0, [], False
+        return state.to_wire()
+
+    cut = data.draw(st.integers(0, len(chunk)))
+    first, *others = data.draw(st.permutations([state_of(part) for part in (chunk[:cut], chunk[cut:], [])]))
+    for other in others:
+        first.merge(other)
+    assert counts(first) == counts(state_of(chunk))

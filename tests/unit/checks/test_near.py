@@ -135,6 +135,30 @@ def test_a_chain_is_one_kind_and_is_told(tmp_path: Path) -> None:
     assert (entry["by"], entry["similarity"], entry["verdict"]) == ("near", 0.7, "collapsed")
 
 
+def test_the_edge_of_what_is_alike_does_not_make_a_case_diverse(tmp_path: Path) -> None:
+    """Two wordings that are nearly alike enough: diverse where only the likeness asked for counts, else open."""
+    other = SENTENCE.replace("rooms look", "beds look").replace("harbour", "port")
+    answers = [SENTENCE, other]
+    alike = similarity(sketch(normal(SENTENCE)), sketch(normal(other)))
+    assert 0.6 < alike < 0.75
+
+    def told(asked: float) -> dict[str, Any]:
+        how = {"by": "near", "similarity": asked}
+        params = params_of([{"id": "a", "checks": [{"min-length": 0}], "diversity": how}])
+        done = evaluated(tmp_path, [line("a", r, answers[r % 2]) for r in range(60)], params)
+        entry: dict[str, Any] = done.report["results"]["diversity"]["by_case"][0]
+        return entry
+
+    far, edge = told(0.95), told(round(alike + 0.05, 3))
+    assert far["verdict"] == "diverse"
+    assert far["mode_share"]["high"] < 0.7
+    assert (edge["distinct"], edge["verdict"], edge["runs_to_decide"]) == (far["distinct"], "inconclusive", None)
+    assert edge["mode_share"]["value"] == far["mode_share"]["value"]
+    assert edge["looser"]["mode_share"] == 1.0
+    assert edge["mode_share"]["high"] == 1.0
+    assert edge["mode_share"]["low"] == far["mode_share"]["low"]
+
+
 def test_a_sweep_ends_early_by_near_texts_only_where_they_collapsed() -> None:
     """Another answer can join two kinds, so that diversity by near texts is known at the end only."""
 
@@ -159,3 +183,4 @@ def test_rates_of_near_kinds_hold(shares: tuple[float, ...], answers: int) -> No
     found = near_rates(shares, answers, 1, 200, random.Random(5))
     assert found.covered >= 0.93 - 0.03
     assert found.wrong <= 0.025 + 0.03
+    assert found.stopped_wrong <= 0.025 + 0.03

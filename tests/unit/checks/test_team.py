@@ -18,6 +18,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.registry import name_checks
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.compiling import Verdict, compile_check
+from evalq.evalcore.evaluators.checks.labelling.fallible import fallible
 from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
 from evalq.workers.settings import load_settings
 
@@ -81,6 +82,17 @@ def test_functions_and_kinds_are_checks_like_any(registered: list[EntryPoint]) -
     assert judged({"share": "a", "threshold": 0.7}, "aab").passed is False
     assert judged({"any": [{"loud": "x"}, {"polite": None}]}, "SIT").passed is True
     assert known_kinds()["polite"].summary == "Whether it says please."
+
+
+def test_a_kind_that_may_be_wrong_is_treated_as_a_judge(registered: list[EntryPoint]) -> None:
+    """It says so itself; what composes it may be wrong, too, and a function by itself is taken at its word."""
+    vars(sys.modules["team_checks"])["GUESS"] = Kind(
+        name="guess", summary="A classifier.", value=str, make=LOUD.make, example={"guess": "x"}, fallible=True
+    )
+    registered += [point("guess", "GUESS"), point("polite", "polite")]
+    assert fallible({"not-guess": "x"})
+    assert fallible({"all": [{"polite": True}, {"guess": "x"}]})
+    assert not fallible({"polite": True})
 
 
 def test_what_they_trip_over_is_an_error_of_that_output(registered: list[EntryPoint]) -> None:

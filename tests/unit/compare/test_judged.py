@@ -42,7 +42,7 @@ def test_a_judge_without_labels_makes_neither_go_nor_no_go() -> None:
     assert found.decided == "GO"
     by_judge, plain = found.checks
     assert (by_judge.decided, by_judge.tier) == ("NO-GO", "advisory")
-    assert "labelled fewer than 20 verdicts: polite (0)" in by_judge.reason
+    assert "fewer than 20 labelled verdicts: polite (0)" in by_judge.reason
     assert (plain.decided, plain.tier) == ("GO", "critical")
     assert decided(run(9, 0, plain=0), run(9, 0), DROP, BOUND).decided == "NO-GO"
 

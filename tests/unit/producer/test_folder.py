@@ -108,6 +108,22 @@ def test_only_one_process_drives(tmp_path: Path) -> None:
         assert third
 
 
+def test_a_manifest_goes_on_under_its_folder_s_name_after_a_failed_write(tmp_path: Path) -> None:
+    """Begun while the folder had its private name; a file that had to be let go of is opened where it is now."""
+    with RunFolder.begin(tmp_path / "run") as folder:
+        manifest = Manifest(folder)
+        manifest.start(HEADER)
+    assert manifest._file._out is not None
+    os.close(manifest._file._out.fileno())
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        manifest.extend(CHUNKS[:1])
+    assert not list(manifest.chunks)
+    manifest.extend(CHUNKS[:2])
+    again = Manifest(folder)
+    assert again.load() == HEADER
+    assert list(again.chunks) == CHUNKS[:2]
+
+
 @contextmanager
 def _no_more_files() -> Iterator[None]:
     """This process may open none, as one that has reached its limit."""

@@ -16,6 +16,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.share import share
 from evalq.producer.servers import Servers
 from evalq.workers.broker.publisher import Broker
+from evalq.workers.ledger import detached
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.finaliser import finalise
@@ -283,6 +284,21 @@ def test_an_empty_plan_is_never_taken_for_a_complete_one(stage: Stage) -> None:
     assert Seal(5, ("s",)).chunks == look.progress.planned
     with pytest.raises(InfrastructureError, match="lost 5 of its 5 chunks"):
         finalise(job.run, stage.ledger, stage.settings)
+
+
+def test_a_plan_in_the_ledger_is_read_a_page_at_a_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes a report of it holds no more of it: what was taken from the list meanwhile does not come."""
+    monkeypatch.setattr(detached, "_PAGE", 2)
+    (job,) = _jobs(stage, "one")
+    stage.driver(job, "host-a 11 aa").drive()
+    reports = Reports(stage.ledger, stage.settings)
+    planned = list(job.manifest.chunks)
+    assert list(reports.chunks(job.run)) == planned
+    assert reports.planned(job.run) == len(planned) > 4
+    chunks = reports.chunks(job.run)
+    assert next(chunks) == planned[0]
+    stage.server.client.ltrim(stage.key(job.run, "chunks"), 0, 2)
+    assert list(chunks) == planned[1:3]
 
 
 def test_a_finished_run_is_not_computed_again_from_another_folder(stage: Stage) -> None:

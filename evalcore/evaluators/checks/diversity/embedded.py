@@ -86,6 +86,11 @@ class VectorKinds:
         for text, kind in self._kind.items():
             self._size[kind] = self._size.get(kind, 0) + counts[text]
 
+    @property
+    def mode(self) -> int:
+        """How many answers are of the commonest kind."""
+        return max(self._size.values(), default=0)
+
     def counts(self) -> list[int]:
         """How often each kind came."""
         return list(self._size.values())
@@ -94,7 +99,7 @@ class VectorKinds:
         """The least cosine between the commonest text of the commonest kind and another of it; None without any."""
         if not self._size:
             return None
-        mode = max(self._size.values())
+        mode = self.mode
         largest = [text for text, kind in self._kind.items() if self._size[kind] == mode]
         first = min(largest, key=lambda text: (-self._counts[text], text))
         own = [text for text in largest if self._kind[text] == self._kind[first] and text != first]

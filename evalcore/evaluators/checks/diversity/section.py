@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from evalq.evalcore.evaluators.checks.diversity.drawn import Drawn
+from evalq.evalcore.evaluators.checks.diversity.looser import edged, looser
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.modes.block import modes_block
+from evalq.evalcore.modes.block import modes_block, share_rule
 from evalq.evalcore.modes.intervals import mean_interval
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 
@@ -71,12 +72,27 @@ def _entry(case: Case, answers: Drawn, planned: int, how: Diversity) -> _Told:
         "distinct": {"text": len(texts), "kinds": len(counts)},
         **({"similarity": how.similarity, "least_alike": near.least_alike()} if near else {}),
         **block,
+        **(_at_the_edge(answers, how, near.mode, planned) if near and n else {}),
         # A single answer repeats nothing, so there is nothing to judge.
         **({"verdict": "no_repeats"} if n == 1 else {}),
         **_by_vectors(answers, how, n),
         **({"stop": {"rule": WHEN_DECIDED, "of": planned}} if planned else {}),
     }
     return _Told(case, entry, counts)
+
+
+def _at_the_edge(answers: Drawn, how: Diversity, mode: int, planned: int) -> dict[str, Json]:
+    """Share and verdict where a little less likeness is allowed for."""
+    less, judged, n = looser(how), share_rule(planned), sum(answers.counts().values())
+    loose = answers.kinds(less).mode
+    found = edged(judged, mode, loose, n, how.collapse_share)
+    decided = {} if found.verdict == judged.verdict(mode, n, how.collapse_share) else {"runs_to_decide": None}
+    return {
+        "mode_share": {"value": mode / n, "low": found.low, "high": found.high},
+        "looser": {"similarity": less.similarity, "mode_share": loose / n},
+        "verdict": found.verdict,
+        **decided,
+    }
 
 
 def _commonest(texts: Mapping[bytes, int]) -> dict[str, Json] | None:

@@ -10,7 +10,7 @@ from evalq.evalcore.naming import shorten
 from evalq.evalcore.views.charts import Chart, Mark
 from evalq.evalcore.views.markdown import escape, table
 
-__all__ = ["LABEL_CHARTS", "labels_markdown", "notices", "plain_line"]
+__all__ = ["LABEL_CHARTS", "labels_markdown", "notices", "on_trust_line", "plain_line"]
 
 _ASTRAY = 10
 _SAMPLE = (
@@ -38,6 +38,20 @@ def plain_line(results: Mapping[str, Json]) -> str:
     return f"By checks that no judge decides: {rate}"
 
 
+def on_trust_line(results: Mapping[str, Json]) -> str:
+    """Which checks are taken on trust, since too few of their verdicts are labelled; empty where none is."""
+    labels: Mapping[str, Json] | None = results.get("labels")
+    if labels is None:
+        return ""
+    entries = labels["checks"]
+    lacking = [shorten(each["check"]) for each in entries if each["decides"] and each["labels"] < labels["needed"]]
+    if not lacking:
+        return ""
+    more = f" and {len(lacking) - _ASTRAY} more" if len(lacking) > _ASTRAY else ""
+    names = ", ".join(lacking[:_ASTRAY])
+    return f"Fewer than {labels['needed']} verdicts are labelled of {names}{more}: what rests on these is advisory."
+
+
 def labels_markdown(results: Mapping[str, Json]) -> str:
     """How each check agrees with people, rates by their labels, and labels that are about nothing."""
     labels = results.get("labels")
@@ -57,13 +71,12 @@ def labels_markdown(results: Mapping[str, Json]) -> str:
         "Judged",
         "Corrected (95 %)",
     )
-    parts = ["## Judges and people", table(heads, rows), _SAMPLE]
-    if lacking := [name for name, entry in entries if entry.get("decides") and entry["labels"] < labels["needed"]]:
-        names = ", ".join(escape(name) for name in lacking[:_ASTRAY])
-        parts.append(f"Fewer than {labels['needed']} labels: {names}. What rests on these is advisory.")
+    parts = ["## Verdicts and people", table(heads, rows), _SAMPLE]
+    if told := on_trust_line(results):
+        parts.append(escape(told))
     if labels["astray"]:
-        told = "".join(f"\n- {escape(why)}" for why in labels["listed"][:_ASTRAY])
-        parts.append(f"Labels of no output with a verdict, {labels['astray']:,}:\n{told}")
+        listed = "".join(f"\n- {escape(why)}" for why in labels["listed"][:_ASTRAY])
+        parts.append(f"Labels of no output with a verdict, {labels['astray']:,}:\n{listed}")
     return "\n\n".join(part.rstrip("\n") for part in parts)
 
 
@@ -98,7 +111,7 @@ def _corrected(report: Mapping[str, Json]) -> Iterator[Mark]:
     for name, entry in _found(report):
         found, judged = entry["corrected"], entry["judged_rate"]
         if found["value"] is not None and judged is not None:
-            note = f"{100 * judged:.1f} % by the judge"
+            note = f"{100 * judged:.1f} % by its verdicts"
             yield Mark(name, found["value"], found["low"], found["high"], note=note)
 
 

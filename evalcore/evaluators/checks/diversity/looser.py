@@ -1,0 +1,40 @@
+"""What is said of kinds of near answers where somewhat less likeness would do, too: how far their edge decides."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from evalq.evalcore.evaluators.checks.params import Diversity
+from evalq.evalcore.modes import ShareRule, Verdict
+
+__all__ = ["Edged", "edged", "looser"]
+
+_LESS = 0.1
+_LEAST = 0.01
+
+
+class Edged(NamedTuple):
+    """Bounds of the commonest kind's share, and the verdict on it."""
+
+    low: float
+    high: float
+    verdict: Verdict
+
+
+def looser(how: Diversity) -> Diversity:
+    """The same with a likeness that is 0.1 less."""
+    return how.model_copy(update={"similarity": round(max(_LEAST, how.similarity - _LESS), 9)})
+
+
+def edged(judged: ShareRule, mode: int, loose: int, answers: int, share: float) -> Edged:
+    """Of a commonest kind of ``mode`` answers, ``loose`` where a little less likeness makes a kind.
+
+    A wording at the edge of its kind may stand alone, so that the share seen is too small, and never too large: the
+    upper bound is that of the looser kind, and diverse is what both say is diverse.
+    """
+    low, _ = judged.interval(mode, answers)
+    _, high = judged.interval(max(mode, loose), answers)
+    said = judged.verdict(mode, answers, share)
+    if said == "diverse" and judged.verdict(max(mode, loose), answers, share) != "diverse":
+        said = "inconclusive"
+    return Edged(low, high, said)
