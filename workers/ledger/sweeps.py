@@ -189,9 +189,8 @@ class SweepLedger(Scripts):
         for data in self.client.hvals(SHARED.sweeps):
             try:
                 header = msgspec.json.decode(data, type=SweepHeader)
-            # Of another version, whose own processes read it: one such sweep must not keep these from all others.
             except msgspec.DecodeError:
-                continue
+                continue  # of another version: its own processes read it
             if header.code == code_version():
                 headers.append(header)
         return headers
@@ -226,8 +225,7 @@ class SweepLedger(Scripts):
         state, generation, untold, *calls = self.step(
             "claim", run, run, holder, made, int(lease_seconds * 1000), most, *names
         )
-        # It has named its calls, so the server knows all that this generation of it may have forgotten.
-        if mine is not None:
+        if mine is not None:  # named, so the server knows all that this generation of it may have forgotten
             _keep(self._generations, run, generation)
         self.fell = generation != self._generations.get(run, generation)
         return state.decode(), [int(call) for call in calls], [int(call) for call in untold]
