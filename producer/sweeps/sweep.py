@@ -173,8 +173,7 @@ class Sweep:
     def budgeted(self, max_calls: int | None, max_cost: float | None) -> None:
         """Other budgets than it was begun with."""
         given = (("max_calls", max_calls), ("max_cost", max_cost))
-        chosen = {name: value for name, value in given if value is not None}
-        if chosen:
+        if chosen := {name: value for name, value in given if value is not None}:
             self.live = msgspec.structs.replace(self.live, **chosen)
             head = SweepHead(self.header, self.live, self._asked, self.request, self._cwd)
             write_atomic(self.files / HEAD, head.to_wire())
@@ -244,8 +243,7 @@ class Sweep:
             return
         with replacing(self.outputs) as out:
             for call in self.header.by_case():
-                output = self.recorded.get(call)
-                if output is not None:
+                if (output := self.recorded.get(call)) is not None:
                     out.write(output.line(self.stop_note) + b"\n")
 
     def job(self) -> Job:
