@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from evalq.evalcore.model.canonical import Json
 from evalq.workers.targets.address import Headers, Url, secrets_of, shown
-from evalq.workers.targets.target import Target, Way
+from evalq.workers.targets.target import RequestTarget, Way
 
 __all__ = ["TARGET", "EmbeddingsTarget"]
 
 
-class EmbeddingsTarget(Target):
+class EmbeddingsTarget(RequestTarget):
     """Any endpoint that gives embeddings. Its answers are {"vector": ...}, a signed byte a dimension in base64."""
+
+    keys: ClassVar = ("model",)
+    fixed: ClassVar = ("input",)
 
     kind: Literal["embeddings"]
     base_url: Annotated[Url, Field(pattern=r"^[^?#]+$")] = Field(
@@ -25,25 +26,6 @@ class EmbeddingsTarget(Target):
     )
     model: str = Field(min_length=1, description="The model's name")
     headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="Further members of the request: dimensions, encoding_format, ..."
-    )
-
-    @model_validator(mode="after")
-    def _choosable(self) -> EmbeddingsTarget:
-        for name in self.variable:
-            if name != "model" and (name in type(self).model_fields or name == "input"):
-                raise PydanticCustomError("choice", "variable: {name} is not for others to choose", {"name": name})
-        return self
-
-    def with_values(self, values: Mapping[str, Json]) -> Mapping[str, Json]:
-        """The model is a key of its own, everything else a member of the request."""
-        further = {name: value for name, value in values.items() if name != "model"}
-        return {"model": values.get("model", self.model), "options": {**self.options, **further}}
-
-    def value_of(self, parameter: str) -> Json:
-        """As its key or ``options`` has it; None where these have none."""
-        return self.model if parameter == "model" else self.options.get(parameter)
 
     def place(self) -> str:
         """Without what may be secret of it, and the model."""
