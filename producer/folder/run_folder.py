@@ -199,7 +199,7 @@ class RunFolder:
         return self.path / RECORDS
 
     def facts(self) -> dict[str, Json]:
-        """All of run.json, also what this evalq does not know. Raises WireError, StorageError, UsageError (none there)."""
+        """All of run.json, also what this evalq does not know. Raises WireError, StorageError, UsageError (none)."""
         path = self.path / INFO
         try:
             return _read(path)
