@@ -32,10 +32,12 @@ def _list(invocation: Invocation, as_json: bool) -> None:
         return
     for folder, info in rows:
         click.echo(_row(folder, info))
+    from evalq.workers.ledger.sweeps import subject
+
     known = {info.run for _, info in rows}
     with invocation.servers() as servers:
-        for run in sorted({*servers.runs.runs(), *servers.sweeps.runs()} - known) if servers.named else []:
-            if (told := _in_ledger(run, servers)) is not None:
+        for run in sorted({*servers.runs.runs(), *servers.sweeps.runs()}) if servers.named else []:
+            if not known & {run, subject(run)} and (told := _in_ledger(run, servers)) is not None:
                 click.echo(f"{run:<28} {told}")
 
 
