@@ -25,7 +25,7 @@ from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHead
 from evalq.workers.ledger.tally import Made, Tally
 from evalq.workers.settings import Settings
 
-__all__ = ["SweepLedger", "about"]
+__all__ = ["SweepLedger", "about", "subject"]
 
 _PAUSE_LOOKS, _PAUSE_SECONDS = 2, 0.5
 """For so many looks, and no less long, a server that lost calls offers none, so that all may tell what they have."""
@@ -284,6 +284,11 @@ def _made(output: Output, *, fatal: bool) -> Made:
 def about(run: str, name: str) -> str:
     """The id of the sweep ``name`` that asks about the outputs of ``run``."""
     return f"{run}.{name}"
+
+
+def subject(sweep: str) -> str:
+    """The run that a sweep belongs to: whose outputs it asks about, or its own."""
+    return sweep.partition(".")[0]
 
 
 def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
