@@ -219,6 +219,8 @@ def test_a_fleet_judges_while_its_callers_die(tmp_path: Path, service: Agent, se
         wait_until(lambda: asked(service) > reached, "judges are asked")
         told = json.loads(evalq("status", "run", "--json", cwd=tmp_path, EVALQ_BROKER=server.url).stdout)
         assert told["calls"]["state"] == "open"
+        listed = evalq("list", cwd=tmp_path, EVALQ_BROKER=server.url).stdout.splitlines()
+        assert len(listed) == 1, "what asks about outputs is no run of its own"
         done = evalq("pause", "run", cwd=tmp_path, EVALQ_BROKER=server.url)
         assert done.returncode == 0, done.stderr
         in_flight = service.at_once

@@ -12,7 +12,8 @@ import msgspec
 from evalq.evalcore.contract.registry import on_naming
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check
+from evalq.evalcore.evaluators.checks.check import Check, Verdict
+from evalq.evalcore.evaluators.checks.compiling import compile_check
 from evalq.evalcore.evaluators.checks.diversity.marks import NOT_COUNTED, Mark, mark_of
 from evalq.evalcore.evaluators.checks.judging.vote import LONGEST, Vote, votes_of
 from evalq.evalcore.evaluators.checks.labelling.heard import NOTHING, Given, Heard, given_labels, heard
