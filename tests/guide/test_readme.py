@@ -95,7 +95,7 @@ def test_any_agent_is_held_to_the_cases_as_they_stand(tmp_path: Path) -> None:
     local = {"kind": "python", "function": "agents:answer", "output": "text"}
     targets = {"local": local, "grader": {"kind": "python", "function": "agents:judge"}}
     (tmp_path / "targets.yaml").write_bytes(msgspec.json.encode({"targets": targets}))
-    asked = ("--target", "local", "--judge", "grader", "--repeat", 4, "--targets", "targets.yaml", "--format", "json")
+    asked = ("--target", "local", "--judge", "grader", "--repeat", "4", "--targets", "targets.yaml", "--format", "json")
     done = command("checks", "cases.yaml", *asked, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     results = msgspec.json.decode(done.stdout)["results"]
