@@ -129,7 +129,7 @@ def _stratified(cases: Sequence[Labelled], alpha: float) -> tuple[float, Interva
     if len(labelled) > 1:
         # With one labelled case more, of the kind that would move it most.
         more = spread.heads + 1
-        half = _half(spread, len(labelled), len(cases), alpha) * spread.heads / more
+        half = _half(spread, len(labelled), cases, alpha) * spread.heads / more
         low = min(low, value - max(passed.rate, failed.rate) / more - half)
         high = max(high, value + (1.0 - min(passed.rate, failed.rate)) / more + half)
     return value, Interval(max(0.0, low), min(1.0, high))
@@ -213,11 +213,17 @@ def _spread(cases: Sequence[Labelled], labelled: Sequence[Labelled], passed: _St
     )
 
 
-def _half(spread: _Spread, labelled: int, cases: int, alpha: float) -> float:
-    """Student's, the labels and the judge with as many degrees of freedom as each has cases."""
-    few = student_t(labelled - 1, alpha) ** 2 * labelled / (labelled - 1)
-    many = student_t(cases - 1, alpha) ** 2 * cases / (cases - 1)
+def _half(spread: _Spread, labelled: int, cases: Sequence[Labelled], alpha: float) -> float:
+    """Student's, the labels and the judge with as many degrees of freedom as each has cases of one weight."""
+    all_heads = math.fsum(case.weight for case in cases) ** 2 / math.fsum(case.weight * case.weight for case in cases)
+    few = student_t(_freedom(spread.heads), alpha) ** 2 * labelled / (labelled - 1)
+    many = student_t(_freedom(all_heads), alpha) ** 2 * len(cases) / (len(cases) - 1)
     return math.sqrt(few * (spread.labels + max(0.0, spread.common)) + many * spread.judge)
+
+
+def _freedom(heads: float) -> float:
+    """Degrees of freedom of so many cases of one weight."""
+    return max(1.0, heads - 1.0)
 
 
 def _design_effect(
@@ -228,5 +234,6 @@ def _design_effect(
     plain = math.fsum(s.share**2 * s.rate * (1.0 - s.rate) / s.labels for s in (passed, failed) if s.labels)
     if cases < 2 or plain <= 0.0:
         return 1.0
-    ratio = student_t(cases - 1, alpha) / student_t(labels - 1, alpha) if labels > cases else 1.0
+    freedom = _freedom(spread.heads)
+    ratio = student_t(freedom, alpha) / student_t(labels - 1, alpha) if labels - 1 > freedom else 1.0
     return max(1.0, spread.labels * cases / (cases - 1) / plain) * ratio * ratio

@@ -85,8 +85,10 @@ def clustered(rates: Sequence[Rate], alpha: float = ALPHA) -> Interval | None:
     variance = len(counted) / (len(counted) - 1) * spread / (whole * whole)
     if variance <= 0.0 or mean in (0.0, 1.0):
         return exact_interval(mean * heads, heads, alpha)
-    t = student_t(len(counted) - 1, alpha)
-    effective = _effective(sum(rate.answers for rate in counted), len(counted), mean, variance, alpha)
+    # As many degrees of freedom as cases of one weight would have: where few have most of it, few say how they differ.
+    freedom = max(1.0, heads - 1.0)
+    t = student_t(freedom, alpha)
+    effective = _effective(sum(rate.answers for rate in counted), freedom, mean, variance, alpha)
     low, high = exact_interval(mean * effective, effective, alpha)
     half = t * heads * math.sqrt(variance) / (heads + 1)
     return Interval(
@@ -95,8 +97,8 @@ def clustered(rates: Sequence[Rate], alpha: float = ALPHA) -> Interval | None:
     )
 
 
-def _effective(answers: int, cases: int, mean: float, variance: float, alpha: float) -> float:
+def _effective(answers: int, freedom: float, mean: float, variance: float, alpha: float) -> float:
     """As how many independent answers the mean counts."""
     worth = min(float(answers), mean * (1.0 - mean) / variance)
-    ratio = student_t(answers - 1, alpha) / student_t(cases - 1, alpha) if answers > cases else 1.0
+    ratio = student_t(answers - 1, alpha) / student_t(freedom, alpha) if answers - 1 > freedom else 1.0
     return max(1.0, worth * ratio * ratio)

@@ -103,21 +103,20 @@ def sweep(
     """Call an agent live for every case of ``inputs``, record what it answers, evaluate that, and return the `Run`.
 
     As `evalq vs GOLDEN --target NAME --repeat N` does: over ``broker``, or a private server that ends with the sweep.
+    Without a ``target``, recorded outputs are judged: ``options={"outputs": ["outputs.jsonl"], "judge": "grader"}``.
 
         evalq.sweep("vs", "golden.yaml", target="local", targets="targets.yaml", repeat=20)
 
-    Without a ``target``, recorded outputs are judged: ``options={"outputs": ["outputs.jsonl"], "judge": "grader"}``.
     ``target`` names an agent of the file ``targets``: with it this process's own helpers make at most ``calls`` calls
     at once; without it the fleet at ``broker`` calls. Each case is called ``repeat`` times, or with
     ``stop="when-decided"`` until its verdict is certain. ``max_calls`` and ``max_cost`` (in the target's currency)
     are budgets for the whole sweep. ``cache`` is a file that outputs of the same prompts are taken from and kept in;
-    ``reuse`` names runs whose outputs are taken: a gate does not take them for fresh evidence.
-    The run folder is ``folder`` or evalq-runs/<run id>; its outputs.jsonl holds every answer. With the same ``once``
-    and the same of everything else the sweep is one, that is paid once. The other arguments are those of `evaluate`.
+    ``reuse`` names runs whose outputs are taken: a gate does not take them for fresh evidence. The run folder is
+    ``folder`` or evalq-runs/<run id>; its outputs.jsonl holds every answer. With the same ``once`` and the same of
+    everything else the sweep is one, that is paid once. The other arguments are those of `evaluate`.
 
-    Calls that were never answered raise nothing here: they have no output, and `evalq retry RUN --errors` makes them
-    again. Raises what `evaluate` raises, and UsageError for an evaluator that calls nobody. After Ctrl-C `resume`
-    pays for nothing again that is recorded.
+    Calls without an answer raise nothing: `evalq retry RUN --errors` makes them again. Raises what `evaluate` raises,
+    and UsageError for an evaluator that calls nobody. After Ctrl-C `resume` pays for nothing again that is recorded.
     """
     from evalq.producer.sweeps.options import SweepOptions
     from evalq.producer.sweeps.sweep import Sweep

@@ -40,7 +40,7 @@ subprocess.Popen = Beside  # type: ignore[misc]  # a Popen itself, for whatever 
 def pytest_configure(config: pytest.Config) -> None:
     """Collecting makes objects that stay: to look for garbage among them takes a third of its time."""
     gc.disable()
-    if config.getoption("--hypothesis-profile") == "quick":
+    if config.getoption("--hypothesis-profile", None) == "quick":
         hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on
 
 

@@ -28,6 +28,7 @@ LABELS: Mapping[str, str] = {
     "component": "the component of a score",
     "input": "the input, where each has a result of its own",
     "issue": "what was wrong, one of few texts",
+    "judge": "the target that judged",
     "level": "the agent's level",
     "patterns": "the set of patterns",
     "question": "the question asked of a record",

@@ -41,17 +41,26 @@ def _check_regressions(
 
 
 def _policy(runs: list[RunCases], margin: float) -> Policy:
-    """No drop of a run's first measure by ``margin`` of its scale or more; its others are shown."""
+    """No drop of a run's first measure by ``margin`` of its scale or more; its others are shown.
+
+    Where judges decide, the first may be advisory: what rests on none of them decides, too.
+    """
     gates = [
         Gate(
             metric=f"{run.called}.{measure.name}",
             max_drop=margin * measure.width,
-            tier="supporting" if number else "critical",
+            tier="critical" if not number or _unjudged(run, measure.name) else "supporting",
         )
         for run in runs
         for number, measure in enumerate(run.cases.measures)
     ]
     return Policy(gates=tuple(gates), collapse="none-new")
+
+
+def _unjudged(run: RunCases, path: str) -> bool:
+    """Whether a number of a run that judges decide rests on none of them."""
+    judged = run.cases.judged
+    return judged is not None and not judged.rests(path)
 
 
 COMMAND = command(
@@ -75,7 +84,8 @@ COMMAND = command(
     text=(
         "Check results for regressions against the stored baseline, or against other results.\n\n"
         "RESULTS and BASE are files as --format json prints them, of one evaluation or of a suite, or whatever else "
-        "evalq compare takes. It is a gate without a policy file: exit 1 where an evaluation's first measure got "
-        "worse or cases newly collapsed, 4 where the answers cannot tell, 0 where a drop is excluded."
+        "evalq compare takes. It is a gate without a policy file: exit 1 where an evaluation's first measure got worse "
+        "(what rests on judges decides once people labelled enough) or cases newly collapsed, 4 where the answers "
+        "cannot tell, 0 where a drop is excluded."
     ),
 )

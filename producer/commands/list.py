@@ -32,9 +32,12 @@ def _list(invocation: Invocation, as_json: bool) -> None:
         return
     for folder, info in rows:
         click.echo(_row(folder, info))
+    from evalq.workers.ledger.sweeps import subject
+
     known = {info.run for _, info in rows}
     with invocation.servers() as servers:
-        for run in sorted({*servers.runs.runs(), *servers.sweeps.runs()} - known) if servers.named else []:
+        named = {*servers.runs.runs(), *map(subject, servers.sweeps.runs())} if servers.named else set()
+        for run in sorted(named - known):
             if (told := _in_ledger(run, servers)) is not None:
                 click.echo(f"{run:<28} {told}")
 
@@ -52,8 +55,12 @@ def _in_ledger(run: str, servers: Servers) -> str | None:
         progress = look.progress
         told = f"{progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks"
         return told + _silence(progress.state, look, servers)
-    calls, header = servers.sweeps.look(run), servers.sweeps.header(run)
-    if calls is None or header is None:
+    # Outputs are asked about when the calls for them are over: what goes is the last one that there is.
+    for name in reversed([run, *servers.sweeps.further(run)]):
+        calls, header = servers.sweeps.look(name), servers.sweeps.header(name)
+        if calls is not None and header is not None:
+            break
+    else:
         return None
     told = f"{calls.state:<12} in the ledger only, {calls.recorded}/{header.total} calls of {header.target}"
     return told + _silence(calls.state, calls, servers)

@@ -28,7 +28,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id, once_run_id
-from evalq.producer.folder.sources import total_bytes
+from evalq.producer.folder.sources import absolute, root_of, total_bytes
 
 __all__ = ["Job", "RunExistsError", "RunOptions", "begun", "planned"]
 
@@ -133,7 +133,7 @@ class Job:
         """The run begun in ``folder``, which may have its name only later."""
         try:
             plain = [
-                _absolute(spool(source, folder.spool, evaluator.gathering.line, asked.unpack_bytes)) for source in found
+                absolute(spool(source, folder.spool, evaluator.gathering.line, asked.unpack_bytes)) for source in found
             ]
             columns = [_columns(source, evaluator) for source in plain]
             sources = [msgspec.structs.replace(source, path=folder.settled(source.path)) for source in plain]
@@ -150,7 +150,7 @@ class Job:
                 suite=asked.suite,
                 name=asked.name,
                 sources=msgspec.to_builtins(sources),
-                roots=list(dict.fromkeys(str(_root(source)) for source in sources)),
+                roots=list(dict.fromkeys(str(root_of(source)) for source in sources)),
                 request=msgspec.to_builtins(request),
             )
             if begun:
@@ -183,7 +183,7 @@ def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: R
     request = evaluator.command.request(request)
     params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
     sources = discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
-    plain = [_absolute(source) for source in sources]
+    plain = [absolute(source) for source in sources]
     return _header(run, evaluator, params, plain, [_columns(source, evaluator) for source in plain], asked)
 
 
@@ -244,7 +244,7 @@ def _header(
     planned = []
     for source, names in zip(sources, columns, strict=True):
         # Workers look below roots of their own, and must not follow a link out of them: the plan has no links.
-        path = os.path.relpath(os.path.realpath(source.path), _root(source))
+        path = os.path.relpath(os.path.realpath(source.path), root_of(source))
         planned.append(PlannedInput(name=source.name, given=source.given, path=path, columns=names))
     return Header(
         run=run,
@@ -262,7 +262,7 @@ def _header(
 
 def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> EvalqError:
     """Why a run cannot begin: an input that cannot be read, or a folder that cannot be written."""
-    given = {path: source.given for source in sources for path in (source.path, _absolute(source).path)}
+    given = {path: source.given for source in sources for path in (source.path, absolute(source).path)}
     if error.filename in given and error.errno not in StorageError.NO_FILES:
         return InputError("an input cannot be read", [(given[error.filename], error.strerror or str(error))])
     if isinstance(error.filename, str):
@@ -276,16 +276,6 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
     with opened(source, evaluator.records.format, evaluator.records.columns) as cutter:
         return cutter.columns
-
-
-def _absolute(source: Source) -> Source:
-    return msgspec.structs.replace(source, path=str(Path(source.path).absolute()))
-
-
-def _root(source: Source) -> Path:
-    """The folder a planned path is relative to: the current one, or the input's own where it lies elsewhere."""
-    real, here = Path(os.path.realpath(source.path)), Path.cwd().resolve()
-    return here if real.is_relative_to(here) else real.parent
 
 
 def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Source], asked: RunOptions) -> str:

@@ -14,6 +14,7 @@ __all__ = [
     "FURTHER",
     "HEAD",
     "INFO",
+    "JOINED",
     "JOURNAL",
     "KEPT",
     "MANIFEST",
@@ -41,8 +42,9 @@ RECORDED = "recorded.jsonl"
 FURTHER = "further"
 """The folder of the sweeps that ask about outputs."""
 DRIVER = "driver"
-_JOINED = "judged.jsonl"
-_SWEPT = (HEAD, ASKED, PROMPTS, CALLS, OUTPUTS, DRIVER, RECORDED, FURTHER, _JOINED, "answers")
+JOINED = "judged.jsonl"
+"""The outputs with what was said of them."""
+_SWEPT = (HEAD, ASKED, PROMPTS, CALLS, OUTPUTS, DRIVER, RECORDED, FURTHER, JOINED, "answers")
 _RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, *_SWEPT, "spool")
 _UNFINISHED = frozenset({*_RUNNING, LOCK, CANCEL, WAIT})
 

@@ -199,10 +199,7 @@ class RunFolder:
         return self.path / RECORDS
 
     def facts(self) -> dict[str, Json]:
-        """All of run.json, what this evalq does not know too.
-
-        Raises WireError when it is damaged, StorageError when it cannot be read, UsageError where there is none.
-        """
+        """All of run.json, also what this evalq does not know. Raises WireError, StorageError, UsageError (none)."""
         path = self.path / INFO
         try:
             return _read(path)

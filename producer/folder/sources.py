@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
+
+import msgspec
 
 from evalq.evalcore.errors import InputChanged, StorageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.span import Span, read_span
 from evalq.evalcore.records.inputs import Source
 
-__all__ = ["open_source", "read_source", "total_bytes"]
+__all__ = ["absolute", "open_source", "read_source", "root_of", "total_bytes"]
 
 
 def open_source(source: Source) -> BufferedReader:
@@ -34,6 +37,17 @@ def total_bytes(sources: Sequence[Source]) -> int:
         with _there(source):
             total += Path(source.path).stat().st_size
     return total
+
+
+def absolute(source: Source) -> Source:
+    """The same from wherever it is read."""
+    return msgspec.structs.replace(source, path=str(Path(source.path).absolute()))
+
+
+def root_of(source: Source) -> Path:
+    """The folder a planned path is relative to: the current one, or the input's own where it lies elsewhere."""
+    real, here = Path(os.path.realpath(source.path)), Path.cwd().resolve()
+    return here if real.is_relative_to(here) else real.parent
 
 
 @contextlib.contextmanager

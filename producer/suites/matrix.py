@@ -29,6 +29,8 @@ __all__ = ["MOST", "Combination", "Fault", "combinations"]
 
 MOST = 200
 """Runs of one matrix: a typing error is not to cost a fortune."""
+_LONGEST = 200
+"""Letters of a run's name, which is that of a folder, too."""
 _PROMPT = "prompt"
 _FURTHER = ("include", "exclude")
 
@@ -74,7 +76,11 @@ def combinations(run: Mapping[str, Any], evaluator: Evaluator[Any, Any]) -> list
     kept = _included(_excluded(every, matrix, axes), matrix, axes, evaluator)
     if not kept:
         raise Fault(("exclude",), "no combination is left")
-    return [Combination(labels, _written(run, labels, axes, evaluator, asked)) for labels in kept]
+    made = [Combination(labels, _written(run, labels, axes, evaluator, asked)) for labels in kept]
+    if long := next((each for each in made if len(each.called(str(run.get("name", "")))) > _LONGEST), None):
+        reason = f"{long.called('')} is a name of over {_LONGEST} letters: give values short names ({{name: value}})"
+        raise Fault((), reason)
+    return made
 
 
 def _labelled(axis: str, given: Any, evaluator: Evaluator[Any, Any]) -> dict[str, Any]:

@@ -23,6 +23,9 @@ target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``m
 (run folders, or ids). Its ``name`` is that of its folder and of its report in the JSON, whatever runs stand before
 it; without one its folder has the evaluator's, numbered. Paths are relative to the file.
 
+A ``prompt`` words what a target is asked, a ``matrix`` makes a run of each combination of targets, their parameters,
+prompts and inputs (`evalq.producer.suites.matrix`).
+
 ``policy`` is what the runs have to keep: a gate's policy, or the name of its file. What may drop is measured against
 ``baseline``. The command then ends as the gate decides, and writes the decision to ``outputs``.
 """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 
 from evalq.evalcore.contract.evaluator import Stage
 from evalq.evalcore.errors import UsageError
@@ -10,6 +11,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.holding import halted, left
 from evalq.producer.sweeps.calling import Calling
 from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep
 from evalq.producer.sweeps.sweep import Sweep
@@ -62,7 +64,9 @@ def ask_further(
     further = FurtherCalls(sweep, stage, sweep.given[0].limit)
     calls, cost = used
     left = False
-    for each in further.prepare():
+    with _halting(sweep, places[1]):
+        sweeps = further.prepare()
+    for each in sweeps:
         if not _allowed(each, sweep, calls, cost):
             reporter.say(f"the budget is spent: {each.header.target!r} is not asked {each.header.total:,} times")
             left = True
@@ -72,7 +76,19 @@ def ask_further(
         calls, cost = calls + int(facts["attempts"]), cost + float(facts["cost"])
         left = left or bool(each.spent or each.recorded.errors)
     sweep.further_left = left
-    further.join(sweep.evaluated)
+    with _halting(sweep, places[1]):
+        further.join(sweep.evaluated)
+
+
+@contextlib.contextmanager
+def _halting(sweep: Sweep, place: Backend) -> Iterator[None]:
+    """Ctrl-C between the calls: what is recorded stays, and the command says how it is resumed."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        state, error = halted(sweep.folder, place)
+        left(sweep.folder, state)
+        raise error from None
 
 
 def _allowed(each: FurtherSweep, sweep: Sweep, calls: int, cost: float) -> bool:

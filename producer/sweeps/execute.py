@@ -98,7 +98,7 @@ def _carry_out_here(
     except (UsageError, ConfigError):
         # One begun before may have outputs in the ledger, and one that asks about outputs has paid for answers.
         if sweep.new and not sweep.recorded.count and not any(each.recorded.count for each in _further(sweep)):
-            sweep.discard()
+            sweep.folder.discard()
         raise
 
 

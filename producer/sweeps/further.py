@@ -21,7 +21,7 @@ from evalq.evalcore.files import open_input, replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.names import CALLS, FURTHER, HEAD, PROMPTS
+from evalq.producer.folder.names import FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.head import SweepHead, read_head
 from evalq.producer.sweeps.identity import prompts_digest
@@ -47,8 +47,9 @@ class FurtherSweep(Sweep):
 
     @property
     def outputs(self) -> Path:
-        """Where its calls are recorded."""
-        return self.files / CALLS
+        """The outputs that it asks about."""
+        called = self.folder.path / OUTPUTS
+        return called if called.is_file() else self.folder.path / RECORDED
 
     def note_calls(self, facts: Mapping[str, Json]) -> None:
         """Keep how its calls ended, in run.json under ``further``."""

@@ -16,7 +16,7 @@ import msgspec
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.files import open_input, write_atomic
 from evalq.evalcore.model.calls import Attempt
-from evalq.producer.folder.names import OUTPUTS
+from evalq.producer.folder.names import JOINED, OUTPUTS
 from evalq.producer.sweeps.cache import Cache
 
 __all__ = ["Means", "keep_trial", "means_of"]
@@ -40,12 +40,26 @@ class Means(msgspec.Struct, frozen=True):
     source: str = ""
 
 
-class _Line(msgspec.Struct, frozen=True):
-    """What counts here of a line of outputs.jsonl."""
+class _Call(msgspec.Struct, frozen=True):
+    """What counts here of a recorded call; that of a judge names it as one."""
 
     target: str = ""
+    judge: str = ""
     config: str = ""
     attempts: tuple[Attempt, ...] = ()
+
+
+class _Line(_Call, frozen=True):
+    """A line of recorded outputs: the call itself, and what further targets were asked about it."""
+
+    judgements: tuple[_Call, ...] = ()
+    embedding: _Call | None = None
+
+    def calls(self) -> Iterator[_Call]:
+        """All of them."""
+        yield from (self, *self.judgements)
+        if self.embedding is not None:
+            yield self.embedding
 
 
 def means_of(target: str, config: str, cache: str) -> Means | None:
@@ -85,10 +99,11 @@ def mean(calls: Iterable[Iterable[Attempt]], source: str) -> Means | None:
 
 
 def _recorded(target: str, config: str, cache: str) -> Iterator[tuple[str, Iterator[tuple[Attempt, ...]]]]:
-    files = [path for path in RUNS.glob(f"*/{OUTPUTS}") if path.is_file()]
+    files = [path for name in (OUTPUTS, JOINED) for path in RUNS.glob(f"*/{name}") if path.is_file()]
     for path in sorted(files, key=_age)[:_FOLDERS]:
-        found = (line for line in _lines(path) if (line.target, line.config) == (target, config))
-        yield str(path.parent), (line.attempts for line in found)
+        calls = (call for line in _lines(path) for call in line.calls())
+        found = (call for call in calls if (call.judge or call.target, call.config) == (target, config))
+        yield str(path.parent), (call.attempts for call in found)
     if cache and Path(cache).is_file():
         with contextlib.suppress(EvalqError), contextlib.closing(Cache(cache)) as known:
             yield cache, (output.attempts for output in known.some(target, config, _LINES))

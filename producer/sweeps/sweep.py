@@ -18,7 +18,7 @@ import msgspec
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
-from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError
+from evalq.evalcore.errors import ConfigError, NothingEvaluated
 from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
@@ -26,17 +26,14 @@ from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
 from evalq.producer.folder.job import Job, RunOptions, begun, planned
+from evalq.producer.folder.last_driver import LastDriver
 from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RECORDED
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.sweeps.gathering import gather
 from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
-from evalq.producer.sweeps.identity import asked_of, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
-from evalq.producer.sweeps.reuse import Giver
+from evalq.producer.sweeps.preparing import prepare, write_prompts
 from evalq.producer.sweeps.wording import prompts_of
-from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["Sweep"]
 
@@ -80,32 +77,17 @@ class Sweep:
 
         Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
         """
-        calls = live_calls(evaluator)
-        live = msgspec.structs.replace(live, target=canonical_name(live.target))
-        if live.stop and calls.stopping(request) is None:
-            raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
-        if "-" in request.inputs:
-            raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
-        for path in live.reuse if live.target else ():
-            Giver(path)  # one that gives nothing is told before anything is paid
-        if calls.further is not None:
-            calls.further.begin(request)  # raises where it is not said who is asked
-        cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
-        if not cases:
-            raise UsageError("there is nothing to ask: no case is left")
-        facts = asked_of(evaluator, request, live, asked, digest)
-        header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
-        run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
-        head = SweepHead(msgspec.structs.replace(header, run=run), live, asked, request, str(Path.cwd()))
+        header, live, stage = prepare(evaluator, request, live, asked)
+        head = SweepHead(header, live, asked, request, str(Path.cwd()))
 
         def fill(folder: RunFolder) -> RunFolder:
             if live.target:
-                _write_prompts(folder.path / PROMPTS, prompts_of(evaluator, request, live))
+                write_prompts(folder.path / PROMPTS, prompts_of(evaluator, request, live))
             else:
                 gather(evaluator, request, folder, asked.unpack_bytes)
             folder.write(HEAD, head.to_wire())
             folder.note(
-                run=run,
+                run=header.run,
                 evaluator=evaluator.name,
                 state="calling",
                 epoch=0,
@@ -113,13 +95,15 @@ class Sweep:
                 tags=asked.tags,
                 suite=asked.suite,
                 name=asked.name,
-                **({calls.option: live.target} if live.target else {}),
+                **({live_calls(evaluator).option: live.target} if live.target else {}),
                 origin=origin or None,
                 request=msgspec.to_builtins(request),
             )
             return folder
 
-        return cls(begun(asked, evaluator.name, run, fill), head, new=True)
+        made = cls(begun(asked, evaluator.name, header.run, fill), head, new=True)
+        made.stage = stage
+        return made
 
     @classmethod
     def asked_in(cls, folder: RunFolder, *, same: bool = True) -> Sweep | None:
@@ -188,9 +172,8 @@ class Sweep:
 
     def budgeted(self, max_calls: int | None, max_cost: float | None) -> None:
         """Other budgets than it was begun with."""
-        given = {"max_calls": max_calls, "max_cost": max_cost}
-        chosen = {name: value for name, value in given.items() if value is not None}
-        if chosen:
+        given = (("max_calls", max_calls), ("max_cost", max_cost))
+        if chosen := {name: value for name, value in given if value is not None}:
             self.live = msgspec.structs.replace(self.live, **chosen)
             head = SweepHead(self.header, self.live, self._asked, self.request, self._cwd)
             write_atomic(self.files / HEAD, head.to_wire())
@@ -201,25 +184,10 @@ class Sweep:
             for line in stream:
                 yield msgspec.json.decode(line, type=Prompt)
 
-    def driver(self) -> str:
-        """The token of whoever drove the sweep in this folder before, and is dead, for this process holds its lock.
-
-        Empty where nobody did, or did so in the folder that this is a copy of.
-        """
-        with contextlib.suppress(OSError, ValueError):
-            token, _, place = (self.files / DRIVER).read_text().rpartition(" ")
-            return token if place == self._place else ""
-        return ""
-
-    def driven_by(self, token: str) -> None:
-        """Remember whoever drives the sweep in this folder."""
-        write_atomic(self.files / DRIVER, f"{token} {self._place}".encode())
-
     @property
-    def _place(self) -> str:
-        found = self.folder.path.stat()
-        # A copy of the folder has another inode: it must not take over from the driver of the original.
-        return f"{found.st_dev}:{found.st_ino}"
+    def last_driver(self) -> LastDriver:
+        """Whoever drove the sweep in this folder before."""
+        return LastDriver(self.folder.path, self.files)
 
     @property
     def outputs(self) -> Path:
@@ -275,8 +243,7 @@ class Sweep:
             return
         with replacing(self.outputs) as out:
             for call in self.header.by_case():
-                output = self.recorded.get(call)
-                if output is not None:
+                if (output := self.recorded.get(call)) is not None:
                     out.write(output.line(self.stop_note) + b"\n")
 
     def job(self) -> Job:
@@ -315,13 +282,7 @@ class Sweep:
 
         What it paid for itself stays in calls.jsonl; outputs of these alone are not what the report was made of.
         """
-        for name in (HEAD, PROMPTS, DRIVER, OUTPUTS):
-            (folder.path / name).unlink(missing_ok=True)
-        shutil.rmtree(folder.path / FURTHER, ignore_errors=True)
-
-    def discard(self) -> None:
-        """Remove a sweep that this process began and that recorded nothing."""
-        self.folder.discard()
+        _remove(folder.path, HEAD, PROMPTS, DRIVER, OUTPUTS)
 
     def drop_working_files(self) -> None:
         """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs.
@@ -332,13 +293,10 @@ class Sweep:
         if not self.recorded.errors and not self.spent and not self.further_left:
             with contextlib.suppress(FileNotFoundError):
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
-            for name in (PROMPTS, CALLS, DRIVER):
-                (self.folder.path / name).unlink(missing_ok=True)
-            shutil.rmtree(self.folder.path / FURTHER, ignore_errors=True)
+            _remove(self.folder.path, PROMPTS, CALLS, DRIVER)
 
 
-def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
-    """Write prompts down, a line each."""
-    with replacing(path) as out:
-        for prompt in prompts:
-            out.write(msgspec.json.encode(prompt) + b"\n")
+def _remove(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / FURTHER, ignore_errors=True)

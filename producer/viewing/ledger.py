@@ -78,7 +78,12 @@ class Ledger:
 
     def runs(self) -> list[str]:
         """Ids of all runs that have not expired."""
-        return self.ask(lambda servers: sorted({*servers.runs.runs(), *servers.sweeps.runs()}), [])
+        from evalq.workers.ledger.sweeps import subject
+
+        def of(servers: Servers) -> list[str]:
+            return sorted({*servers.runs.runs(), *map(subject, servers.sweeps.runs())})
+
+        return self.ask(of, [])
 
     def created(self, run: str) -> str:
         """When a run was begun, as run.json says it; empty where that is not known. It is asked for once."""

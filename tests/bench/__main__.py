@@ -7,7 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from tests.bench import start, throughput
+from tests.bench import queues, start, throughput
 
 
 def main() -> None:
@@ -44,7 +44,8 @@ def main() -> None:
         for name, seconds in found.items():
             ratio = "" if name == "b evalq" else f"b/{name[0]} = {b / (rows / seconds):.2f}"
             print(f"| {rows:,} | {name} | {rows / seconds:,.0f} | {ratio} |")
-    print("\n" + "\n".join(start.table(asked.times, None)))
+    print("\n" + "\n".join(start.table(asked.times, None)), flush=True)
+    queues.main(["--times", str(asked.times)])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """`python -m tests.bench.checks_live`: a whole suite of checks over live calls, at the limit that a server states.
 
 5,000 cases with five checks each, 20 repeats: 100,000 calls, by two processes that call, of a server that refuses what
-comes beyond its limit (tests/agents/server.py, a process of its own). The target's file states that limit. The ledger,
-the producer and the evaluation share the same cores.
+comes beyond its limit in any second (tests/agents/server.py, its own process). The target's file states 14 of 15 of
+that limit. The ledger, the producer and the evaluation share the same cores.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _CHECKS = [
     {"max-latency": 60},
 ]
 IN_FLIGHT, LATENCY = 200, 0.2
+_STATED = 14 / 15
+"""Of the limit: calls that arrive unevenly are refused at the whole of it, and a refusal costs more than the rest."""
 
 
 def main() -> None:
@@ -70,7 +72,7 @@ def _write(folder: Path, url: str, cases: int, limit: int) -> None:
     defaults = {"checks": _CHECKS, "thresholds": {"pass-rate": 0.8}}
     (folder / "cases.yaml").write_text(json.dumps({"defaults": defaults, "cases": listed}))
     target = {"kind": "openai", "base_url": url, "model": "m", "max_concurrency": IN_FLIGHT,
-              "requests_per_minute": 60 * limit}  # fmt: skip
+              "requests_per_minute": _STATED * 60 * limit}  # fmt: skip
     (folder / "targets.yaml").write_text(json.dumps({"targets": {"t": target}}))
 
 

@@ -45,10 +45,16 @@ _SIZES = ((5, 10), (30, 10), (200, 5))
 _LABELS = (5, 10, 20, 50)
 _MEANS = (0.0, 0.5, 0.8, 0.95, 1.0)
 _CORRELATIONS = (0.0, 0.3, 0.9)
+_NAMED = ("perfect", "good", "fair", "a coin")
+_UNEQUAL = ((0.5, 0.3), (0.8, 0.3), (0.9, 0.9), (0.95, 0.05), (1.0, 0.0))
+"""Rates and correlations of cases that weigh unequally."""
 
 
 class Setting(NamedTuple):
-    """``labels`` of the answers, ``answers`` to each of ``cases``, are labelled: of whole cases, or any."""
+    """``labels`` of the answers, ``answers`` to each of ``cases``, are labelled: of whole cases, or any.
+
+    ``unequal``: cases have exponential weights, and any number of answers up to ``answers``.
+    """
 
     cases: int
     answers: int
@@ -57,14 +63,19 @@ class Setting(NamedTuple):
     judge: Judge
     mean: float
     correlation: float
+    unequal: bool = False
 
 
 class _Run(NamedTuple):
-    """A simulated run: cases x answers of what people would say, what the judge said, and which are labelled."""
+    """A simulated run: cases x answers of what people would say, what the judge said, which are labelled, and which
+    there are at all; and the weights of the cases.
+    """
 
     good: Bits
     judged: Bits
     seen: Bits
+    there: Bits
+    weights: list[float]
 
 
 def _drawn(given: Setting, source: np.random.Generator) -> _Run:
@@ -81,12 +92,16 @@ def _drawn(given: Setting, source: np.random.Generator) -> _Run:
         else source.random(shape)
     )
     judged = np.where(good, luck < given.judge.of_good, luck >= 1 - given.judge.of_bad)
-    seen = np.zeros(shape, bool)
+    seen, there, weights = np.zeros(shape, bool), np.ones(shape, bool), [1.0] * given.cases
+    if given.unequal:
+        there = np.arange(given.answers) < source.integers(1, given.answers + 1, (given.cases, 1))
+        weights = (source.exponential(1.0, given.cases) + 0.05).tolist()
     if given.whole:
         seen[source.permutation(given.cases)[: max(1, given.labels // given.answers)]] = True
     else:
-        seen.flat[source.choice(good.size, min(given.labels, good.size), replace=False)] = True
-    return _Run(good, judged, seen)
+        every = np.flatnonzero(there)
+        seen.flat[source.choice(every, min(given.labels, len(every)), replace=False)] = True
+    return _Run(good, judged & there, seen, there, weights)
 
 
 def _tables(run: _Run) -> list[Table]:
@@ -100,8 +115,10 @@ def corrected_coverage(given: Setting, times: int, source: np.random.Generator) 
     held, wide, alone = 0, 0.0, 0.0
     for _ in range(times):
         run = _drawn(given, source)
-        passed = run.judged.sum(axis=1).tolist()
-        found = corrected([Labelled(*t, p, given.answers) for t, p in zip(_tables(run), passed, strict=True)])
+        counts = zip(
+            _tables(run), run.judged.sum(axis=1).tolist(), run.there.sum(axis=1).tolist(), run.weights, strict=True
+        )
+        found = corrected([Labelled(*table, passed, answers, weight) for table, passed, answers, weight in counts])
         assert found is not None
         held += _holds(found.interval, given.mean)
         wide += found.interval.high - found.interval.low
@@ -161,8 +178,18 @@ def _agreeing(times: int, source: np.random.Generator) -> Iterator[tuple[Any, ..
         yield *size, labels, *(f"{min(column):.1%}" for column in zip(*found, strict=True))
 
 
+def _unequal(times: int, source: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    """Cases of unequal weights and numbers of answers."""
+    for cases, labels in product((10, 40, 150), (10, 30, 80)):
+        row = []
+        for judge in (JUDGES[name] for name in _NAMED):
+            settings = [Setting(cases, 19, labels, False, judge, *each, unequal=True) for each in _UNEQUAL]
+            row.append(min(corrected_coverage(each, times, source)[0] for each in settings))
+        yield cases, labels, *(f"{share:.1%}" for share in row), f"{min(row):.1%}"
+
+
 def main() -> None:
-    """Both tables."""
+    """All three tables."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.labels_coverage", description=__doc__)
     parser.add_argument("--times", type=int, default=400, help="simulated runs a cell")
     parser.add_argument("--seed", type=int, default=20261123)
@@ -172,6 +199,8 @@ def main() -> None:
     print(table(("cases", "answers of each", "labels", *JUDGES, "least"), list(_rows(asked.times, source))), flush=True)
     heads = ("cases", "answers of each", "labels", "agreement", "kappa", "false passes", "false fails")
     print(table(heads, list(_agreeing(asked.times, np.random.default_rng(asked.seed)))))
+    found = list(_unequal(asked.times, np.random.default_rng(asked.seed)))
+    print(table(("cases of 1 to 19 answers", "labels", *_NAMED, "least"), found))
     error = 1.96 * math.sqrt(0.05 * 0.95 / asked.times)
     print(f"{asked.times} runs a cell, seed {asked.seed}; a share near 95 % is known to {error:.1%}.")
 

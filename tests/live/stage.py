@@ -73,9 +73,9 @@ class Stage:
         assert process.returncode == 3, errors
 
     def sweep(self, suite: str, repeat: int = 25) -> None:
-        """Live calls: four cases of an agent with its habits, and one that never gives JSON."""
+        """Live calls: eight cases of an agent with its habits, and one that never gives JSON, too few for an alert."""
         self._rounds += 1
-        cases: dict[str, dict[str, Any]] = {f"C{number}": {"share": number / 4} for number in range(4)}
+        cases: dict[str, dict[str, Any]] = {f"C{number}": {"share": number / 8} for number in range(8)}
         golden = write_golden(self._folder / "golden.json", cases | {"bad": {"do": "said", "content": "none"}})
         process, _ = self._begin("vs", suite, [str(golden), "--target", TARGET, "--repeat", str(repeat)], 20)
         _, errors = process.communicate(timeout=PATIENCE)

@@ -25,7 +25,7 @@ from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHead
 from evalq.workers.ledger.tally import Made, Tally
 from evalq.workers.settings import Settings
 
-__all__ = ["SweepLedger", "about"]
+__all__ = ["SweepLedger", "about", "subject"]
 
 _PAUSE_LOOKS, _PAUSE_SECONDS = 2, 0.5
 """For so many looks, and no less long, a server that lost calls offers none, so that all may tell what they have."""
@@ -189,9 +189,8 @@ class SweepLedger(Scripts):
         for data in self.client.hvals(SHARED.sweeps):
             try:
                 header = msgspec.json.decode(data, type=SweepHeader)
-            # Of another version, whose own processes read it: one such sweep must not keep these from all others.
             except msgspec.DecodeError:
-                continue
+                continue  # of another version: its own processes read it
             if header.code == code_version():
                 headers.append(header)
         return headers
@@ -226,8 +225,7 @@ class SweepLedger(Scripts):
         state, generation, untold, *calls = self.step(
             "claim", run, run, holder, made, int(lease_seconds * 1000), most, *names
         )
-        # It has named its calls, so the server knows all that this generation of it may have forgotten.
-        if mine is not None:
+        if mine is not None:  # named, so the server knows all that this generation of it may have forgotten
             _keep(self._generations, run, generation)
         self.fell = generation != self._generations.get(run, generation)
         return state.decode(), [int(call) for call in calls], [int(call) for call in untold]
@@ -286,6 +284,11 @@ def _made(output: Output, *, fatal: bool) -> Made:
 def about(run: str, name: str) -> str:
     """The id of the sweep ``name`` that asks about the outputs of ``run``."""
     return f"{run}.{name}"
+
+
+def subject(sweep: str) -> str:
+    """The run that a sweep belongs to: whose outputs it asks about, or its own."""
+    return sweep.partition(".")[0]
 
 
 def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import msgspec
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.contract.evaluator import Params
@@ -22,6 +22,7 @@ __all__ = [
     "NamedTarget",
     "ParameterTarget",
     "Price",
+    "RequestTarget",
     "RetryRule",
     "Target",
     "Way",
@@ -160,6 +161,35 @@ class ParameterTarget(Target):
     def value_of(self, parameter: str) -> Json:
         """As ``parameters`` has it; None where that has none."""
         return self.parameters.get(parameter)
+
+
+class RequestTarget(Target):
+    """One that is sent a request of a known form: its ``keys`` among those of its entry may be chosen, and all further
+    members of the request but the ``fixed`` ones.
+    """
+
+    keys: ClassVar[tuple[str, ...]] = ()
+    fixed: ClassVar[tuple[str, ...]] = ()
+
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Further members of the request: temperature, max_tokens, dimensions, ..."
+    )
+
+    @model_validator(mode="after")
+    def _choosable(self) -> RequestTarget:
+        for name in self.variable:
+            if name not in self.keys and (name in type(self).model_fields or name in self.fixed):
+                raise PydanticCustomError("choice", "variable: {name} is not for others to choose", {"name": name})
+        return self
+
+    def with_values(self, values: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Keys of its own, and everything else as a member of the request."""
+        keys = {name: value for name, value in values.items() if name in self.keys}
+        return {**keys, "options": {**self.options, **{name: values[name] for name in values.keys() - keys.keys()}}}
+
+    def value_of(self, parameter: str) -> Json:
+        """As its key or ``options`` has it; None where these have none."""
+        return getattr(self, parameter) if parameter in self.keys else self.options.get(parameter)
 
 
 class NamedTarget(msgspec.Struct, frozen=True):

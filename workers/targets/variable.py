@@ -121,7 +121,7 @@ def _text(value: Any) -> str:
     """The name of a value in a list."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and isfinite(value):
         return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(float(value))
     return value if isinstance(value, str) else ""
 

@@ -94,6 +94,20 @@ METRICS = (
     Metric(
         "evalq_checks_latency_p95_seconds", "Seconds that 95 % of answers keep to.", "seconds", "latency_seconds.p95"
     ),
+    Metric(
+        "evalq_checks_judge_votes_lost",
+        "Votes of a judge in the newest run that are no verdict: its reply cannot be read, or its call failed.",
+        "count",
+        "judges[judge].votes.lost",
+        ("judge",),
+    ),
+    Metric(
+        "evalq_checks_judge_cost",
+        "What the calls of a judge cost in the newest run.",
+        "number",
+        "judges[judge].cost.total",
+        ("judge",),
+    ),
     Metric("evalq_checks_cost", "What the newest run's outputs cost.", "number", "cost.total"),
     Metric("evalq_checks_tokens", "Tokens of an output, mean.", "number", "tokens.mean"),
 )

@@ -219,6 +219,22 @@ PANELS = (
         width=12,
     ),
     Panel(
+        "Votes of judges that are no verdict",
+        "Replies that cannot be read, and failed calls, in the newest run.",
+        "count",
+        "lines",
+        (Plot("evalq_checks_judge_votes_lost", ("suite", "judge"), "sum", legend="{suite} {judge}"),),
+        width=6,
+    ),
+    Panel(
+        "Cost of judges",
+        "What asking judges cost in the newest run, apart from the outputs.",
+        "number",
+        "lines",
+        (Plot("evalq_checks_judge_cost", ("suite", "judge"), "sum", legend="{suite} {judge}"),),
+        width=6,
+    ),
+    Panel(
         "Cases answered",
         "Cases, and those with at least one output that has a verdict.",
         "count",

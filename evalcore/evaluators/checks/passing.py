@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evalq.evalcore.evaluators.checks.compiling import Verdict, mean_by_weight
+from evalq.evalcore.evaluators.checks.check import Verdict, mean_by_weight
 
 __all__ = ["passes"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.compiling import Verdict
+from evalq.evalcore.evaluators.checks.check import Verdict
 from evalq.evalcore.evaluators.checks.score import Judgement
 from evalq.evalcore.naming import shorten
 

@@ -12,9 +12,10 @@ import msgspec
 from evalq.evalcore.contract.registry import on_naming
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.compiling import Check, Verdict, compile_check
+from evalq.evalcore.evaluators.checks.check import Check, Verdict
+from evalq.evalcore.evaluators.checks.compiling import compile_check
 from evalq.evalcore.evaluators.checks.diversity.marks import NOT_COUNTED, Mark, mark_of
-from evalq.evalcore.evaluators.checks.judging.vote import Vote, votes_of
+from evalq.evalcore.evaluators.checks.judging.vote import LONGEST, Vote, votes_of
 from evalq.evalcore.evaluators.checks.labelling.heard import NOTHING, Given, Heard, given_labels, heard
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.evaluators.checks.passing import passes
@@ -43,8 +44,9 @@ _NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
 class Plan(msgspec.Struct, frozen=True):
     """A case made ready: its place among the cases, and whether the selection leaves it out.
 
-    ``asked`` is what its checks ask judges, by the key that recorded judgements have; ``diversity`` says how answers
-    are counted by kind, None where they are not. ``given`` is what is known of labels.
+    ``asked`` is what its checks ask judges, by the key that recorded judgements have; ``asks`` by judge, too, as often
+    as any of its checks wants that asked. ``diversity`` says how answers are counted by kind, None where they are not.
+    ``given`` is what is known of labels.
     """
 
     index: int
@@ -52,6 +54,7 @@ class Plan(msgspec.Struct, frozen=True):
     checks: tuple[Check, ...]
     skipped: bool
     asked: Mapping[str, Asked]
+    asks: Mapping[tuple[str, str], Asked]
     given: Given
     diversity: Diversity | None = None
 
@@ -127,10 +130,11 @@ class Judge:
             index, given = self._cases[case]
             skipped = bool(self._tag) and self._tag not in given.tags
             checks = () if skipped else tuple(self._check(written, given) for written in given.checks)
-            asked = {each.key: each for check in checks for each in check.asks()}
+            every = sorted((each for check in checks for each in check.asks()), key=lambda each: each.votes)
+            asked, asks = {each.key: each for each in every}, {(each.key, each.judge): each for each in every}
             how = diversity_of(given, self._params)
             labels = given_labels(given, checks, self._params.labels.get(case, {}))
-            known = self._plans[case] = Plan(index, given, checks, skipped, asked, labels, how)
+            known = self._plans[case] = Plan(index, given, checks, skipped, asked, asks, labels, how)
         return known
 
     def _check(self, written: Mapping[str, Any], case: Case) -> Check:
@@ -165,8 +169,9 @@ class Judge:
         except Misplaced:
             return []
         asked = (question for check in line.plan.checks for question in check.questions(answer))
-        found = {(each.key, each.judge, part.text): (each, part) for each, part in asked}
-        return [Question(line.plan.case, line.repeat, each, part.text) for each, part in found.values()]
+        found = {(each.key, each.judge, part.text): None for each, part in asked if len(part.text) <= LONGEST}
+        asks = line.plan.asks
+        return [Question(line.plan.case, line.repeat, asks[key, judge], text) for key, judge, text in found]
 
     def answer(self, data: bytes) -> Answered | None:
         """The output of a line; None where it has none, or is at fault."""

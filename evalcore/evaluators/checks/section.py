@@ -83,6 +83,7 @@ def _judges(state: ChecksState) -> dict[str, Json]:
                 "read": tally.asked - tally.failed - tally.unreadable,
                 "unreadable": tally.unreadable,
                 "failed": tally.failed,
+                "lost": tally.failed + tally.unreadable,
             },
             "latency_seconds": _spread(tally.latency),
             "cost": _spread(tally.cost),

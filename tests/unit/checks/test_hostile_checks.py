@@ -14,7 +14,8 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks import load_cases
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.compiling import Verdict, compile_check
+from evalq.evalcore.evaluators.checks.check import Verdict
+from evalq.evalcore.evaluators.checks.compiling import compile_check
 from evalq.evalcore.evaluators.checks.deciding import Demand
 from evalq.evalcore.evaluators.checks.inputs import complete
 from evalq.evalcore.evaluators.checks.params import Threshold

@@ -195,6 +195,9 @@ def test_what_was_judged_before_the_check_changed_is_not_its_verdict() -> None:
     two = json.loads(joined)
     two["judgements"] += [{**two["judgements"][0], "judge": "other", "vote": 1}]
     assert "judged by several" in status({"rubric": "polite"}, json.dumps(two).encode())[1]
+    assert status({"rubric": "polite", "judge": "grader"}, json.dumps(two).encode())[0] == "passed"
+    two["judgements"][1]["vote"] = 0
+    assert "judged by several" in status({"rubric": "polite"}, json.dumps(two).encode())[1]
 
 
 def test_a_part_of_an_answer_is_judged_as_that_part() -> None:
@@ -223,6 +226,29 @@ def test_one_question_is_asked_once_and_a_prompt_can_be_ones_own() -> None:
     with pytest.raises(BadCheck, match=r"needs the place \{answer\}"):
         compile_check({"rubric": "polite", "prompt": "Is it polite?"})
     assert "{second}" in PREFER.text
+
+
+def test_two_judges_of_one_requirement_have_a_verdict_each() -> None:
+    """Each check counts the votes of its own judge; what several checks ask the same judge is asked often enough."""
+    checks: list[dict[str, Any]] = [
+        {"rubric": "polite", "judge": "one", "name": "one", "votes": 3},
+        {"rubric": "polite", "judge": "two", "name": "two"},
+        {"not-rubric": "polite", "judge": "one", "name": "first of one", "weight": 0},
+    ]
+    stage, data = stage_of(*checks), line("a", 0)
+    assert stage.asks() == {("one", 3): 1, ("two", 1): 1}
+    questions = stage.questions(data)
+    assert [(each.target, each.repeats) for each in questions] == [("one", 3), ("two", 1)]
+    joined = stage.joined(data, replies(questions, lambda question, vote: YES if question.target == "one" else NO))
+    test = Judge(params_of([{"id": "a", "checks": checks}])).test(joined)
+    assert [verdict.passed for verdict in test.checks] == [True, False, False]
+    assert test.reason == 'two: wanted "polite", found no pass: it does not'
+
+
+def test_an_answer_that_no_model_can_read_is_not_judged() -> None:
+    """Nobody is asked, and the check says why."""
+    test = judged({"rubric": "polite"}, saying(), "x" * 1_000_001)
+    assert (test.status, test.reason) == ("error", "rubric: 1,000,001 characters, too long to be judged")
 
 
 def test_faulty_lines_and_lost_outputs_are_not_judged() -> None:
@@ -287,7 +313,7 @@ def test_the_report_says_who_judged_and_is_the_same_in_any_pieces(tmp_path: Path
     assert results["outputs"] == {"total": 40, "passed": 30, "failed": 0, "errors": 10}
     (judge,) = results["judges"]
     assert judge["judge"] == "grader"
-    assert judge["votes"] == {"asked": 120, "read": 80, "unreadable": 30, "failed": 10}
+    assert judge["votes"] == {"asked": 120, "read": 80, "unreadable": 30, "failed": 10, "lost": 40}
     assert (judge["configs"], len(judge["prompts"])) == (["c0ffee"], 1)
     assert (judge["cost"]["total"], judge["tokens"]["total"]) == (30.0, 14_400.0)
     assert results["cost"]["total"] == 60.0

@@ -21,6 +21,7 @@ from evalq.evalcore.evaluators.checks.labelling.fallible import fallible
 from evalq.evalcore.evaluators.checks.labelling.reading import load_labels
 from evalq.evalcore.evaluators.checks.labelling.shown import notices
 from evalq.evalcore.evaluators.checks.markdown import markdown
+from evalq.evalcore.evaluators.checks.measures import MEASURES
 from evalq.evalcore.rates import exact_interval
 from tests.unit.checks.helpers import evaluated, line, params_of
 from tests.unit.checks.labelled import CASES, judged_line, judgement, labels_file
@@ -259,6 +260,12 @@ def test_labels_are_evidence_and_no_other_question(tmp_path: Path) -> None:
     assert labelled.cases.judged is not None
     assert (bare.cases.judged.labels, labelled.cases.judged.labels) == ({"polite": 0}, {"polite": 1})
     assert bare.cases.judged.by == labelled.cases.judged.by
+    shown = {"id": "m9", "checks": [{"rubric": "It is short.", "name": "short", "weight": 0}, {"contains": "yes"}]}
+    report = evaluated(tmp_path, [line("m9", 0)], params_of([*CASES, shown])).report
+    assert [each["check"] for each in report["results"]["labels"]["checks"]] == ["polite", "short"]
+    judged = MEASURES.judged(report)
+    assert judged is not None
+    assert list(judged.labels) == ["polite"]
     assert bare.cases.judged.rests("thresholds.verdict")
     assert not bare.cases.judged.rests("plain.pass_rate")
 

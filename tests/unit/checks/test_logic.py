@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.checks.answer import Answer
-from evalq.evalcore.evaluators.checks.compiling import Verdict, compile_check
+from evalq.evalcore.evaluators.checks.check import Verdict
+from evalq.evalcore.evaluators.checks.compiling import compile_check
 
 HOLDS: dict[str, Any] = {"contains": "a"}
 FAILS: dict[str, Any] = {"contains": "b"}

@@ -17,7 +17,8 @@ from evalq.evalcore import version
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.registry import name_checks
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.evaluators.checks.compiling import Verdict, compile_check
+from evalq.evalcore.evaluators.checks.check import Verdict
+from evalq.evalcore.evaluators.checks.compiling import compile_check
 from evalq.evalcore.evaluators.checks.labelling.fallible import fallible
 from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
 from evalq.workers.settings import load_settings

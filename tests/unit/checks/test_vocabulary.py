@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.compiling import FOUND_CHARACTERS, WANTED_CHARACTERS, Verdict, compile_check
+from evalq.evalcore.evaluators.checks.check import FOUND_CHARACTERS, WANTED_CHARACTERS, Verdict
+from evalq.evalcore.evaluators.checks.compiling import compile_check
 from evalq.evalcore.evaluators.checks.vocabulary import VOCABULARY
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.evaluators.checks.vocabulary.numbers import numbers_in

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
+from tests.unit.checks.labelled import judged_line, labels_file
 from tests.unit.comparing.conftest import BAD, GOOD, Command, Made
 
 WELL = [(f"t{n}", True) for n in range(80)]
@@ -48,6 +49,30 @@ def test_two_files_are_checked_against_each_other(here: Path, command: Command) 
     tiers = {check["metric"]: check["tier"] for check in json.loads(done.stdout)["checks"]}
     assert tiers["verification.pass_rate"] == "critical"
     assert tiers["verification.mean_score"] == "supporting"
+
+
+def test_judges_decide_nothing_until_people_labelled_them(here: Path, command: Command) -> None:
+    """What rests on them is shown, and the plain pass rate decides; labels of either run give them their say."""
+    case = {"checks": [{"rubric": "It is polite.", "name": "polite"}, {"max-length": 20}]}
+    Path("cases.json").write_text(json.dumps({"cases": [{"id": f"m{n}", **case} for n in range(40)]}))
+
+    def judged(name: str, passes: bool, *more: str) -> str:
+        lines = [judged_line(f"m{n}", repeat, passes) for n in range(40) for repeat in range(3)]
+        Path("in.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+        done = command("checks", "cases.json", "--outputs", "in.jsonl", "--inline", "-q", "--format", "json", *more)
+        assert done.code == 0, done.stderr
+        Path(name).write_text(done.stdout)
+        return name
+
+    Path("labels.jsonl").write_text(labels_file([(f"m{n}", 1, "polite", True) for n in range(20)]))
+    base, labelled = judged("base.json", True), judged("labelled.json", True, "--labels", "labels.jsonl")
+    worse = judged("worse.json", False)
+    done = command("check-regressions", worse, base, "--json")
+    checks = {check["metric"]: (check["tier"], check["decided"]) for check in json.loads(done.stdout)["checks"]}
+    assert done.code == 0
+    assert checks["checks.pass_rate"] == ("advisory", "NO-GO")
+    assert checks["checks.plain.pass_rate"] == ("critical", "GO")
+    assert command("check-regressions", worse, labelled).code == 1
 
 
 def test_results_of_a_suite_are_all_of_its_runs(here: Path, made: Made, command: Command) -> None:

@@ -112,6 +112,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (_matrix(target=["a"], prompt={"x": {}}), r"runs\.0\.prompt: a template or a system prompt is needed"),
     (_matrix(target=["a[t=1]"], t=[2]), r"runs\.0\.matrix\.target\.0: name its values"),
     (_matrix(target=[f"t{n}" for n in range(15)], x=list(range(14))), "210 combinations; at most 200 are run"),
+    (_matrix(target=["a"], **{f"parameter_{n}": ["v" * 50] for n in range(4)}), "a name of over 200 letters"),
     (_matrix(target=["a"], exclude=[{"target": "b"}]), r"runs\.0\.matrix\.exclude\.0: excludes nothing"),
     (_matrix(target=["a"], exclude=[{"targt": "a"}]), r"runs\.0\.matrix\.exclude\.0\.targt: is no axis"),
     (_matrix(target=["a"], exclude=[{"target": "a"}]), r"runs\.0\.matrix\.exclude: no combination is left"),

@@ -55,6 +55,18 @@ def test_one_case_stands_for_itself_and_alike_ones_for_one_answer_each() -> None
     assert clustered([Rate(1.0, 20)] * 5) == exact_interval(5, 5)
 
 
+def test_cases_of_hardly_any_weight_do_not_tell_how_cases_differ() -> None:
+    """Where two cases have nearly all of it, the interval is about as wide as for these two."""
+    two = [Rate(0.2, 10), Rate(0.8, 10)]
+    found, alone = clustered([*two, *[Rate(0.5, 10, 1e-6)] * 50]), clustered(two)
+    assert found is not None
+    assert alone is not None
+    assert found.high - found.low > 0.95 * (alone.high - alone.low)
+    whole = clustered([*two, *[Rate(0.5, 10)] * 50])
+    assert whole is not None
+    assert whole.high - whole.low < 0.5 * (alone.high - alone.low)
+
+
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.8, 0.95])
 @pytest.mark.parametrize("of", [1, 5, 20, 60])
 def test_limits_are_crossed_wrongly_as_rarely_as_said(share: float, of: int) -> None:

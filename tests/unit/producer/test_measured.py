@@ -51,6 +51,23 @@ def test_the_nearest_knowledge_counts(tmp_path: Path, monkeypatch: pytest.Monkey
     assert means_of("t", "c", "calls.sqlite") == Means(2, 100, 10, "evalq-runs/new")
 
 
+def test_calls_about_outputs_count_for_their_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What judges and embedders took stands in the lines that they were asked about."""
+    monkeypatch.chdir(tmp_path)
+    _run("judged", _output(0, PAID))
+    about = {"config": "d", "attempts": [FREE, PAID]}
+    line = {
+        "target": "t",
+        "config": "c",
+        "judgements": [{"judge": "j", **about}] * 2,
+        "embedding": {"target": "e", **about},
+    }
+    Path("evalq-runs/judged/judged.jsonl").write_bytes(msgspec.json.encode(line) + b"\n")
+    assert means_of("j", "d", "") == Means(2, 100, 10, "evalq-runs/judged")
+    assert means_of("e", "d", "") == Means(1, 100, 10, "evalq-runs/judged")
+    assert means_of("t", "c", "") == Means(1, 100, 10, "evalq-runs/judged")
+
+
 def test_what_is_damaged_counts_as_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An estimate neither fails nor waits for somebody's files: a pipe, other JSON, half a line."""
     monkeypatch.chdir(tmp_path)

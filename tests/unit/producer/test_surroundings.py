@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,26 @@ def test_a_command_without_standard_streams_writes_into_no_file_of_its_own(tmp_p
         assert ended.returncode == 0, ended.stderr
     for name in ("report.json", "records.jsonl"):
         assert (tmp_path / "closed" / name).read_bytes() == (tmp_path / "open" / name).read_bytes()
+
+
+_AT_AN_IMPORT = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from evalq.producer.entry import main
+sys.argv = ["evalq", "--version"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["as usual", "where it is ignored"])
+def test_an_interrupt_while_the_program_is_imported_ends_it_in_silence(ignored: bool) -> None:
+    """No traceback of whatever import was under way; a shell sees 130. Under nohup it goes on."""
+    given = ["-c", _AT_AN_IMPORT]
+    if ignored:
+        given[1] = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + given[1]
+    ended = subprocess.run([sys.executable, *given], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0 if ignored else -signal.SIGINT, b"")

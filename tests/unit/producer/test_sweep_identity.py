@@ -84,7 +84,7 @@ def test_the_same_command_is_the_same_sweep(folder: Path) -> None:
 def test_another_code_version_is_another_sweep(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upgrade between two tries of one command never mixes codes in one report."""
     first = _begun(folder, 1)
-    monkeypatch.setattr("evalq.producer.sweeps.sweep.code_version", lambda: "0" * 12)
+    monkeypatch.setattr("evalq.producer.sweeps.preparing.code_version", lambda: "0" * 12)
     assert first.run != _begun(folder, 2).run
 
 

@@ -52,7 +52,7 @@ def test_every_kind_is_read(tmp_path: Path) -> None:
         (f"t: {{kind: openai, base_url: 'http://h', model: m, headers: '{SECRET}'}}", "headers: Input should be"),
         (f"t: {{kind: openai, base_url: 'http://h', model: m, headers: {{X: [{SECRET}]}}}}", "headers.X: Input should"),
         (f"t: {{kind: openai, base_url: 'http://h/v1?k={SECRET}', model: m}}", "base_url: String should match"),
-        ("t: {kind: soap}", "targets.t.kind: must be one of command, http, "),
+        ("t: {kind: soap}", "targets.t.kind: must be one of command, embeddings, http, "),
         ("t: {url: 'http://h'}", "targets.t.kind: must be one of"),
         ("t: 5", "targets.t: must be a mapping with a kind"),
         ("'a b': {kind: command, argv: [x]}", "targets.a b: a name is"),

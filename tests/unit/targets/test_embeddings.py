@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.vectors import packed
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from tests.agents.server import Agent, letters, running_agent
@@ -80,3 +81,20 @@ def test_what_is_no_vector_is_bad_output(
     assert isinstance(found, Failure)
     assert found.kind == "bad_output"
     assert reason in found.reason
+
+
+def test_model_and_dimensions_can_be_chosen(tmp_path: Path) -> None:
+    """As of every kind: what is listed as variable; never the address or the text."""
+    entry = {"kind": "embeddings", "base_url": "http://127.0.0.1:1/v1", "model": "m", "options": {"user": "u"}}
+    path = tmp_path / "targets.yaml"
+    path.write_text(json.dumps({"targets": {"t": {**entry, "variable": {"model": ["n"], "dimensions": [256]}}}}))
+    target = load_targets(path)["t"].target
+    assert target.with_values({"model": "n", "dimensions": 256}) == {
+        "model": "n",
+        "options": {"user": "u", "dimensions": 256},
+    }
+    assert [target.value_of(name) for name in ("model", "user", "dimensions")] == ["m", "u", None]
+    for name in ("base_url", "input"):
+        path.write_text(json.dumps({"targets": {"t": {**entry, "variable": {name: ["x"]}}}}))
+        with pytest.raises(ConfigError, match="not for others to choose"):
+            load_targets(path)

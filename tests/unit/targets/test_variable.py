@@ -15,6 +15,7 @@ from evalq.workers.targets import NamedTarget, load_targets
 from evalq.workers.targets.answers import Call
 from evalq.workers.targets.config import choose
 from evalq.workers.targets.digests import config_digest
+from evalq.workers.targets.kinds import MODELS
 from evalq.workers.targets.template import fill
 from evalq.workers.targets.variable import canonical_name, choices_of, split_name
 
@@ -174,3 +175,19 @@ def test_each_choice_has_settings_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "strict.md").write_text("stricter")
     again = digests()
     assert [name for name in first if again[name] != first[name]] == ["chat[system_prompt=strict]"]
+
+
+EMBEDDINGS = {"kind": "embeddings", "base_url": "http://127.0.0.1:1/v1", "model": "m"}
+
+
+@pytest.mark.parametrize("kind", sorted(MODELS))
+def test_every_kind_has_choices(tmp_path: Path, kind: str) -> None:
+    """A kind that is added says where they go, or cannot be read at all."""
+    python = {"kind": "python", "function": "json:dumps"}
+    every: list[dict[str, Any]] = [OPENAI, HTTP, COMMAND, EMBEDDINGS, python]
+    entries = {each["kind"]: each for each in every}
+    entry = {**entries[kind], "variable": {"temperature": {"min": 0, "max": 1}}}
+    if kind == "http":
+        entry["parameters"] = {"temperature": 0}
+    targets = _load(tmp_path, one=entry)
+    assert config_digest(_chosen(targets, "one[temperature=0.5]")) != config_digest(targets["one"])

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from evalq.workers.targets.address import Headers, Url, secrets_of, shown
-from evalq.workers.targets.target import Target, Way
+from evalq.workers.targets.target import RequestTarget, Way
 
 __all__ = ["TARGET", "EmbeddingsTarget"]
 
 
-class EmbeddingsTarget(Target):
+class EmbeddingsTarget(RequestTarget):
     """Any endpoint that gives embeddings. Its answers are {"vector": ...}, a signed byte a dimension in base64."""
+
+    keys: ClassVar = ("model",)
+    fixed: ClassVar = ("input",)
 
     kind: Literal["embeddings"]
     base_url: Annotated[Url, Field(pattern=r"^[^?#]+$")] = Field(
@@ -23,9 +26,6 @@ class EmbeddingsTarget(Target):
     )
     model: str = Field(min_length=1, description="The model's name")
     headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="Further members of the request: dimensions, encoding_format, ..."
-    )
 
     def place(self) -> str:
         """Without what may be secret of it, and the model."""

@@ -47,7 +47,7 @@ class JudgeStage:
         found = Counter[tuple[str, int]]()
         for case in self._cases:
             plan = self._judge.plan(case)
-            for asked in plan.asked.values() if plan is not None else ():
+            for asked in plan.asks.values() if plan is not None else ():
                 found[self._target(asked.judge, case), asked.votes] += asked.orders
         return found
 

@@ -15,9 +15,11 @@ from evalq.evalcore.naming import kind_of
 from evalq.evalcore.records.decoding import repeated_keys
 from evalq.evalcore.records.extract import NoJson, extract, json_text
 
-__all__ = ["Unreadable", "Vote", "about", "first_votes", "votes_of"]
+__all__ = ["LONGEST", "Unreadable", "Vote", "about", "first_votes", "votes_of"]
 
 _BAD = "bad_output"
+LONGEST = 1_000_000
+"""Characters of an answer that is judged: no model reads more at once, and each is held in memory while it is asked."""
 _MOST = 10_000
 """Judgements of one output; what has more is damaged, or made to take long."""
 
@@ -114,10 +116,13 @@ def about(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def first_votes(votes: Sequence[Vote], key: str, seen: str) -> dict[tuple[int, int], Vote]:
-    """{(order, vote): judgement} of check ``key`` about the text ``seen``; of several the first one counts."""
+def first_votes(votes: Sequence[Vote], key: str, seen: str, judge: str) -> dict[tuple[int, int], Vote]:
+    """{(order, vote): judgement} of check ``key`` about the text ``seen``, by ``judge`` where that is not empty.
+
+    Of several the first one counts.
+    """
     found: dict[tuple[int, int], Vote] = {}
     for vote in votes:
-        if vote.check == key and vote.about == seen:
+        if vote.check == key and vote.about == seen and judge in ("", vote.judge):
             found.setdefault((vote.order, vote.vote), vote)
     return found

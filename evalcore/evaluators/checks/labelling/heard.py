@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from evalq.evalcore.evaluators.checks.compiling import Check, Verdict
+from evalq.evalcore.evaluators.checks.check import Check, Verdict
 from evalq.evalcore.evaluators.checks.labelling.fallible import judged_of
 from evalq.evalcore.evaluators.checks.params import Case, Labels
 from evalq.evalcore.evaluators.checks.passing import passes

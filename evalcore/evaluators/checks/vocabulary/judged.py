@@ -13,7 +13,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
 from evalq.evalcore.evaluators.checks.judging.asking import FACTUAL, PREFER, RUBRIC, SCORE, Task, written
-from evalq.evalcore.evaluators.checks.judging.vote import Unreadable, Vote, about, first_votes
+from evalq.evalcore.evaluators.checks.judging.vote import LONGEST, Unreadable, about, first_votes
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck, Finding, Kind, Made
 from evalq.evalcore.evaluators.checks.vocabulary.text import Text, quoted
 from evalq.evalcore.model.canonical import canonical_json
@@ -97,8 +97,10 @@ class _Ballot(NamedTuple):
 
 def _ballot(answer: Answer, asked: Asked) -> _Ballot:
     """What was recorded of an answer. Raises Uncomputable where no majority of the votes can be read."""
-    votes = first_votes(answer.judgements, asked.key, about(answer.text))
-    _refuse_none(answer, asked, votes)
+    if len(answer.text) > LONGEST:
+        raise Uncomputable(f"{len(answer.text):,} characters, too long to be judged")
+    _refuse_none(answer, asked)
+    votes = first_votes(answer.judgements, asked.key, about(answer.text), asked.judge)
     found, reason = [], ""
     for order in range(asked.orders):
         read, why = [], ""
@@ -117,16 +119,18 @@ def _ballot(answer: Answer, asked: Asked) -> _Ballot:
     return _Ballot(found, reason)
 
 
-def _refuse_none(answer: Answer, asked: Asked, votes: Mapping[Any, Vote]) -> None:
-    """Raise Uncomputable where nothing was judged, or by another or several judges."""
-    judges = sorted({vote.judge for vote in votes.values()})
-    if asked.judge and judges not in ([], [asked.judge]):
-        raise Uncomputable(f"judged by {shorten(', '.join(judges))}, and the check names {asked.judge}")
-    if len(judges) > 1:
-        raise Uncomputable(f"judged by several, {shorten(', '.join(judges))}: let the check name its judge")
-    if not votes:
-        other = any(vote.check == asked.key for vote in answer.judgements)
-        raise Uncomputable("what was judged is another answer" if other else "no judgement of it is recorded: --judge")
+def _refuse_none(answer: Answer, asked: Asked) -> None:
+    """Raise Uncomputable where nothing was judged, or by several judges of whom the check names none."""
+    same = [vote for vote in answer.judgements if vote.check == asked.key]
+    judges = sorted({vote.judge for vote in same if vote.about == about(answer.text)})
+    if asked.judge in judges or (not asked.judge and len(judges) == 1):
+        return
+    told = shorten(", ".join(judges))
+    if not judges:
+        raise Uncomputable("what was judged is another answer" if same else "no judgement of it is recorded: --judge")
+    if asked.judge:
+        raise Uncomputable(f"judged by {told}, and the check names {shorten(asked.judge)}")
+    raise Uncomputable(f"judged by several, {told}: let the check name its judge")
 
 
 def _lacking(read: int, votes: int, why: str) -> str:
