@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.compare.run import Lineage
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import RunState
+from evalq.evalcore.model.lineage import Lineage
 from evalq.evalcore.records.inputs import Source
 
 __all__ = ["SCHEMA", "RunInfo", "info_of"]

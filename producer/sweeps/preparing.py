@@ -20,7 +20,6 @@ from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.reuse import Giver
 from evalq.producer.sweeps.wording import prompts_of
 from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["Prepared", "prepare", "write_prompts"]
 
@@ -35,6 +34,8 @@ class Prepared(NamedTuple):
 
 def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> Prepared:
     """Raises ConfigError, UsageError or InputError for what cannot be asked."""
+    from evalq.workers.targets.variable import canonical_name  # brings what calls along, which looking at a run is not
+
     calls = live_calls(evaluator)
     live = msgspec.structs.replace(live, target=canonical_name(live.target))
     if live.stop and calls.stopping(request) is None:

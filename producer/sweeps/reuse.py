@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.compare.run import Lineage
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Output, Prompt
+from evalq.evalcore.model.lineage import Lineage
 from evalq.producer.folder.call_log import UNANSWERED
 from evalq.producer.folder.names import OUTPUTS
 from evalq.producer.folder.run_folder import RunFolder

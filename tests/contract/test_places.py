@@ -12,7 +12,7 @@ from evalq.evalcore.contract import registry
 
 TOP = Path(__file__).parents[2]
 EVALUATORS = "evalq.evalcore.evaluators."
-NEEDED = {"producer/importing/accepting.py": {"checks"}}
+NEEDED = {"producer/importing/accepting.py": {"checks"}, "producer/importing/imported.py": {"checks"}}
 """What writes cases for one evaluator asks it which checks there are."""
 PROGRAM = ("evalcore", "workers", "producer", "grafana")
 

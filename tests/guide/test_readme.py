@@ -74,3 +74,30 @@ def test_the_laptop_job_is_one_command(tmp_path: Path) -> None:
     (folder,) = (tmp_path / "evalq-runs").iterdir()
     named = re.findall(r"`([a-z]+\.(?:json|yaml|md|html|jsonl))`", (TOP / "README.md").read_text())
     assert {path.name for path in folder.iterdir()} <= set(named)
+
+
+_AGENTS = """\
+def answer(call):
+    return "It comes on Monday."
+
+
+def judge(call):
+    assert "Says when the parcel comes." in call["prompt"]
+    return {"pass": "Monday" in call["prompt"]}
+"""
+
+
+def test_any_agent_is_held_to_the_cases_as_they_stand(tmp_path: Path) -> None:
+    """The README's cases.yaml, asked of an agent and a judge of one's own."""
+    (cases,) = re.findall(r"```yaml\n(cases:.*?)```", (TOP / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "cases.yaml").write_text(cases)
+    (tmp_path / "agents.py").write_text(_AGENTS)
+    local = {"kind": "python", "function": "agents:answer", "output": "text"}
+    targets = {"local": local, "grader": {"kind": "python", "function": "agents:judge"}}
+    (tmp_path / "targets.yaml").write_bytes(msgspec.json.encode({"targets": targets}))
+    asked = ("--target", "local", "--judge", "grader", "--repeat", "4", "--targets", "targets.yaml", "--format", "json")
+    done = command("checks", "cases.yaml", *asked, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = msgspec.json.decode(done.stdout)["results"]
+    (grader,) = results["judges"]
+    assert (results["outputs"]["passed"], grader["judge"], grader["votes"]["read"]) == (4, "grader", 12)

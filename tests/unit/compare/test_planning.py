@@ -45,7 +45,9 @@ def test_power_is_as_the_table_says(
         )
 
 
-def test_the_repeats_it_names_give_80_percent_and_the_same_seed_the_same_answer() -> None:
+def test_the_repeats_it_names_give_80_percent_and_the_same_seed_the_same_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """For a drop of 20 points, whichever number of repeats was planned."""
     plan = Plan(30, 1)
     (found,) = powers(DROP, PASS, plan)
@@ -53,6 +55,7 @@ def test_the_repeats_it_names_give_80_percent_and_the_same_seed_the_same_answer(
     named = found.repeats["0.2"]
     assert named is not None
     assert 2 <= named <= 4
+    monkeypatch.setattr("evalq.evalcore.compare.planning._TRIES", 0)  # what it would name in turn is not looked at
     (again,) = powers(DROP, PASS, Plan(30, named))
     assert again.no_go["0.2"] == pytest.approx(0.85, abs=0.12)
     assert found.detectable is not None

@@ -12,9 +12,10 @@ from evalq.evalcore.compare.drift_record import counted
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.looks import Look, candidate_digest, growing, looks_at
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.run import Lineage, RunCases, Usage
+from evalq.evalcore.compare.run import RunCases, Usage
 from evalq.evalcore.compare.sharing import shared, shares
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.model.lineage import Lineage
 from evalq.producer.comparing.comparing import compare_runs
 from evalq.producer.folder.run_folder import RunFolder
 from tests.unit.compare.made import passes, run_of
