@@ -35,6 +35,11 @@ def complete(asked: Request) -> Request:
     for name in ("judge", "embedder"):
         if asked.options.get(name):
             raise UsageError(f"--{name} asks a target, which takes a sweep: from Python it is evalq.sweep")
+    if asked.options.get("against"):
+        raise UsageError(
+            "--against is compared with by a judge, and none is asked: add --judge NAME; or omit it, and judgements "
+            "that are recorded count as they are"
+        )
     if not outputs and asked.params.get("cases"):
         return asked  # params that hold the cases already: the inputs are recorded outputs
     if not outputs:

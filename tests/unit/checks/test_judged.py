@@ -166,6 +166,38 @@ def test_a_preference_is_asked_in_both_orders(against: str | None) -> None:
     assert half.status == "error"
 
 
+def test_a_preference_is_no_tie_where_a_missing_vote_could_have_turned_it() -> None:
+    """Verdicts that can all be read, and of which none has a majority, are a tie; so are ties of most votes."""
+    bad, check = ValueError("server: down"), {"prefer": "maybe", "votes": 3, "tie": "passes"}
+    one, two, tie = ({"better": each} for each in ("A", "B", "tie"))
+    for said, status in (
+        ((one, two, tie), "passed"),
+        ((tie, tie, bad), "passed"),
+        ((one, two, bad), "error"),
+        ((one, tie, bad), "error"),
+        ((one, bad, one), "passed"),  # of what was seen first: a tie of the orders
+    ):
+        assert judged(check, saying(*said)).status == status
+    assert "no majority: 1 of 3 votes agree, and 1 cannot be read" in judged(check, saying(one, two, bad)).reason
+
+
+def test_a_comparison_with_one_run_is_none_with_another() -> None:
+    """Judged again against a run that has no answer to a repeat, the verdict on the run before does not stay."""
+    before, data = stage_of({"prefer": True}, {"rubric": "polite"}, against="maybe"), line("a", 0)
+
+    def reply(question: Question, _vote: int) -> Any:
+        return {"better": "tie", **YES}
+
+    joined = before.joined(data, replies(before.questions(data), reply))
+    after = stage_of({"prefer": True}, {"rubric": "polite"})
+    again = after.joined(joined, replies(after.questions(joined), reply))
+    assert [vote["check"].split("-")[0] for vote in json.loads(joined)["judgements"]] == ["prefer", "prefer", "rubric"]
+    assert [vote["check"].split("-")[0] for vote in json.loads(again)["judgements"]] == ["rubric"]
+    alone = stage_of({"prefer": True})
+    test = Judge(params_of([{"id": "a", "checks": [{"prefer": True}]}])).test(alone.joined(joined, []))
+    assert (test.status, "--against with an answer to this repeat" in test.reason) == ("error", True)
+
+
 def test_an_answer_without_another_to_compare_is_an_error() -> None:
     """Nobody is asked about it, and nothing is guessed."""
     stage = stage_of({"prefer": True})

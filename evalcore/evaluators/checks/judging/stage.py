@@ -68,9 +68,11 @@ class JudgeStage:
         return [question for asking in self._asked(line) for question in self._both(asking)]
 
     def _asked(self, line: bytes) -> list[Asking]:
-        """Without those that the other run has no answer for."""
-        found = self._judge.questions(line)
-        return [each for each in found if not each.asked.against or (each.case.id, each.repeat) in self._against]
+        return [each for each in self._judge.questions(line) if self._can_ask(each)]
+
+    def _can_ask(self, asking: Asking) -> bool:
+        """Not where the other run has no answer to compare with."""
+        return not asking.asked.against or (asking.case.id, asking.repeat) in self._against
 
     def _both(self, asking: Asking) -> list[Question]:
         case, asked = asking.case.id, asking.asked
@@ -86,12 +88,14 @@ class JudgeStage:
 
     def joined(self, line: bytes, answers: Sequence[Sequence[Output]]) -> bytes:
         """``line`` with the recorded replies as its ``judgements``; what it had of other checks stays before them."""
-        asked = [(asking, order) for asking in self._asked(line) for order in range(asking.asked.orders)]
-        if not asked:
+        found = self._judge.questions(line)
+        if not found:
             return line
+        asked = [(asking, order) for asking in found if self._can_ask(asking) for order in range(asking.asked.orders)]
         # The values as they were written: numbers and repeated keys of an answer are no business of a judge.
         record = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        again = {asking.asked.key for asking, _ in asked}
+        # Also what cannot be asked: what was said of a comparison with another run says nothing of this one.
+        again = {asking.asked.key for asking in found}
         told = [vote for vote in _former(record) if vote.check not in again]
         for (asking, order), replies in zip(asked, answers, strict=True):
             told += [_told(asking, order, reply) for reply in replies]

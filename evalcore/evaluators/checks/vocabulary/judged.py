@@ -127,7 +127,8 @@ def _refuse_none(answer: Answer, asked: Asked) -> None:
         return
     told = shorten(", ".join(judges))
     if not judges:
-        raise Uncomputable("what was judged is another answer" if same else "no judgement of it is recorded: --judge")
+        wanted = "--judge, and --against with an answer to this repeat" if asked.against else "--judge"
+        raise Uncomputable("what was judged is another answer" if same else f"no judgement of it is recorded: {wanted}")
     if asked.judge:
         raise Uncomputable(f"judged by {told}, and the check names {shorten(asked.judge)}")
     raise Uncomputable(f"judged by several, {told}: let the check name its judge")
@@ -229,11 +230,17 @@ def _prefer(value: str | bool, options: PreferOptions) -> Made:
 
 
 def _winner(votes: list[str], of: int, order: int) -> float:
-    """1 where the answer won in this order, 0 where the other did; verdicts of which none has a majority are a tie."""
-    verdict, count = Counter(votes).most_common(1)[0]
-    if verdict == "tie" or 2 * count <= of:
-        return _HALF
-    return float(_BETTER[verdict] == order)
+    """1 where the answer won in this order, 0 where the other did; verdicts of which none has a majority are a tie.
+
+    Raises Uncomputable where votes that are missing could have made one of them win.
+    """
+    letter, most = max(((each, votes.count(each)) for each in _BETTER), key=lambda counted: counted[1])
+    if 2 * most > of:
+        return float(_BETTER[letter] == order)
+    missing = of - len(votes)
+    if 2 * (most + missing) > of:
+        raise Uncomputable(f"no majority: {most} of {of} votes agree, and {missing} cannot be read")
+    return _HALF
 
 
 KINDS = (
