@@ -52,6 +52,7 @@ METRICS = (
         "Effective number of kinds of answers, mean over cases with repeats.",
         "number",
         "diversity.effective_modes",
+        recent=10,
     ),
     Metric(
         "evalq_checks_tag_effective_modes",
