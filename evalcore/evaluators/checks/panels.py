@@ -163,6 +163,14 @@ PANELS = (
         width=6,
     ),
     Panel(
+        "Kinds of answers in the last 10 runs",
+        "Effective number of kinds of answers, the newest run at 1.",
+        "number",
+        "bars",
+        (Plot("evalq_checks_effective_modes", ("suite",), recent=True, legend="{suite}"),),
+        width=6,
+    ),
+    Panel(
         "Kinds of answers by tag",
         "Effective number of kinds of answers, mean over the cases of a tag; of several suites the lowest.",
         "number",

@@ -16,9 +16,11 @@ from evalq.evalcore.contract.evaluator import Question
 from evalq.evalcore.evaluators.checks.compiling import compile_check
 from evalq.evalcore.evaluators.checks.judging.asking import PREFER, RUBRIC, written
 from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
+from evalq.evalcore.evaluators.checks.metrics import METRICS
 from evalq.evalcore.evaluators.checks.score import Judge, Judgement
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.calls import Attempt, Output
+from evalq.evalcore.views.metrics import samples
 from tests.unit.checks.helpers import evaluated, line, params_of
 
 YES, NO = {"pass": True, "reason": "it does"}, {"pass": False, "reason": "it does not"}
@@ -349,5 +351,8 @@ def test_the_report_says_who_judged_and_is_the_same_in_any_pieces(tmp_path: Path
     assert (judge["configs"], len(judge["prompts"])) == (["c0ffee"], 1)
     assert (judge["cost"]["total"], judge["tokens"]["total"]) == (30.0, 14_400.0)
     assert results["cost"]["total"] == 60.0
+    shown = {sample.metric: sample.value for sample in samples(METRICS, whole.report)}
+    assert shown["evalq_checks_judge_votes_lost"] == 40
+    assert (shown["evalq_checks_judge_cost"], shown["evalq_checks_plain_pass_rate"]) == (30.0, 1.0)
     plain: Any = evaluated(tmp_path, [line("a", 0)], params_of([{"id": "a", "checks": [{"contains": "yes"}]}])).report
     assert "judges" not in plain["results"]

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -16,6 +15,7 @@ from evalq.producer.cli import cli
 from evalq.producer.invocation import options
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation, Live, Output, Start, Where
+from evalq.producer.sweeps.options import SweepOptions
 
 SHARED = [
     *(option for name in registry.names() for option in options.live_options(registry.get(name))),
@@ -116,5 +116,4 @@ def test_the_same_for_jobs_and_sweeps() -> None:
     assert (asked.tags, asked.once, asked.unpack_bytes, asked.suite) == ({"a": "b", "c": ""}, "", 5, "default")
     with pytest.raises(UsageError, match="--tag a: write it as key=value"):
         Start(tags=("a",)).options(5)
-    live = msgspec.to_builtins(Live(target="t").options())
-    assert live == {"target": "t", "repeat": 1, "stop": "", "max_calls": 0, "max_cost": 0.0, "cache": ""}
+    assert Live(target="t").options() == SweepOptions("t")
