@@ -58,7 +58,11 @@ LIVE = ("--target", "chat", "--targets", "targets.yaml")
         (JUDGED, ("--outputs", "outputs.jsonl", "--judge", "grader", "--inline"), "--inline calls nobody"),
         (COMPARED, (*LIVE, "--judge", "grader"), "`prefer: true` compares with --against OUTPUTS"),
         (JUDGED, (*LIVE, "--judge", "grader", "--against", "outputs.jsonl"), "no check of the cases is `prefer: true`"),
-        (COMPARED, ("--outputs", "outputs.jsonl", "--against", "outputs.jsonl", "--inline"), "none is asked: add --judge"),
+        (
+            COMPARED,
+            ("--outputs", "outputs.jsonl", "--against", "outputs.jsonl", "--inline"),
+            "none is asked: add --judge",
+        ),
         ("cases: [{id: a, judge: 5, input: x, checks: [{rubric: x}]}]", LIVE, "judge: must be the name of a target"),
         ("cases: [{id: a, input: x, checks: [{prefer: true, at: $.x}]}]", LIVE, "goes with a text to compare with"),
     ],

@@ -74,6 +74,7 @@ def test_a_file_of_labels_is_the_same_in_both_forms(tmp_path: Path) -> None:
         ("l.csv", "case,check,passed,repeat\na,x,true,1.5\n", "l.csv:2: repeat: a string"),
         ("l.csv", "case,check,passed\na,x\n", "l.csv:2: 2 fields"),
         ("l.csv", "case,case,passed\na,x,true\n", "l.csv:1: a column stands there twice"),
+        ("l.csv", "a,0,c,true\n", "l.csv:1: the header lacks case, check, passed"),
         ("l.csv", "", "check: missing"),
         ("l.txt", "", "a file of labels ends in"),
         ("l.jsonl", labels_file([("a", 1, "x", True), ("a", 1, "y", False), ("a", 1, "x", False)]),

@@ -67,6 +67,8 @@ def _table(batch: Batch, path: str, faults: Faults) -> Iterator[tuple[dict[str, 
     if len(set(columns)) < len(columns):
         faults.add(Place(path, (), 1), "a column stands there twice")
         return
+    if any(columns) and not _heads(columns, Place(path, (), 1), faults):
+        return
     given = msgspec.structs.replace(batch, columns=columns)
     rows = given.rows(lambda line, reason: faults.add(Place(path, (), line), reason))
     next(rows, None)
@@ -76,6 +78,15 @@ def _table(batch: Batch, path: str, faults: Faults) -> Iterator[tuple[dict[str, 
         repeat = str(row.get("repeat", "0")).strip()
         row["repeat"] = int(repeat) if repeat.isascii() and repeat.isdigit() and len(repeat) < 17 else row["repeat"]
         yield row, Place(path, (), line)
+
+
+def _heads(columns: tuple[str, ...], place: Place, faults: Faults) -> bool:
+    """Whether a header names what labels have: a file without one would lose its first label, or its only one."""
+    before = len(faults.found)
+    faults.unknown(dict.fromkeys(columns), _KEYS, place)
+    if lacking := [name for name in ("case", "check", "passed") if name not in columns]:
+        faults.add(place, f"the header lacks {', '.join(lacking)}")
+    return len(faults.found) == before
 
 
 def _label(row: dict[str, Any], place: Place, faults: Faults) -> tuple[tuple[str, str, int], bool] | None:
