@@ -56,7 +56,7 @@ defaults: {checks: [{min-length: 1}, {rubric: It is polite., judge: grader, weig
 cases:
   - {id: same, input: Say it.}
   - {id: other, input: Say anything.}
-  - {id: plain, input: Say it., diversity: text}
+  - {id: plain, input: Say it again., diversity: text}
 """
 _SAYINGS = ("listen to the silent", "the silent, to listen!", "Silent listen to the", "to the silent listen")
 

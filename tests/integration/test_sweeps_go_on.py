@@ -105,7 +105,7 @@ def test_what_cannot_be_detached_leaves_no_folder(tmp_path: Path, server: Server
     write_golden(tmp_path / "golden.json", CASES)
     for option in (("--stop", "when-decided"), ("--cache", "cache.sqlite")):
         done = sweep(tmp_path, "--out", "run", "--detach", *option, EVALQ_BROKER=server.url)
-        assert (done.returncode, "neither --stop nor --cache" in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, "--detach goes with none of --stop, --cache" in done.stderr) == (2, True), done.stderr
         assert not (tmp_path / "run").exists()
 
 
