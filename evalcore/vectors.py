@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from collections.abc import Sequence
 from operator import mul
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ __all__ = ["MOST_DIMENSIONS", "cosine", "joined", "packed"]
 
 MOST_DIMENSIONS = 16_384
 _LARGEST = 127
+_MOST = sys.float_info.max
+"""Compared with it: a whole number that is larger, as JSON may have, cannot be asked whether it is finite."""
 _FEW = 64
 _ROUNDING = 1e-12
 """More than root and quotient may be off, so that a vector is always as alike to itself as can be."""
@@ -27,7 +30,7 @@ def packed(values: Sequence[float]) -> bytes:
     """
     if not 0 < len(values) <= MOST_DIMENSIONS:
         raise ValueError(f"{len(values)} numbers where 1 to {MOST_DIMENSIONS} are wanted")
-    if not all(type(value) in (int, float) and math.isfinite(value) for value in values):
+    if not all(type(value) in (int, float) and -_MOST <= value <= _MOST for value in values):
         raise ValueError("something in it is no finite number")
     largest = max(map(abs, values))
     if not largest:

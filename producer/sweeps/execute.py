@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
-from evalq.evalcore.errors import Cancelled, ConfigError, UsageError
+from evalq.evalcore.errors import Cancelled, ConfigError, EvalqError, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.job import Job
@@ -52,10 +52,22 @@ def resume_sweep(
     with driving(folder, place) as interrupts:
         _refuse_over(folder)
         _refuse_unnamed(folder, place)
-        sweep, place = Sweep.load(folder), with_targets(place, folder)
+        sweep, place = _loaded(folder), with_targets(place, folder)
         sweep.budgeted(*budgets)
         reporter.event("launch", run=sweep.run, folder=str(folder.path))
         return sweep, *_carry_out_here(sweep, place, reporter, interrupts)
+
+
+def _loaded(folder: RunFolder) -> Sweep:
+    """`Sweep.load`; of one that it refuses the outputs, which it names, are written down where a kill left none."""
+    try:
+        return Sweep.load(folder)
+    except ConfigError:
+        with contextlib.suppress(EvalqError, OSError):
+            sweep = Sweep.asked_in(folder, same=False)
+            if sweep is not None and sweep.recorded.count and not sweep.outputs.exists():
+                sweep.write_outputs()
+        raise
 
 
 def _refuse_unnamed(folder: RunFolder, place: Backend) -> None:
@@ -152,7 +164,7 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
     with driving(given.folder if isinstance(given, Sweep) else given, place) as interrupts:
         if isinstance(given, RunFolder):
             _refuse_over(given)
-        sweep = given if isinstance(given, Sweep) else Sweep.load(given)
+        sweep = given if isinstance(given, Sweep) else _loaded(given)
         refuse_detached(sweep.live, sweep.evaluator, sweep.request)
         try:
             with resumable(sweep.folder, place), sweep_driver(sweep, place, reporter) as (driver, patience):

@@ -35,7 +35,7 @@ def embedded(text: str, target: str = "e", config: str = "c", **more: Any) -> di
     """What a line has of a text."""
     whole = normal(text)
     vector = base64.b64encode(packed(letters(whole))).decode()
-    return {"text": kind_of_text(whole).hex(), "target": target, "config": config, "vector": vector, **more}
+    return {"text": kind_of_text(whole).hex(), "target": target, "config": config, "vector": vector} | more
 
 
 def told(folder: Path, lines: list[bytes], case: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -53,6 +53,8 @@ def test_a_packed_vector_points_where_it_did(values: list[float]) -> None:
         with pytest.raises(ValueError, match="0"):
             packed(values)
         return
+    with pytest.raises(ValueError, match="no finite number"):
+        packed([*values, 10**400])
     data = packed(values)
     assert len(data) == len(values)
     for byte, value in zip(memoryview(data).cast("b"), values, strict=True):
@@ -120,6 +122,11 @@ def test_vectors_of_two_embedders_are_not_judged(tmp_path: Path) -> None:
     entry = told(tmp_path, lines)
     assert (entry["verdict"], entry["runs_to_decide"]) == ("inconclusive", None)
     assert [each["answers"] for each in entry["embedders"]] == [20, 20]
+    (tmp_path / "lengths").mkdir()
+    short = base64.b64encode(packed([1, 2])).decode()
+    lines = [line("a", r, WORDS[0], embedding=embedded(WORDS[0])) for r in range(4)]
+    lines += [line("a", r, WORDS[2], embedding=embedded(WORDS[2], vector=short)) for r in range(4, 60)]
+    assert told(tmp_path / "lengths", lines)["verdict"] == "inconclusive"
 
 
 @pytest.mark.parametrize(

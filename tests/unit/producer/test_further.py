@@ -12,6 +12,7 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.model.calls import Attempt, Output
+from evalq.producer.cli import main
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, further_sweeps
 from evalq.producer.sweeps.options import SweepOptions
@@ -177,3 +178,20 @@ def test_replies_of_an_earlier_run_are_taken(sweep: Sweep, tmp_path: Path) -> No
     assert [len(answer(each)) for each in sweeps] == [4, 6, 2]
     joined = judged(later, calls_of_prepared(later))
     assert joined[0]["judgements"] == json.loads(sweep.evaluated.read_text().splitlines()[0])["judgements"]
+
+
+def test_a_sweep_that_cannot_be_resumed_has_its_outputs_written_down(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed while it called, and begun by other code or about other cases: the file that is named is there."""
+    sweep.outputs.unlink()
+    prompt = next(sweep.prompts())
+    output = msgspec.Raw(b'"paid for"')
+    sweep.recorded.add([Output(0, prompt.case, "", 0, prompt.digest, "chat", "c", output, attempts=(Attempt(),))])
+    Path("cases.yaml").write_text(CASES.replace("short", "long"))
+    with sweep.folder.driving():
+        pass  # what began it drives no more
+    assert main(["resume", "run"]) == 2
+    assert "evaluate what was recorded: --outputs run/outputs.jsonl" in capsys.readouterr().err
+    (line,) = Path("run/outputs.jsonl").read_text().splitlines()
+    assert json.loads(line)["output"] == "paid for"

@@ -104,12 +104,16 @@ def _commonest(texts: Mapping[bytes, int]) -> dict[str, Json] | None:
 
 
 def _by_vectors(answers: Drawn, how: Diversity, n: int) -> dict[str, Json]:
-    """What is to be known where an embedder was asked. Vectors of two embedders cannot be compared, nor judged."""
+    """What is to be known where an embedder was asked. Vectors of two embedders cannot be compared, nor judged.
+
+    Nor can those of two lengths, as one embedder gives whose model was changed under its name.
+    """
     if how.by != "embedding":
         return {}
     mixed: dict[str, Json] = {"verdict": "inconclusive", "runs_to_decide": None}
     told = {"without_vector": answers.without, "embedders": _embedders(answers.embedders)}
-    return {**told, **(mixed if len(answers.embedders) > 1 and n > 1 else {})}
+    several = len(answers.embedders) > 1 or len(set(map(len, answers.likeness.values()))) > 1
+    return {**told, **(mixed if several and n > 1 else {})}
 
 
 def _embedders(counts: Mapping[str, int]) -> list[Json]:
