@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from evalq.evalcore.compare.run import Usage
+from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Attempt
 
@@ -29,14 +30,17 @@ class _Line(msgspec.Struct):
 
 
 def usage_of(outputs: Path) -> Usage:
-    """Of all lines of ``outputs``; eight bytes of memory a line."""
+    """Of all lines of ``outputs``; eight bytes of memory a line. Raises WireError for a line that is damaged."""
     decode = msgspec.json.Decoder(_Line).decode
     seconds, count, errors, attempts, cost, asked, told = array("d"), 0, 0, 0, 0.0, 0, 0
     configs: set[str] = set()
     sample: list[int] = []  # a heap of the smallest, turned, as its root is to be the largest
     with open_input(outputs) as lines:
-        for data in lines:
-            line = decode(data)
+        for number_of_line, data in enumerate(lines, start=1):
+            try:
+                line = decode(data)
+            except msgspec.DecodeError as error:
+                raise WireError(f"{outputs}:{number_of_line}: no recorded output: {error}") from error
             configs.add(line.config)
             number = -_number(line)
             if len(sample) < _SAMPLE:

@@ -23,7 +23,8 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import UsageError
-from evalq.workers.targets.variable import label_of, named, split_name
+from evalq.producer.suites.run_model import run_model
+from evalq.workers.targets.variable import PARAMETER, label_of, named, split_name
 
 __all__ = ["MOST", "Combination", "Fault", "combinations"]
 
@@ -60,6 +61,7 @@ def combinations(run: Mapping[str, Any], evaluator: Evaluator[Any, Any]) -> list
     matrix = run["matrix"]
     asked = evaluator.calls.option if evaluator.calls else ""
     axes = {name: _labelled(name, given, evaluator) for name, given in matrix.items() if name not in _FURTHER}
+    _refuse_no_axes(axes, evaluator, {asked, _PROMPT, evaluator.command.positional})
     if "output" in run:
         raise Fault((), "goes without output, which each of its runs would write anew")
     if not axes:
@@ -81,6 +83,17 @@ def combinations(run: Mapping[str, Any], evaluator: Evaluator[Any, Any]) -> list
         reason = f"{long.called('')} is a name of over {_LONGEST} letters: give values short names ({{name: value}})"
         raise Fault((), reason)
     return made
+
+
+def _refuse_no_axes(axes: Mapping[Any, Any], evaluator: Evaluator[Any, Any], own: set[str]) -> None:
+    """Raise Fault for what neither is an axis of its own nor can be a target's parameter."""
+    for name in axes:
+        if name in own:
+            continue
+        if name in run_model(evaluator.name).model_fields:
+            raise Fault((name,), "is a key of a run, and no axis: write a run for each of its values")
+        if not isinstance(name, str) or not PARAMETER.fullmatch(name):
+            raise Fault((str(name),), "is no parameter's name: lower-case letters, digits and _")
 
 
 def _labelled(axis: str, given: Any, evaluator: Evaluator[Any, Any]) -> dict[str, Any]:

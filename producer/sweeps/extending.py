@@ -59,6 +59,8 @@ def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOpti
     if target != before.target:
         return sweep, live
     used = usage_of(folder.path / OUTPUTS)
+    if not used.outputs:
+        raise UsageError(f"{folder.path / OUTPUTS}: no output is recorded there; start a new sweep")
     if not used.config:
         raise UsageError(f"{folder.path}: its answers are of several settings of {target!r}; start a new sweep")
     whole = used.outputs >= sweep.header.total or bool(before.stop)

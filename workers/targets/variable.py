@@ -19,10 +19,20 @@ import msgspec
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["Choices", "canonical_name", "choices_of", "chosen_values", "label_of", "labels", "named", "split_name"]
+__all__ = [
+    "PARAMETER",
+    "Choices",
+    "canonical_name",
+    "choices_of",
+    "chosen_values",
+    "label_of",
+    "labels",
+    "named",
+    "split_name",
+]
 
 _FULL = re.compile(r"(?P<base>[^\[\]]+)\[(?P<chosen>[^\[\]]*)\]")
-_PARAMETER = re.compile(r"[a-z][a-z0-9_]{0,39}")
+PARAMETER = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _LABEL = re.compile(r"[A-Za-z0-9._:+-]{1,60}")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 _MOST = 64
@@ -87,7 +97,7 @@ def split_name(name: str) -> tuple[str, dict[str, str]]:
     found = _FULL.fullmatch(name)
     pairs = [part.partition("=") for part in found["chosen"].split(",")] if found else []
     chosen = {key.strip(): _canonical(value.strip()) for key, _, value in pairs}
-    if found is None or len(chosen) < len(pairs) or not all(map(_PARAMETER.fullmatch, chosen)):
+    if found is None or len(chosen) < len(pairs) or not all(map(PARAMETER.fullmatch, chosen)):
         raise UsageError(f"target {name!r}: choices are written as NAME[parameter=value,...], each once")
     bad = [value for value in chosen.values() if not _LABEL.fullmatch(value)]
     if bad:

@@ -119,6 +119,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (_matrix(target=["a"], exclude=["a"]), r"runs\.0\.matrix\.exclude: must be a list of mappings"),
     (_matrix(target=["a"], t=[1], include=[{"target": "a"}]), r"runs\.0\.matrix\.include\.0: says nothing of t"),
     (_matrix(target=["a"], include=[{"target": "a"}]), r"runs\.0\.matrix\.include\.0: is a combination .* already"),
+    (_matrix(target=["a"], repeat=[1, 5]), r"runs\.0\.matrix\.repeat: is a key of a run, and no axis"),
+    (_matrix(target=["a"], **{"../x": [1]}), r"runs\.0\.matrix.*: is no parameter's name"),
     ({**RUN, "matrix": [1]}, r"runs\.0\.matrix: "),
 ]
 

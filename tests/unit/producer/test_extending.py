@@ -81,6 +81,12 @@ def test_only_more_is_an_extension(sweep: Sweep) -> None:
     with pytest.raises(UsageError, match="its answers are of several settings of 'chat'"):
         Extension(5).begin(folder, RunOptions(out=Path("c")))
     assert Extension(5, "other").begin(folder, RunOptions(out=Path("d"))).live.reuse == ()
+    sweep.outputs.write_bytes(lines[:-9])
+    with pytest.raises(WireError, match=r"outputs\.jsonl:6: no recorded output: "):
+        Extension(5).begin(folder, RunOptions(out=Path("c")))
+    sweep.outputs.write_bytes(b"")
+    with pytest.raises(UsageError, match=r"outputs\.jsonl: no output is recorded there"):
+        Extension(5).begin(folder, RunOptions(out=Path("c")))
     sweep.outputs.unlink()
     with pytest.raises(UsageError, match="there is nothing to extend"):
         Extension(5).begin(folder, RunOptions(out=Path("c")))
