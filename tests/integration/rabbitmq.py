@@ -61,7 +61,7 @@ class Rabbit:
         """SIGKILL to the node, whatever it has not written is lost; also while it starts."""
         if self._process is None:
             return
-        below = _descendants(self._process.pid)
+        below = _stopped(self._process.pid)
         for pid in (self._process.pid, *below):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -89,6 +89,17 @@ class Rabbit:
     def _listens(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", urllib.parse.urlsplit(self.url).port or 0)) == 0
+
+
+def _stopped(pid: int) -> list[int]:
+    """The processes below one, all of them stopped: one that still runs may start another that nobody looked for."""
+    found: list[int] = []
+    while new := [each for each in (pid, *_descendants(pid)) if each not in found]:
+        for each in new:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGSTOP)
+        found += new
+    return found[1:]
 
 
 def _descendants(pid: int) -> list[int]:
