@@ -1,8 +1,9 @@
 """Ask the cases of a finished sweep more often, or of another target, in a new run that pays for nothing twice.
 
 RUN stays as it is. What it recorded is taken over where the target is the same and its settings are; without --once,
-the same command is one run: again it shows its report, or resumes it. Answers that are taken over are no fresh evidence
-for a gate, which counts a run that was extended as one more look.
+the same command is one run: again it shows its report, or resumes it. With another budget it is another run: where a
+budget ended one, `evalq resume NEW --max-calls N` makes the rest. Answers that are taken over are no fresh evidence for
+a gate, which counts a run that was extended as one more look.
 """
 
 from __future__ import annotations

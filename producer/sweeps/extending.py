@@ -39,7 +39,10 @@ class Extension(msgspec.Struct, frozen=True):
         """
         sweep, live = extension_of(folder, self)
         once = asked.once or f"extend {sweep.run}"
-        return sweep.anew(live, self.cases, msgspec.structs.replace(asked, once=once))
+        suite, _, _ = sweep.given
+        tags = {**suite.tags, **asked.tags}
+        chosen = msgspec.structs.replace(suite, out=asked.out, under=None, once=once, tags=tags)
+        return Sweep.start(sweep.evaluator, sweep.request_of(self.cases), live, chosen, sweep.run)
 
 
 def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOptions]:

@@ -150,16 +150,6 @@ class Sweep:
         """What it was asked for, about ``inputs`` where there are any."""
         return msgspec.structs.replace(self.request, inputs=list(inputs)) if inputs else self.request
 
-    def anew(self, live: SweepOptions, inputs: Sequence[str], asked: RunOptions) -> Sweep:
-        """A new sweep of the same suite and parameters, as ``live`` says, of the cases in ``inputs``.
-
-        ``asked`` says where its folder is, its key and further notes. Raises what `start` raises.
-        """
-        more = {"out": asked.out, "under": None, "once": asked.once, "tags": {**self._asked.tags, **asked.tags}}
-        return Sweep.start(
-            self.evaluator, self.request_of(inputs), live, msgspec.structs.replace(self._asked, **more), self.run
-        )
-
     @staticmethod
     def in_calls(folder: RunFolder) -> bool:
         """Whether ``folder`` holds a sweep whose calls are not over."""
@@ -282,7 +272,7 @@ class Sweep:
 
         What it paid for itself stays in calls.jsonl; outputs of these alone are not what the report was made of.
         """
-        _remove(folder.path, HEAD, PROMPTS, DRIVER, OUTPUTS)
+        _remove(folder.path, HEAD, PROMPTS, DRIVER, OUTPUTS, FURTHER)
 
     def drop_working_files(self) -> None:
         """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs.
@@ -293,10 +283,12 @@ class Sweep:
         if not self.recorded.errors and not self.spent and not self.further_left:
             with contextlib.suppress(FileNotFoundError):
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
-            _remove(self.folder.path, PROMPTS, CALLS, DRIVER)
+            _remove(self.folder.path, PROMPTS, CALLS, DRIVER, FURTHER)
 
 
 def _remove(folder: Path, *names: str) -> None:
-    for name in names:
-        (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / FURTHER, ignore_errors=True)
+    for path in (folder / name for name in names):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.model.canonical import canonical_json
-from tests.integration.harness import HAZARDS, Fleet, Server, evalq, info, running_fleet, same_answer
+from tests.integration.harness import (
+    HAZARDS,
+    Fleet,
+    Server,
+    evalq,
+    info,
+    running_fleet,
+    same_answer,
+    start_evalq,
+    wait_until,
+)
 
 RECORDS = 200
 DEEDS = {
@@ -22,10 +32,12 @@ DEEDS = {
 
 
 def _write(path: Path, deeds: Mapping[int, str], records: int = RECORDS) -> Path:
-    """An input whose record ``number`` does ``deeds[number]``, where it is armed."""
+    """An input whose record ``number`` does ``deeds[number]``, where it is armed and no gate is closed."""
     with path.open("wb") as out:
         for number in range(records):
-            record = {"id": f"r{number}", "value": number} | ({"do": deeds[number]} if number in deeds else {})
+            record = {"id": f"r{number}", "value": number}
+            if number in deeds:
+                record |= {"do": deeds[number], "waits": True}
             out.write(canonical_json(record) + b"\n")
     return path
 
@@ -50,9 +62,10 @@ def _calm(folder: Path, flag: Path) -> Path:
     return folder / "calm"
 
 
-def _params(folder: Path, flag: Path) -> Path:
+def _params(folder: Path, flag: Path, gate: Path | None = None) -> Path:
+    """Hazards are armed while ``flag`` is there, and wait as long as ``gate`` is."""
     path = folder / "params.json"
-    path.write_text(json.dumps({"flag": str(flag)}))
+    path.write_text(json.dumps({"flag": str(flag)} | ({"gate": str(gate)} if gate else {})))
     return path
 
 
@@ -89,9 +102,16 @@ def test_a_record_that_kills_does_not_kill_a_command_without_a_server(tmp_path: 
     _write(tmp_path / "in.jsonl", {123: "kill", 141: "leave", 199: "fall"})
     calm = _calm(tmp_path, flag)
     flag.touch()
-    args = ("hazards", "in.jsonl", "--params", _params(tmp_path, flag), "--chunk-size", "20")
-    done = _evalq(*args, "--out", "run", cwd=tmp_path)
-    assert done.returncode == 3, done.stderr
+    gate = tmp_path / "gate"
+    gate.touch()
+    params = _params(tmp_path, flag, gate)
+    args = ("hazards", "in.jsonl", "--params", params, "--chunk-size", "20", "--out", "run", "--format", "none")
+    process = start_evalq(*args, cwd=tmp_path, PYTHONPATH=HAZARDS)
+    journal = tmp_path / "run" / "parts.journal"
+    wait_until(lambda: journal.exists() and journal.stat().st_size, "the first chunk is collected")
+    gate.unlink()
+    _, errors = process.communicate()
+    assert process.returncode == 3, errors
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["records"] == {"total": RECORDS, "scored": RECORDS - 3, "unscored": 0, "errors": 0, "dead": 3}
     assert report["faults"] == [
@@ -99,9 +119,9 @@ def test_a_record_that_kills_does_not_kill_a_command_without_a_server(tmp_path: 
         {"where": "in.jsonl:142", "reason": f"dead: {DEEDS['leave']}"},
         {"where": "in.jsonl:200", "reason": f"dead: {DEEDS['kill']}"},
     ]
-    assert "is started again" not in done.stderr
+    assert "is started again" not in errors
     assert _lines(tmp_path / "run")[:123] == _lines(calm)[:123]
-    assert info(tmp_path / "run")["progress"]["computed"] < 10, "the first chunks were computed before"
+    assert info(tmp_path / "run")["progress"]["computed"] < 10, "the first chunk was computed before"
 
 
 def test_dead_records_are_retried_alone(server: Server, fleet: Fleet, tmp_path: Path) -> None:

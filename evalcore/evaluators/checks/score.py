@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from evalq.evalcore.contract.registry import on_naming
-from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.check import Check, Verdict
-from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.check import Verdict
 from evalq.evalcore.evaluators.checks.diversity.marks import NOT_COUNTED, Mark, mark_of
 from evalq.evalcore.evaluators.checks.judging.vote import LONGEST, Vote, votes_of
-from evalq.evalcore.evaluators.checks.labelling.heard import NOTHING, Given, Heard, given_labels, heard
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
+from evalq.evalcore.evaluators.checks.labelling.heard import NOTHING, Heard, heard
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
 from evalq.evalcore.evaluators.checks.passing import passes
+from evalq.evalcore.evaluators.checks.plans import Plan, Plans
 from evalq.evalcore.evaluators.checks.taken import Misplaced, lacks_output, usage_of, why_no_output
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck
-from evalq.evalcore.model.canonical import canonical_json
-from evalq.evalcore.naming import found, kind_of, shorten
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked
+from evalq.evalcore.naming import kind_of
 from evalq.evalcore.records.decoding import Malformed, decode, repeated_keys
 from evalq.evalcore.records.stop_note import stop_of
 
-__all__ = ["Judge", "Judgement", "Plan", "Question", "judge_for"]
+__all__ = ["Judge", "Judgement", "Question", "judge_for"]
 
-_MOST_REPEATS = 2**53
 _KEYS = frozenset(
     (
         *("case", "repeat", "named", "output", "error", "text", "tool_calls", "attempts", "judgements"),
@@ -38,30 +34,6 @@ _KEYS = frozenset(
     )
 )
 _IN_JUDGEMENT = re.compile(r"judgements\[(\d+)\]")
-_NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """A case made ready: its place among the cases, and whether the selection leaves it out.
-
-    ``asked`` is what its checks ask judges, by the key that recorded judgements have; ``asks`` by judge, too, as often
-    as any of its checks wants that asked. ``diversity`` says how answers are counted by kind, None where they are not.
-    ``given`` is what is known of labels.
-    """
-
-    index: int
-    case: Case
-    checks: tuple[Check, ...]
-    skipped: bool
-    asked: Mapping[str, Asked]
-    asks: Mapping[tuple[str, str], Asked]
-    given: Given
-    diversity: Diversity | None = None
-
-    @property
-    def judged(self) -> tuple[bool, ...]:
-        """Of each check whether it may be wrong and decides."""
-        return self.given.judged
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -117,37 +89,11 @@ class Judge:
     """Judges lines by one set of params; made once by `judge_for`, and the same for any line in any order."""
 
     def __init__(self, params: ChecksParams) -> None:
-        self._cases = {case.id: (index, case) for index, case in enumerate(params.cases)}
-        self._tag = params.tag
-        self._params = params
-        self._plans: dict[str, Plan] = {}
-        self._compiled: dict[bytes, Check] = {}
+        self._plans = Plans(params)
 
     def plan(self, case: str) -> Plan | None:
-        """The case of that id made ready, when it is first asked for; None where there is none."""
-        known = self._plans.get(case)
-        if known is None and case in self._cases:
-            index, given = self._cases[case]
-            skipped = bool(self._tag) and self._tag not in given.tags
-            checks = () if skipped else tuple(self._check(written, given) for written in given.checks)
-            every = sorted((each for check in checks for each in check.asks()), key=lambda each: each.votes)
-            asked, asks = {each.key: each for each in every}, {(each.key, each.judge): each for each in every}
-            how = diversity_of(given, self._params)
-            labels = given_labels(given, checks, self._params.labels.get(case, {}))
-            known = self._plans[case] = Plan(index, given, checks, skipped, asked, asks, labels, how)
-        return known
-
-    def _check(self, written: Mapping[str, Any], case: Case) -> Check:
-        # Templates give many cases the same check, and a pattern takes long to compile.
-        key = canonical_json(dict(written))
-        if key not in self._compiled:
-            try:
-                # As it is written there: the order of keys shows in messages, and differs by the way params came.
-                self._compiled[key] = compile_check(msgspec.json.decode(key))
-            except BadCheck as error:
-                where = f".{error.path}" if error.path else ""
-                raise ConfigError(f"case {case.id}: {key.decode()}{where}: {error}") from None
-        return self._compiled[key]
+        """The case of that id made ready; None where there is none."""
+        return self._plans.plan(case)
 
     def test(self, data: bytes) -> Judgement:
         """The judgement of one line, whatever its bytes are."""
@@ -191,7 +137,7 @@ class Judge:
             return Judgement("error", str(error))
         if not isinstance(record, dict):
             return Judgement("error", f"the line is {kind_of(record)}, not an object with case, repeat and output")
-        plan, repeat, problem = self._addressed(record)
+        plan, repeat, problem = self._plans.addressed(record)
         # Before any other fault: what the selection leaves out is not judged.
         if plan is not None and plan.skipped:
             return Judgement("skipped", plan=plan, repeat=repeat)
@@ -212,36 +158,8 @@ class Judge:
             record = decode(data)
         except Malformed:
             return ""
-        plan = self._addressed(record)[0] if isinstance(record, dict) else None
+        plan = self._plans.addressed(record)[0] if isinstance(record, dict) else None
         return plan.case.id if plan is not None and not plan.skipped else ""
-
-    def _addressed(self, record: dict[str, Any]) -> tuple[Plan | None, int | None, str]:
-        """Which case and repeat a line is of, and what is wrong with the address."""
-        if "case" not in record and isinstance(record.get("named"), str):
-            return self._named(record["named"])
-        case, repeat = record.get("case"), record.get("repeat", 0)
-        whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
-        if not isinstance(case, str):
-            return None, None, f"case: {found(record, 'case')} where the id of a case is wanted"
-        plan = self.plan(case)
-        if plan is None:
-            return None, repeat if whole else None, f"case: {shorten(case)!r} is none of the cases"
-        if not whole:
-            return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
-        return plan, repeat, ""
-
-    def _named(self, name: str) -> tuple[Plan | None, int | None, str]:
-        """Of an output in a file: the case of that name, else the name's last number is the repeat."""
-        plan = self.plan(name)
-        if plan is not None:
-            return plan, 0, ""
-        match = _NUMBERED.fullmatch(name)
-        plan = self.plan(match["case"]) if match else None
-        if match is None or plan is None:
-            tried = [name, match["case"]] if match else [name]
-            told = " nor ".join(repr(shorten(each)) for each in tried)
-            return None, None, f"named: no case has the id {told}; call the file ID.txt or ID.REPEAT.txt"
-        return plan, int(match["repeat"]), ""
 
 
 def _judged(line: _Line) -> Judgement:

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.evaluators.checks import ChecksState, evaluator, load_cases
+from evalq.evalcore.evaluators.checks import load_cases
 from evalq.evalcore.evaluators.checks.diversity.texts import WIDTH, kind_of_text, normal
 from evalq.evalcore.evaluators.checks.measures import MEASURES
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.modes import mode_share_interval, mode_share_sequence, spending_verdict
-from tests.unit.checks.helpers import evaluated, line, params_of, stop_mark
+from tests.unit.checks.helpers import counts, evaluated, line, merged_anyhow, params_of, state_of, stop_mark
 
 ANY: list[dict[str, Any]] = [{"min-length": 0}]
 
@@ -72,39 +71,20 @@ lines = st.lists(
 )
 
 
-def state_of(chunk: list[bytes]) -> ChecksState:
-    """What a chunk adds up to, by way of the wire."""
-    batch = Batch("f", 1, b"".join(data + b"\n" for data in chunk))
-    return ChecksState.from_wire(evaluator.evaluate(batch, PARAMS).state.to_wire())
-
-
-def counts(state: ChecksState) -> bytes:
-    """The bytes of a state, but for what tells where its lines stand."""
-    state.last, state.failures.first, state.overlap = 0, [], False
-    return state.to_wire()
-
-
 @settings(max_examples=60, deadline=None)
 @given(lines, st.data())
 def test_kinds_are_the_same_bytes_in_any_cut_and_order(chunk: list[bytes], data: st.DataObject) -> None:
     """Cut anywhere, paired off anyhow, merged in any order."""
-    whole = counts(state_of(chunk))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(chunk)), max_size=6)))
-    pieces = [chunk[a:b] for a, b in zip([0, *cuts], [*cuts, len(chunk)], strict=True)]
-    states = [state_of(piece) for piece in data.draw(st.permutations(pieces))]
-    while len(states) > 1:
-        at = data.draw(st.integers(0, len(states) - 2))
-        states[at].merge(states.pop(at + 1))
-    assert counts(states[0]) == whole
+    assert counts(merged_anyhow(chunk, PARAMS, data)) == counts(state_of(chunk, PARAMS))
 
 
 def test_a_case_keeps_no_more_than_a_thousand_answers() -> None:
     """Those of higher repeats are counted as left out, and leave nothing else."""
-    state = state_of([line("a", repeat, f"answer {repeat}") for repeat in range(3000)])
+    state = state_of([line("a", repeat, f"answer {repeat}") for repeat in range(3000)], PARAMS)
     answers = state.drawn[0]
     assert (len(answers.texts), answers.left_out) == (1000 * WIDTH, 2000)
     assert len(state.to_wire()) < 1000 * WIDTH * 4 / 3 + 6000
-    assert 2 not in state_of([line("c", 0)]).drawn  # where kinds are not counted, nothing is kept
+    assert 2 not in state_of([line("c", 0)], PARAMS).drawn  # where kinds are not counted, nothing is kept
 
 
 def test_the_report_says_what_each_case_has_collapsed_to(tmp_path: Path) -> None:

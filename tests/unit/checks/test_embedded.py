@@ -14,15 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.evaluators.checks import ChecksState, evaluator
 from evalq.evalcore.evaluators.checks.diversity.stage import LONGEST, EmbedStage
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.vectors import cosine, joined, packed
 from tests.agents.server import letters
-from tests.unit.checks.helpers import evaluated, line, params_of
+from tests.unit.checks.helpers import counts, evaluated, line, merged_anyhow, params_of, state_of
 
 CASE: dict[str, Any] = {
     "id": "a", "checks": [{"min-length": 0}], "diversity": {"by": "embedding", "similarity": 0.9, "embedder": "e"},
@@ -206,17 +204,4 @@ _lines = st.lists(
 @given(_lines, st.data())
 def test_vectors_are_the_same_bytes_in_any_cut_and_order(chunk: list[bytes], data: st.DataObject) -> None:
     """Of two embedders, with and without vectors: cut anywhere, merged in any order."""
-
-    def state_of(part: list[bytes]) -> ChecksState:
-        batch = Batch("f", 1, b"".join(each + b"\n" for each in part))
-        return ChecksState.from_wire(evaluator.evaluate(batch, _PARAMS).state.to_wire())
-
-    def counts(state: ChecksState) -> bytes:
-        state.last, state.failures.first, state.overlap = 0, [], False
-        return state.to_wire()
-
-    cut = data.draw(st.integers(0, len(chunk)))
-    first, *others = data.draw(st.permutations([state_of(part) for part in (chunk[:cut], chunk[cut:], [])]))
-    for other in others:
-        first.merge(other)
-    assert counts(first) == counts(state_of(chunk))
+    assert counts(merged_anyhow(chunk, _PARAMS, data)) == counts(state_of(chunk, _PARAMS))

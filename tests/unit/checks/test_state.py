@@ -7,9 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.contract.evaluator import Batch
-from evalq.evalcore.evaluators.checks import ChecksState, evaluator
-from tests.unit.checks.helpers import line, params_of
+from tests.unit.checks.helpers import counts, line, merged_anyhow, params_of, state_of
 
 PARAMS = params_of()
 extras = st.fixed_dictionaries(
@@ -34,30 +32,11 @@ lines = st.lists(
 )
 
 
-def state_of(chunk: list[bytes]) -> ChecksState:
-    """What a chunk adds up to, by way of the wire."""
-    batch = Batch("f", 1, b"".join(data + b"\n" for data in chunk))
-    return ChecksState.from_wire(evaluator.evaluate(batch, PARAMS).state.to_wire())
-
-
-def counts(state: ChecksState) -> bytes:
-    """The bytes of a state, but for what tells where its lines stand."""
-    state.last, state.failures.first, state.overlap = 0, [], False
-    return state.to_wire()
-
-
 @settings(max_examples=60, deadline=None)
 @given(lines, st.data())
 def test_merging_in_any_order_gives_the_same_bytes(chunk: list[bytes], data: st.DataObject) -> None:
     """Cut anywhere, paired off anyhow, in any order: cases, checks, quantiles."""
-    whole = counts(state_of(chunk))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(chunk)), max_size=6)))
-    pieces = [chunk[a:b] for a, b in zip([0, *cuts], [*cuts, len(chunk)], strict=True)]
-    states = [state_of(piece) for piece in data.draw(st.permutations(pieces))]
-    while len(states) > 1:
-        at = data.draw(st.integers(0, len(states) - 2))
-        states[at].merge(states.pop(at + 1))
-    assert counts(states[0]) == whole
+    assert counts(merged_anyhow(chunk, PARAMS, data)) == counts(state_of(chunk, PARAMS))
 
 
 def test_quantities_are_added_up_once_for_each_output() -> None:
@@ -69,7 +48,8 @@ def test_quantities_are_added_up_once_for_each_output() -> None:
             line("b", 0, "no"),
             line("c", 0),
             b"{",
-        ]
+        ],
+        PARAMS,
     )
     first, second, third = (state.cases[index] for index in range(3))
     assert (first.passed, first.failed, first.errors, first.score) == (1, 1, 0, 1_000_000_000)
@@ -86,7 +66,7 @@ def test_a_state_grows_with_cases_and_not_with_outputs() -> None:
 
     def size(repeats: int) -> int:
         made: list[Any] = [line("a", r, "yes", cost=1.0 + r % 7, latency_seconds=r % 5) for r in range(repeats)]
-        return len(state_of(made).to_wire())
+        return len(state_of(made, PARAMS).to_wire())
 
     # Repeats are bits: so many outputs are a hundred numbers of 64 bits, and nothing else of them is kept one by one.
     assert size(6400) < size(64) + 100 * 30

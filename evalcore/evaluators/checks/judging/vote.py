@@ -111,9 +111,9 @@ def _nothing(vote: Vote) -> Vote:
     return msgspec.structs.replace(vote, output=msgspec.UNSET, error=f"{_BAD}: a key stands in it twice")
 
 
-def about(*texts: str) -> str:
+def about(text: str) -> str:
     """The digest of the text that is judged."""
-    return hashlib.sha256("\0".join(texts).encode(errors="surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def first_votes(votes: Sequence[Vote], key: str, seen: str, judge: str) -> dict[tuple[int, int], Vote]:

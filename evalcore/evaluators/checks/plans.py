@@ -1,0 +1,111 @@
+"""The cases of checks made ready, and which of them, at which repeat, a line is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.checks.check import Check
+from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.labelling.heard import Given, given_labels
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.naming import found, shorten
+
+__all__ = ["Plan", "Plans"]
+
+_MOST_REPEATS = 2**53
+_NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A case made ready: its place among the cases, and whether the selection leaves it out.
+
+    ``asked`` is what its checks ask judges, by the key that recorded judgements have; ``asks`` by judge, too, as often
+    as any of its checks wants that asked. ``diversity`` says how answers are counted by kind, None where they are not.
+    ``given`` is what is known of labels.
+    """
+
+    index: int
+    case: Case
+    checks: tuple[Check, ...]
+    skipped: bool
+    asked: Mapping[str, Asked]
+    asks: Mapping[tuple[str, str], Asked]
+    given: Given
+    diversity: Diversity | None = None
+
+    @property
+    def judged(self) -> tuple[bool, ...]:
+        """Of each check whether it may be wrong and decides."""
+        return self.given.judged
+
+
+class Plans:
+    """The cases of one set of params, each made ready when it is first asked for."""
+
+    def __init__(self, params: ChecksParams) -> None:
+        self._cases = {case.id: (index, case) for index, case in enumerate(params.cases)}
+        self._tag = params.tag
+        self._params = params
+        self._plans: dict[str, Plan] = {}
+        self._compiled: dict[bytes, Check] = {}
+
+    def plan(self, case: str) -> Plan | None:
+        """The case of that id made ready, when it is first asked for; None where there is none."""
+        known = self._plans.get(case)
+        if known is None and case in self._cases:
+            index, given = self._cases[case]
+            skipped = bool(self._tag) and self._tag not in given.tags
+            checks = () if skipped else tuple(self._check(written, given) for written in given.checks)
+            every = sorted((each for check in checks for each in check.asks()), key=lambda each: each.votes)
+            asked, asks = {each.key: each for each in every}, {(each.key, each.judge): each for each in every}
+            how = diversity_of(given, self._params)
+            labels = given_labels(given, checks, self._params.labels.get(case, {}))
+            known = self._plans[case] = Plan(index, given, checks, skipped, asked, asks, labels, how)
+        return known
+
+    def _check(self, written: Mapping[str, Any], case: Case) -> Check:
+        # Templates give many cases the same check, and a pattern takes long to compile.
+        key = canonical_json(dict(written))
+        if key not in self._compiled:
+            try:
+                # As it is written there: the order of keys shows in messages, and differs by the way params came.
+                self._compiled[key] = compile_check(msgspec.json.decode(key))
+            except BadCheck as error:
+                where = f".{error.path}" if error.path else ""
+                raise ConfigError(f"case {case.id}: {key.decode()}{where}: {error}") from None
+        return self._compiled[key]
+
+    def addressed(self, record: dict[str, Any]) -> tuple[Plan | None, int | None, str]:
+        """Which case and repeat a line is of, and what is wrong with the address."""
+        if "case" not in record and isinstance(record.get("named"), str):
+            return self._named(record["named"])
+        case, repeat = record.get("case"), record.get("repeat", 0)
+        whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
+        if not isinstance(case, str):
+            return None, None, f"case: {found(record, 'case')} where the id of a case is wanted"
+        plan = self.plan(case)
+        if plan is None:
+            return None, repeat if whole else None, f"case: {shorten(case)!r} is none of the cases"
+        if not whole:
+            return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
+        return plan, repeat, ""
+
+    def _named(self, name: str) -> tuple[Plan | None, int | None, str]:
+        """Of an output in a file: the case of that name, else the name's last number is the repeat."""
+        plan = self.plan(name)
+        if plan is not None:
+            return plan, 0, ""
+        match = _NUMBERED.fullmatch(name)
+        plan = self.plan(match["case"]) if match else None
+        if match is None or plan is None:
+            tried = [name, match["case"]] if match else [name]
+            told = " nor ".join(repr(shorten(each)) for each in tried)
+            return None, None, f"named: no case has the id {told}; call the file ID.txt or ID.REPEAT.txt"
+        return plan, int(match["repeat"]), ""
