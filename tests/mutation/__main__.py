@@ -108,7 +108,7 @@ def _row(mutant: Mutant) -> dict[str, Any]:
     """What is told of a mutant that lives."""
     change = mutant.change
     return {
-        "path": str(mutant.path),
+        "path": str(mutant.path.relative_to("evalq")),
         "line": change.line,
         "column": change.column,
         "function": change.function,

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import importlib
 import json
+import math
 import os
 import resource
 import signal
@@ -36,7 +37,9 @@ OPTIONS = ("-q", "-x", "--tb=no", "--no-header", "--no-summary", "-p", "no:cache
 MEMORY = 4 << 30
 """Bytes a child may use."""
 GRACE = 20.0
-"""Seconds a child has on top of several times what its tests take."""
+"""Seconds of CPU a child has on top of several times what its tests take."""
+PATIENCE = 8
+"""A child has so many times that by the clock: a busy machine is no reason to take a change for noticed."""
 
 
 def import_slow_ones(own: bool) -> None:
@@ -202,7 +205,7 @@ class _Loader(SourceFileLoader):
 
 
 def _forked(run: Callable[[Path], None], limit: float) -> str | None:
-    """What ``run`` wrote to its file, "" if it died before; None if it was not done after ``limit`` seconds."""
+    """What ``run`` wrote to its file, "" if it died before, as after ``limit`` seconds of CPU; None if it waits."""
     sys.stdout.flush()
     gc.freeze()  # so that the child does not look through what the parent has
     with tempfile.TemporaryDirectory(prefix="mutation-") as scratch:
@@ -212,7 +215,7 @@ def _forked(run: Callable[[Path], None], limit: float) -> str | None:
             _in_child(run, out, limit)
         done = False
         try:
-            done = _ends(child, time.monotonic() + limit)
+            done = _ends(child, time.monotonic() + PATIENCE * limit)
         finally:
             # The child leads a group of its own: what it has started and left behind goes with it.
             with contextlib.suppress(ProcessLookupError):
@@ -227,7 +230,8 @@ def _forked(run: Callable[[Path], None], limit: float) -> str | None:
 def _in_child(run: Callable[[Path], None], out: Path, limit: float) -> None:
     try:
         os.setsid()
-        signal.alarm(round(limit) + 60)  # should the parent be gone by then
+        signal.alarm(round(PATIENCE * limit) + 60)  # should the parent be gone by then
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit) + 1))
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         os.environ["TMPDIR"] = tempfile.tempdir = str(out.parent)

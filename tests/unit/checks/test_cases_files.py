@@ -341,7 +341,8 @@ def test_a_fault_of_a_layer_names_the_case_that_it_hurts(tmp_path: Path) -> None
 def test_what_is_written_out_is_counted_whatever_it_stands_in() -> None:
     """A long text beside a mapping, below a list, as a key: all of it is room taken."""
     long = "x" * (1 << 20)
-    for value in ([long] * 300 + [{}], [{"a": long}] * 300, {"a": [long] * 300}, [[long]] * 300):
+    values: list[Any] = [[long] * 300 + [{}], [{"a": long}] * 300, {"a": [long] * 300}, [[long]] * 300]
+    for value in values:
         with pytest.raises(ConfigError, match="more than 256 MiB"):
             Room().take(value)
     assert Room().take([long] * 200 + [{}])[-1] == {}
