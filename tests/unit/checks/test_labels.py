@@ -86,9 +86,6 @@ def test_a_file_of_labels_is_the_same_in_both_forms(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_no_label_is_named_by_its_line(tmp_path: Path, name: str, text: str, says: str) -> None:
     """All of a file at once, and labels that contradict one another."""
-    if not text and name.endswith(".csv"):
-        assert read(tmp_path, text, name) == {}
-        return
     with pytest.raises(ConfigError) as error:
         read(tmp_path, text, name)
     assert says in str(error.value)
