@@ -27,8 +27,8 @@ from evalq.producer.sweeps.head import SweepHead, read_head
 from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.ledger.calls import about
 from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.ledger.sweeps import about
 from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["FurtherCalls", "FurtherSweep", "further_sweeps"]
