@@ -181,10 +181,7 @@ class FurtherCalls:
         with replacing(path) as out:
             for number, line in enumerate(self._lines()):
                 asked = self._limit is None or number < self._limit
-                out.write((self._joined(line) if asked else line) + b"\n")
-
-    def _joined(self, line: bytes) -> bytes:
-        return self._stage.joined(line, [self._answers(each) for each in self._stage.questions(line)])
+                out.write((self._stage.joined(line, self._answers) if asked else line) + b"\n")
 
     def _answers(self, question: Question) -> list[Output]:
         group, number = self._numbers[_key(question)]
