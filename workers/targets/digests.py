@@ -60,7 +60,8 @@ def given_digests(named: NamedTarget) -> dict[str, str]:
 
 def setting_digests(named: NamedTarget) -> dict[str, str]:
     """{key path: digest} of each setting that answers depend on, so that what differs between two can be named."""
-    target, found = named.target, {}
+    target = named.target
+    found: dict[str, str] = {}
     for key, value in target.model_dump(mode="json").items():
         if key in _NO_PART_OF_ANSWERS:
             continue
