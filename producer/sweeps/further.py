@@ -27,8 +27,8 @@ from evalq.producer.sweeps.head import SweepHead, read_head
 from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.ledger.calls import about
 from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.ledger.sweeps import about
 from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["FurtherCalls", "FurtherSweep", "further_sweeps"]
@@ -181,10 +181,7 @@ class FurtherCalls:
         with replacing(path) as out:
             for number, line in enumerate(self._lines()):
                 asked = self._limit is None or number < self._limit
-                out.write((self._joined(line) if asked else line) + b"\n")
-
-    def _joined(self, line: bytes) -> bytes:
-        return self._stage.joined(line, [self._answers(each) for each in self._stage.questions(line)])
+                out.write((self._stage.joined(line, self._answers) if asked else line) + b"\n")
 
     def _answers(self, question: Question) -> list[Output]:
         group, number = self._numbers[_key(question)]
