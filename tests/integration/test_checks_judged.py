@@ -126,7 +126,15 @@ def test_a_killed_judging_pays_again_for_no_more_than_was_in_flight(tmp_path: Pa
     running.wait(60)
     service.ready = lambda: True
     assert info(tmp_path / "run")["state"] == "calling"
-    done = evalq("resume", "run", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)
+    before, targets = asked(service), (tmp_path / "targets.yaml").read_text()
+    (tmp_path / "targets.yaml").write_text(targets.replace('"model": "j"', '"model": "j", "options": {"seed": 1}'))
+    resume = ("resume", "run", "--targets", "targets.yaml", "--format", "none")
+    refused = evalq(*resume, cwd=tmp_path)
+    told = "'grader' has other settings than when it gave"
+    assert (refused.returncode, told in refused.stderr, "(options.seed)" in refused.stderr) == (2, True, True)
+    assert (asked(service), info(tmp_path / "run")["state"]) == (before, "calling")
+    (tmp_path / "targets.yaml").write_text(targets)
+    done = evalq(*resume, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert asked(service, "m") == OUTPUTS
     assert VERDICTS <= asked(service) <= VERDICTS + 4

@@ -14,7 +14,7 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.producer.cli import main
 from evalq.producer.folder.job import RunOptions
-from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, further_sweeps
+from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, Settled, further_sweeps
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 
@@ -42,10 +42,10 @@ def write(sweep: Sweep, outputs: list[tuple[str, int, str]]) -> None:
     sweep.outputs.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def calls_of(sweep: Sweep) -> FurtherCalls:
+def calls_of(sweep: Sweep, config: str = "c") -> FurtherCalls:
     """What asks about its outputs, as whoever resumes it makes it."""
     assert sweep.stage is not None
-    return FurtherCalls(sweep, sweep.stage, None)
+    return FurtherCalls(sweep, sweep.stage, None, {"grader": Settled(config), "other": Settled(config)})
 
 
 def answer(sweep: FurtherSweep, most: int | None = None, error: str = "") -> list[int]:
