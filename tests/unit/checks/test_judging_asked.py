@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Request, live_calls
+from evalq.evalcore.contract.evaluator import Question, Request, live_calls
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.further import asking, to_ask
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, prompts
@@ -225,16 +225,14 @@ def test_judges_and_embedders_are_asked_in_one_stage(here: Path) -> None:
     data = b'{"case": "a", "repeat": 0, "output": "Hello"}'
     asked = stage.questions(data)
     assert [each.target for each in asked] == ["grader", "vectors"]
-    replies = ({"pass": True}, {"vector": base64.b64encode(packed([1, 2])).decode()})
-    outputs = [
-        [
-            Output(
-                0, each.prompt.case, "", 0, each.prompt.digest, each.target, "c", msgspec.Raw(json.dumps(said).encode())
-            )
-        ]
-        for each, said in zip(asked, replies, strict=True)
-    ]
-    joined = stage.joined(data, outputs)
+    vector = base64.b64encode(packed([1, 2])).decode()
+    said = {"grader": b'{"pass": true}', "vectors": json.dumps({"vector": vector}).encode()}
+
+    def recorded(question: Question) -> list[Output]:
+        prompt, target = question.prompt, question.target
+        return [Output(0, prompt.case, "", 0, prompt.digest, target, "c", msgspec.Raw(said[target]))]
+
+    joined = stage.joined(data, recorded)
     told = json.loads(joined)
     assert [vote["judge"] for vote in told["judgements"]] == ["grader"]
     assert told["embedding"]["target"] == "vectors"
