@@ -41,7 +41,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="so many of a folder's mutants, of every module; all if not given")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--tests", choices=("unit", "contract", "both"), default="both", help="which to run")
-    parser.add_argument("--minutes", type=float, help="stop after so long a folder, with the figures of those tried")
+    parser.add_argument("--minutes", type=float, help="try so long in a folder, with the figures of those tried")
     parser.add_argument("--again", type=Path, help="only what was alive in this --out of an earlier run")
     parser.add_argument("--only", default="", help="mutants whose `path:line` starts so")
     parser.add_argument("--out", type=Path, help="write what was found there, as JSON")
@@ -84,9 +84,10 @@ def _run(folder: str, asked: argparse.Namespace, earlier: dict[str, Any] | None)
     )
     alive: list[dict[str, Any]] = []
     tried = 0
+    began_trying = time.monotonic()
     # In no order, so that those tried are a sample wherever it stops.
     for mutant in random.Random(asked.seed).sample(mutants, len(mutants)):
-        if asked.minutes and not earlier and time.monotonic() > began + asked.minutes * 60:
+        if asked.minutes and not earlier and time.monotonic() > began_trying + asked.minutes * 60:
             break
         tried += 1
         killer = _killer(mutant, stages)
