@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Question, Stage
+from evalq.evalcore.contract.evaluator import Further, Question, Stage, live_calls
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt
@@ -47,7 +47,7 @@ class Settled(msgspec.Struct, frozen=True):
 class FurtherSweep(Sweep):
     """Questions to one target about outputs of a run, each asked equally often."""
 
-    _given: tuple[Stage, Sequence[Path]] | None = None
+    _given: tuple[Stage, Sequence[RunFolder]] | None = None
 
     def write_outputs(self) -> None:
         """Nothing: what is recorded is joined to the outputs that it is about."""
@@ -91,27 +91,26 @@ class FurtherSweep(Sweep):
         """Whether runs that are reused may have replies."""
         return self._given is not None
 
-    def give(self, stage: Stage, joined: Sequence[Path]) -> None:
-        """Take replies to what ``stage`` asks from the files that other runs ``joined``."""
-        self._given = (stage, joined) if joined else None
+    def give(self, stage: Stage, givers: Sequence[RunFolder]) -> None:
+        """Take replies to what ``stage`` asks from other runs."""
+        self._given = (stage, givers) if givers else None
 
     def recorded_elsewhere(self, config: str) -> Iterator[list[Output]]:
         """What was answered to the same questions, word for word. Raises WireError for a damaged file."""
         if self._given is None:
             return
-        stage, joined = self._given
+        stage, givers = self._given
         numbers = {(prompt.case, prompt.digest): number for number, prompt in enumerate(self.prompts())}
-        for path in joined:
-            with open_input(path) as lines:
-                while some := list(islice(lines, _STEP)):
-                    found = (output for line in some for output in _answered(stage, line, path))
-                    yield [
-                        msgspec.structs.replace(each, call=each.repeat * self.header.cases + number)
-                        for each in found
-                        if (number := numbers.get((each.case, each.prompt))) is not None
-                        and (each.config, each.failed) == (config, False)
-                        and each.repeat < self.header.repeats
-                    ]
+        for giver in givers:
+            replies = _replies(giver, stage, live_calls(self.evaluator).further, self.header.target)
+            while some := list(islice(replies, _STEP)):
+                yield [
+                    msgspec.structs.replace(each, call=each.repeat * self.header.cases + number)
+                    for each in some
+                    if (number := numbers.get((each.case, each.prompt))) is not None
+                    and (each.config, each.failed) == (config, False)
+                    and each.repeat < self.header.repeats
+                ]
 
     def refuse_nothing(self) -> None:
         """Not to be judged is no reason to evaluate nothing: what needs no answer has its result."""
@@ -129,8 +128,7 @@ class FurtherCalls:
         self._settled = settled
         self._limit = limit
         self._root = sweep.folder.path / FURTHER
-        name = sweep.evaluated.name
-        self._given = [path for run in sweep.live.reuse if (path := Path(run) / name).is_file()]
+        self._givers = [RunFolder(Path(run)) for run in sweep.live.reuse]
         self._groups = {group: number for number, group in enumerate(sorted(stage.asks()), start=1)}
         self._numbers: dict[bytes, tuple[int, int]] = {}
         self._sweeps: dict[int, FurtherSweep] = {}
@@ -144,7 +142,7 @@ class FurtherCalls:
             else:
                 shutil.rmtree(self._root / str(number), ignore_errors=True)
         for sweep in self._sweeps.values():
-            sweep.give(self._stage, self._given)
+            sweep.give(self._stage, self._givers)
         return list(self._sweeps.values())
 
     def _write_prompts(self) -> dict[int, int]:
@@ -248,6 +246,18 @@ def _carry_over(before: FurtherSweep, sweep: FurtherSweep) -> None:
             sweep.recorded.add(kept, cached=True)
             kept.clear()
     sweep.recorded.add(kept, cached=True)
+
+
+def _replies(giver: RunFolder, stage: Stage, further: Further | None, target: str) -> Iterator[Output]:
+    """What another run recorded of ``target``: joined to its outputs and, where it came to no end, as it came in."""
+    joined = None if further is None else giver.path / further.file
+    if joined is not None and joined.is_file():
+        with open_input(joined) as lines:
+            for line in lines:
+                yield from _answered(stage, line, joined)
+    for each in further_sweeps(giver):
+        if each.header.target == target:
+            yield from filter(None, map(each.recorded.get, each.recorded.calls()))
 
 
 def _answered(stage: Stage, line: bytes, path: Path) -> Sequence[Output]:

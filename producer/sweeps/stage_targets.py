@@ -17,17 +17,15 @@ from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.names import OUTPUTS
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend
+from evalq.producer.sweeps.callers import Callers
 from evalq.producer.sweeps.further import FurtherSweep, Settled, further_sweeps
 from evalq.producer.sweeps.served import Notices, Served
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.producer.sweeps.watching import POLL_SECONDS
-from evalq.workers.callers.choices import facts_of, known_facts
-from evalq.workers.callers.target_sessions import target_facts
-from evalq.workers.ledger.heartbeats import Heartbeats, TargetFacts
+from evalq.workers.callers.choices import known_facts
+from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.servers.connections import connect
-from evalq.workers.targets import NamedTarget, load_targets
 from evalq.workers.targets.config import choose
 from evalq.workers.targets.digests import config_digest, setting_digests
 from evalq.workers.targets.variable import canonical_name
@@ -42,19 +40,12 @@ def refuse_uncalled(sweep: Sweep, place: Backend, shared: Backend) -> None:
     """
     if sweep.stage is None:
         return
-    here = _named_here(place)
-    callers = _callers(here, shared)
-    for target in _targets(sweep.stage) if callers else ():
-        facts = [found for known in callers if (found := known_facts(known, target)) is not None]
-        if not facts:
-            for known in callers:
-                facts_of(known, target)  # raises why nothing of the kind may be chosen
-            names = sorted({name for known in callers for name in known})
-            raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(names)})")
-        if sweep.live.max_cost and any(each.price is None for each in facts):
-            raise UsageError(f"--max-cost: target {target!r} has no price in the targets file")
-        before = [each for each in further_sweeps(sweep.folder) if each.header.target == target]
-        _one_of({each.config for each in facts}, target, before, _settled(here, target).parts)
+    callers, before = Callers(place, shared), further_sweeps(sweep.folder)
+    for target in _targets(sweep.stage):
+        facts = callers.facts(target, priced=bool(sweep.live.max_cost))
+        if facts:
+            asked = [each for each in before if each.header.target == target]
+            _one_of({each.config for each in facts}, target, asked, _settled(callers, target).parts)
 
 
 def settle_targets(
@@ -66,12 +57,12 @@ def settle_targets(
     Raises UsageError where a target has no such settings any more, or several; what waiting for a server raises.
     """
     shared, place = places
-    here, found = _named_here(place), {}
+    callers, found = Callers(place, shared), {}
     patience = Patience(shared.settings, reporter, shared.check)
     with patience.telling(), contextlib.closing(patience.client()) as client:
         ledger, before = SweepLedger(client, shared.settings), further_sweeps(sweep.folder)
         for target in _targets(stage):
-            settled = _settled(here, target)
+            settled = _settled(callers, target)
             configs = {settled.config} if settled.config else _awaited(sweep, target, client, patience, reporter)
             asked = [each for each in before if each.header.target == target]
             for each in asked:
@@ -131,24 +122,10 @@ def _targets(stage: Stage) -> list[str]:
     return sorted({canonical_name(target) for target, _ in stage.asks()})
 
 
-def _named_here(place: Backend) -> Mapping[str, NamedTarget]:
-    """The targets file of a command that makes calls itself; nothing where a fleet makes them by its own."""
-    settings = place.settings
-    return load_targets(settings.targets) if settings.targets and (settings.calls or not settings.broker) else {}
-
-
-def _settled(here: Mapping[str, NamedTarget], target: str) -> Settled:
+def _settled(callers: Callers, target: str) -> Settled:
     """The settings by the file here; of no digest where that does not have it."""
-    named = choose(here, target) if here else None
+    named = choose(callers.here, target) if callers.here else None
     return Settled("") if named is None else Settled(config_digest(named), setting_digests(named))
-
-
-def _callers(here: Mapping[str, NamedTarget], shared: Backend) -> list[Mapping[str, TargetFacts]]:
-    """{target: its facts} of everybody who calls."""
-    if here:
-        return [{name: target_facts(named) for name, named in here.items()}]
-    callers = Heartbeats(connect(shared.settings.ledger_url, shared.settings)).callers().values()
-    return [caller.targets for caller in callers if caller.code == code_version()]
 
 
 def _awaited(sweep: Sweep, target: str, client: redis.Redis, patience: Patience, reporter: Reporter) -> set[str]:

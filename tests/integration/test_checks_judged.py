@@ -276,3 +276,23 @@ def test_recorded_outputs_are_judged_by_a_suite_and_resumed_without_their_file(t
     assert done.returncode == 0, done.stderr
     assert asked(service) == before + 5
     replayed(tmp_path, "more")
+
+
+def test_replies_of_a_cancelled_run_are_paid_for(tmp_path: Path, service: Agent) -> None:
+    """Cancelled as its judge was asked: another run takes outputs and replies, and asks what is left."""
+    enough = VERDICTS // 2
+    service.ready = lambda: asked(service) <= enough
+    running = start_evalq(*LIVE, "--calls", "4", cwd=tmp_path)
+    wait_until(lambda: recorded(tmp_path / "run") == asked(service) - 4 >= enough - 4, "judges are asked")
+    had, cancel = recorded(tmp_path / "run"), evalq("cancel", "run", cwd=tmp_path)
+    assert cancel.returncode == 0, cancel.stderr
+    assert (running.wait(60), info(tmp_path / "run")["state"]) == (3, "cancelled")
+    service.ready = lambda: True
+    before = asked(service)
+    done = evalq(*LIVE, "--reuse", "run", "--out", "next", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (asked(service, "m"), asked(service) - before) == (OUTPUTS, VERDICTS - had)
+    replayed(tmp_path, "next")
+    refused = evalq("checks", "cases.yaml", "--outputs", "run/outputs.jsonl", "--judge", "grader", "--reuse", "none",
+                    "--targets", "targets.yaml", cwd=tmp_path)  # fmt: skip
+    assert (refused.returncode, "none" in refused.stderr) == (2, True)
