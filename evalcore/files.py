@@ -16,7 +16,16 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["open_appending", "open_given", "open_input", "open_new", "open_raw", "open_unlinked", "replacing", "write_atomic"]
+__all__ = [
+    "open_appending",
+    "open_given",
+    "open_input",
+    "open_new",
+    "open_raw",
+    "open_unlinked",
+    "replacing",
+    "write_atomic",
+]
 
 
 @contextlib.contextmanager

@@ -18,9 +18,9 @@ UNREADABLE = "unreadable"
 
 
 def read(planned: PlannedInput, chunk: Chunk, roots: Sequence[Path], key: str) -> bytes | str:
-    """The chunk's bytes, or why not: UNREADABLE (under no root) or CHANGED (there, but with other bytes). ``key`` is that
-    of the run.
+    """The chunk's bytes, or why not: UNREADABLE (under no root) or CHANGED (there, but with other bytes).
 
+    ``key`` is that of the run.
     A path is relative to each root in turn; one that is absolute, climbs out, or leads out by a link is not there.
     """
     found = False

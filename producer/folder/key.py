@@ -15,7 +15,10 @@ _MOST_BYTES = 1024
 
 
 def keep_key(folder: RunFolder, key: str = "") -> str:
-    """Write ``key`` (a new one where none is given) to the folder, safely on disk when this returns; it. Raises OSError."""
+    """Write ``key`` (a new one where none is given) to the folder, on disk when this returns; returns it.
+
+    Raises OSError.
+    """
     key = key or new_key()
     write_atomic(folder.path / KEY, key.encode() + b"\n", mode=_OWNER_ALONE)
     return key

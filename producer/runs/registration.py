@@ -74,7 +74,12 @@ class Registration:
 
     def lost(self, progress: Progress) -> bool:
         """Whether the server came back with an older state than it had, or has lost some of it."""
-        return progress.epoch < self.epoch or not progress.keyed or progress.committed < self._collector.held or self.plan.lost(progress)
+        return (
+            progress.epoch < self.epoch
+            or not progress.keyed
+            or progress.committed < self._collector.held
+            or self.plan.lost(progress)
+        )
 
     def conclude(self) -> Progress:
         """Close the run; where the server has meanwhile lost some of it, tell it again first."""
@@ -102,7 +107,7 @@ class Registration:
                 time.sleep(_AGAIN_SECONDS)
 
     def _open(self, epoch: int, gone: str, *, fresh: bool) -> int:
-        """Open the run under this job's key; where another folder has begun it, under that one's. Raises ConfigError."""
+        """Open the run under this job's key; where another folder has begun it, under that one's."""
         while True:
             try:
                 return self._ledger.open(

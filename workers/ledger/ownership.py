@@ -31,9 +31,7 @@ class Driving(Scripts):
 
     family = RUNS
 
-    def open(
-        self, header: Header, epoch: int, had: int = 0, gone: str = "", *, fresh: bool = False, key: str
-    ) -> int:
+    def open(self, header: Header, epoch: int, had: int = 0, gone: str = "", *, fresh: bool = False, key: str) -> int:
         """Write a run's header and the ``key`` of its chunks, and become its driver, in an epoch of its own: at least
         ``epoch``, and higher than any before, which reopens the run. Returns the epoch in force (without a token a
         lower one changes nothing).
@@ -41,11 +39,12 @@ class Driving(Scripts):
         ``had`` is the epoch in which this driver had the run before: a server that knows a lower one came back older
         than it was. ``gone`` is the token of a driver that is known to be no more. ``fresh``: this driver has nothing
         of the run, and would compute all of a finished one again. Raises ConfigError for another run under
-        this id, Driven while somebody else drives it, Finished for a ``fresh`` one where its report is there, and OtherKey
-        for one that another folder has begun.
+        this id, Driven while somebody else drives it, Finished for a ``fresh`` one where its report is there, and
+        OtherKey for one that another folder has begun.
         """
         wire, counted = to_wire(header), (header.evaluator, header.suite, self.settings.max_suites, OTHER)
-        facts = (header.code_version, header.queue, int(self.settings.driver_seconds * 1000), had, gone, int(fresh), key)
+        silence = int(self.settings.driver_seconds * 1000)
+        facts = (header.code_version, header.queue, silence, had, gone, int(fresh), key)
         while True:
             status, found = self.step("open", header.run, header.run, wire, epoch, *counted, *facts)
             if status == b"open":

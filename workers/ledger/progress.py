@@ -44,7 +44,9 @@ class Progress(msgspec.Struct, frozen=True):
         return self.sealed and self.committed >= self.chunks == self.planned
 
 
-_COUNTS = tuple(name for name in Progress.__struct_fields__ if name not in ("state", "reason", "sealed", "keyed", "planned"))
+_COUNTS = tuple(
+    name for name in Progress.__struct_fields__ if name not in ("state", "reason", "sealed", "keyed", "planned")
+)
 KEPT = ("state", "reason", *(name for name in _COUNTS if name not in ("chunks", "committed")))
 """The facts that a run keeps under their names, which a look asks for: a field of `Progress` is one of them."""
 

@@ -19,8 +19,8 @@ from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.records.scanning import record_ends
-from tests.unit.core.tables import Known, csv_files, cut_up, jsonl_files, sha256
 from tests.samples import KEY
+from tests.unit.core.tables import Known, csv_files, cut_up, jsonl_files, sha256
 
 BLOCKS = st.integers(1, 12) | st.just(1 << 16)
 SIZES = st.none() | st.integers(1, 6)

@@ -148,7 +148,7 @@ def test_a_key_of_another_length_is_refused() -> None:
 
 
 def test_who_does_not_know_the_key_cannot_choose_other_bytes() -> None:
-    """Bytes chosen, by arithmetic, to have the same digest under multipliers that are known have other ones under keys."""
+    """Bytes that arithmetic gave the same digest under multipliers that are known have different ones under keys."""
     one, other = _alike(public())
     assert one != other
     assert leaf_digest(one) == leaf_digest(other)
@@ -212,5 +212,5 @@ def test_each_key_has_digests_of_its_own() -> None:
     keys = [new_key() for _ in range(100)]
     assert len({chunk_digest(data, key) for key in keys for data in (b"", b"x")}) == 200
     for bad in ("", KEY[:-1], KEY + "0", KEY.upper(), "g" * 64, KEY + "\n"):
-        with pytest.raises(WireError, match="a run's key is not what evalq writes$"):
+        with pytest.raises(WireError, match=r"a run's key is not what evalq writes$"):
             chunk_digest(b"x", bad)

@@ -18,8 +18,8 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
-from tests.unit.workers.test_drift_ledger import a_run
 from tests.samples import KEY
+from tests.unit.workers.test_drift_ledger import a_run
 
 SETTINGS = Settings(max_suites=20, max_series=50, histories=30, history_runs=10)
 

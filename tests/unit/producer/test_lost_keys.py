@@ -16,8 +16,8 @@ from tests.unit.producer.stage import Stage
 
 HOUR_MS = 3_600_000
 PARTS = (
-    "meta", "key", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside", "sent", "final",
-    "failures",
+    "meta", "key", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside", "sent",
+    "final", "failures",
 )  # fmt: skip
 
 

@@ -238,16 +238,16 @@ def test_a_clock_that_is_set_back_keeps_no_dead_driver(server: Server, tmp_path:
     """A last step in the future counts as now: silence is waited out from there, not from the hour that comes."""
     brief = Stage(server, tmp_path, driver_seconds=0.2)
     one, two = _jobs(brief, "one", "two")
-    RunLedger(server.client, brief.settings, "host-a 11 aa").open(one.header, 1)
+    RunLedger(server.client, brief.settings, "host-a 11 aa").open(one.header, 1, key=one.key)
     ahead = server.client.time()[0] * 1000 + 3_600_000
     server.client.hset(brief.key(one.run, "meta"), "driver_at", ahead)
     second = RunLedger(server.client, brief.settings, "host-b 22 bb")
     with pytest.raises(Driven):
-        second.open(two.header, 1)
+        second.open(two.header, 1, key=one.key)
 
     def taken_over() -> bool:
         try:
-            return second.open(two.header, 1) > 1
+            return second.open(two.header, 1, key=one.key) > 1
         except Driven:
             return False
 

@@ -25,9 +25,9 @@ from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
+from tests.samples import KEY
 from tests.unit.comparing.conftest import Made
 from tests.unit.viewing.conftest import Browser, viewing
-from tests.samples import KEY
 
 CASES = [(f"case-{n}", n % 3 > 0) for n in range(60)]
 

@@ -23,8 +23,8 @@ from evalq.workers.pool.chunk_runner import REST_SECONDS
 from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.judge import CHUNK_TRIES, HOPELESS
 from tests.integration.harness import Server, wait_until
-from tests.unit.workers.hosts import CHUNKS, HEADER, Hosts
 from tests.samples import KEY
+from tests.unit.workers.hosts import CHUNKS, HEADER, Hosts
 
 
 @pytest.fixture
