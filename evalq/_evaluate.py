@@ -15,6 +15,7 @@ from evalq.evalcore.errors import UsageError
 if TYPE_CHECKING:
     from evalq.producer.folder.job import Job, RunOptions
     from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.sweeps.options import SweepOptions
     from evalq.producer.sweeps.sweep import Sweep
     from evalq.workers.settings import Settings
 
@@ -118,14 +119,11 @@ def sweep(
     Calls without an answer raise nothing: `evalq retry RUN --errors` makes them again. Raises what `evaluate` raises,
     and UsageError for an evaluator that calls nobody. After Ctrl-C `resume` pays for nothing again that is recorded.
     """
-    from evalq.producer.sweeps.options import SweepOptions
     from evalq.producer.sweeps.sweep import Sweep
 
-    named: dict[str, Any] = {"targets": str(targets) if targets else None, "calls": calls}
-    ready = _Ready(evaluator, _settings(settings, broker, ledger, **named), workers=workers)
+    ready = _Ready(evaluator, _settings(settings, broker, ledger, targets, calls), workers=workers)
     _refuse_uncallable(ready.evaluator, repeat)
-    taken = tuple(str(run_folder(run).path.absolute()) for run in reuse)
-    live = SweepOptions(target, repeat, stop, max_calls or 0, max_cost or 0.0, _usable_cache(cache), taken)
+    live = _live(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse)
     asked, request = ready.asked(folder, suite, tags, once=once), _request(ready.evaluator, inputs, params, options)
     return ready.see_through(lambda: Sweep.start(ready.evaluator, request, live, asked), progress)
 
@@ -163,7 +161,7 @@ def resume(
     folder = run_folder(run)
     inline = broker is None and ledger is None and workers is None and not Sweep.is_in(folder)
     servers = ("", "") if inline else (broker, ledger)
-    chosen = _settings(settings, *servers, targets=str(targets) if targets else None, calls=calls)
+    chosen = _settings(settings, *servers, targets, calls)
     reporter = _reporter(registry.get(folder.info().evaluator), progress)
     place, budgets = Backend(chosen, inline=inline, workers=workers), (max_calls, max_cost)
     begin_larger(folder, place, budgets)
@@ -216,6 +214,20 @@ def _at_least_one(limit: int | None) -> int | None:
     return limit
 
 
+def _live(
+    target: str,
+    repeat: int,
+    stop: Literal["", "when-decided"],
+    budgets: tuple[int, float],
+    cache: str | Path | None,
+    reuse: Sequence[str | Path],
+) -> SweepOptions:
+    from evalq.producer.sweeps.options import SweepOptions
+
+    taken = tuple(str(run_folder(run).path.absolute()) for run in reuse)
+    return SweepOptions(target, repeat, stop, *budgets, _usable_cache(cache), taken)
+
+
 def _usable_cache(cache: str | Path | None) -> str:
     """Its path; a cache that cannot be used is told before anything starts."""
     if not cache:
@@ -259,9 +271,16 @@ def _refuse_unregistered(evaluator: Evaluator[Any, Any]) -> None:
         )
 
 
-def _settings(file: str | Path | None, broker: str | None, ledger: str | None, **named: Any) -> Settings:
+def _settings(
+    file: str | Path | None,
+    broker: str | None,
+    ledger: str | None,
+    targets: str | Path | None = None,
+    calls: int | None = None,
+) -> Settings:
     from evalq.workers.settings import load_settings
 
+    named: dict[str, Any] = {"targets": str(targets) if targets else None, "calls": calls}
     return load_settings(file or os.environ.get("EVALQ_SETTINGS"), broker=broker, ledger=ledger, **named)
 
 

@@ -164,8 +164,8 @@ class Stage(Protocol):
     def questions(self, line: bytes) -> Sequence[Question]:
         """What is asked about the output in a line of outputs.jsonl; nothing where it has none."""
 
-    def joined(self, line: bytes, answers: Sequence[Sequence[Output]]) -> bytes:
-        """The line with what was recorded: for each of its questions, in their order, the answers that there are."""
+    def joined(self, line: bytes, answers: Callable[[Question], Sequence[Output]]) -> bytes:
+        """The line with what was recorded: ``answers`` gives, to each of its questions, those that there are."""
 
     def recorded(self, line: bytes) -> Sequence[Output]:
         """The answers in a line that `joined` made to what would be asked about it now, as they were recorded."""

@@ -64,6 +64,7 @@ __all__ = [
     "asks_recorded",
     "dead_outcome",
     "live_calls",
+    "without_result",
 ]
 
 
@@ -133,9 +134,14 @@ def dead_outcome(evaluator: Evaluator[P, S], record: Batch, params: P, reason: s
     """What stands for a record that killed its process: no result, and a fault that says why."""
     if evaluator.whole.dead is not None:
         return evaluator.whole.dead(record, params, reason)
+    return without_result(evaluator.State.zero(), record, reason)
+
+
+def without_result(state: S, record: Batch, reason: str) -> Outcome[S]:
+    """The answer of a record that killed its process, with a state of its own."""
     line = {"record": record.where(record.first_line), "id": "", "status": "dead", "reason": reason}
     faults = Faults(1, [(record.first_line, f"dead: {reason}")])
-    return Outcome(evaluator.State.zero(), Tally(dead=1, listed=faults), [canonical_json(line)])
+    return Outcome(state, Tally(dead=1, listed=faults), [canonical_json(line)])
 
 
 def asks_recorded(evaluator: Evaluator[Any, Any], request: Request) -> bool:

@@ -11,6 +11,7 @@ __all__ = ["SOURCES", "compiled", "compiled_log", "source_digest", "way"]
 
 SOURCES = (
     "answer.h",
+    "counts.h",
     "csv.h",
     "json.h",
     "leaves.h",

@@ -1,3 +1,5 @@
+from typing import Any
+
 SOURCE: str
 
 def read_log(
@@ -5,3 +7,13 @@ def read_log(
 ) -> (
     tuple[bytes, bytes, bytes, bytes, bytes, list[str], list[str], int, int, list[tuple[int, int, int, int]]] | None
 ): ...
+def count_log(
+    turns: bytes,
+    agents: bytes,
+    decisions: bytes,
+    values: bytes,
+    whole: bytes,
+    kinds: bytes,
+    many: int,
+    /,
+) -> tuple[int, int, dict[str, str], list[tuple[Any, ...]]] | None: ...

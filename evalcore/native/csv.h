@@ -129,6 +129,25 @@ WIDE static INLINED u64 wide_parity_of(u64 bits) {
 }
 #endif
 
+/* How many newlines are in `n` bytes. */
+static size_t newlines_plainly(const u8 *p, size_t n) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) count += p[i] == '\n';
+    return count;
+}
+
+#ifdef HAS_WIDE
+WIDE static size_t newlines_widely(const u8 *p, size_t n) {
+    size_t count = 0, at = 0;
+    for (; n - at >= 64; at += 64) {
+        __m256i v[2];
+        for (int i = 0; i < 2; i++) v[i] = _mm256_loadu_si256((const __m256i *)(const void *)(p + at + 32 * i));
+        count += (size_t)__builtin_popcountll(widely_equal_to(v, '\n'));
+    }
+    return count + newlines_plainly(p + at, n - at);
+}
+#endif
+
 static void scan_begin(Scan *s, const u8 *data, size_t length) {
     memset(s, 0, sizeof *s);
 #ifdef HAS_WIDE

@@ -6,6 +6,7 @@
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 
+#include "counts.h"
 #include "json.h"
 #include "tables.h"
 #include "utf8.h"
@@ -393,7 +394,27 @@ static PyObject *read_log(PyObject *module, PyObject *args) {
     return found;
 }
 
+/* count_log(turns, agents, decisions, values, whole, kinds, agents' number): the columns of read_log; None where
+   Python has to count. */
+static PyObject *count_log(PyObject *module, PyObject *args) {
+    Py_buffer part[6];
+    Py_ssize_t many;
+    PyObject *found = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*n", part, part + 1, part + 2, part + 3, part + 4, part + 5, &many)) return NULL;
+    Counted of = {part[0].buf, part[1].buf, part[2].buf, part[3].buf, part[4].buf, part[5].buf,
+                  (size_t)part[4].len, (size_t)part[5].len - 1, (size_t)many};
+    if (part[5].len < 1 || many < 0 || (size_t)part[0].len != of.rows * 8 || (size_t)part[1].len != of.rows * 4 ||
+        (size_t)part[2].len != of.rows * 4 || (size_t)part[3].len != of.rows * 8)
+        PyErr_SetString(PyExc_ValueError, "columns of different lengths");
+    else
+        found = counted(&of);
+    for (int i = 0; i < 6; i++) PyBuffer_Release(part + i);
+    return found;
+}
+
 static PyMethodDef methods[] = {
+    {"count_log", count_log, METH_VARARGS, "See _log.pyi."},
     {"read_log", read_log, METH_VARARGS, "read_log(data, resource_key)"},
     {NULL, NULL, 0, NULL},
 };

@@ -241,6 +241,21 @@ static PyObject *record_ends(PyObject *module, PyObject *args) {
     return found;
 }
 
+/* count_newlines(data, narrow) */
+static PyObject *count_newlines(PyObject *module, PyObject *args) {
+    Py_buffer view;
+    int narrow = 0;
+    size_t (*newlines_of)(const u8 *, size_t) = newlines_plainly;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*|p", &view, &narrow)) return NULL;
+#ifdef HAS_WIDE
+    if (!narrow && wide_here()) newlines_of = newlines_widely;
+#endif
+    size_t found = newlines_of(view.buf, (size_t)view.len);
+    PyBuffer_Release(&view);
+    return PyLong_FromSize_t(found);
+}
+
 /* Both ways, for tests: whether `data` is UTF-8. */
 static PyObject *check_utf8(PyObject *module, PyObject *args) {
     Py_buffer view;
@@ -282,6 +297,7 @@ static PyObject *leaf_sums(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"check_utf8", check_utf8, METH_VARARGS, "See _rows.pyi."},
+    {"count_newlines", count_newlines, METH_VARARGS, "See _rows.pyi."},
     {"leaf_sums", leaf_sums, METH_VARARGS, "See _rows.pyi."},
     {"plan_rows", plan_rows, METH_VARARGS, "See _rows.pyi."},
     {"record_ends", record_ends, METH_VARARGS, "See _rows.pyi."},

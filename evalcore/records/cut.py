@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedIOBase
 
 from evalq.evalcore.errors import InputChanged, InputError
@@ -18,7 +18,7 @@ from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_REC
 from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.records.inputs import read_columns
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
-from evalq.evalcore.records.scanning import Positions, QuoteFault, raise_open, scan
+from evalq.evalcore.records.scanning import Positions, QuoteFault, newlines_counter, raise_open, scan
 
 __all__ = ["Cutter"]
 
@@ -128,6 +128,10 @@ class Cutter:
 
     def spans(self) -> Iterator[Span]:
         """The chunks from here to the end (or the limit). Raises InputError with file:line on broken quoting."""
+        counted = newlines_counter() if self._format == "jsonl" and self._size is None and self._limit is None else None
+        if counted is not None:
+            yield from self._whole_lines(counted)
+            return
         while self._wanted() > 0:
             while self._size is None and self._left() < self._enough() and not self._ended:
                 self._fill()
@@ -137,6 +141,23 @@ class Cutter:
                 yield from self._groups(ends, wanted)
             elif len(ends) and (self._ended or self._left() >= self._enough()):
                 yield self._take(int(ends[-1]), len(ends))
+            elif self._ended:
+                return
+            else:
+                self._fill()
+
+    def _whole_lines(self, counted: Callable[[memoryview], int]) -> Iterator[Span]:
+        """The chunks of whole lines, for which no newline has to be found but the last one."""
+        while True:
+            while self._left() < self._enough() and not self._ended:
+                self._fill()
+            stop = self._end if self._ended else self._buffer.rfind(b"\n", self._at, self._end) + 1
+            if stop > self._at:
+                with self._rest() as rest, rest[: stop - self._at] as piece:
+                    lines = counted(piece)
+                    # The file's last line may lack its newline.
+                    records = lines + (piece[-1] != _NEWLINE)
+                yield self._take(stop - self._at, records, lines)
             elif self._ended:
                 return
             else:
@@ -209,13 +230,11 @@ class Cutter:
             self._at, self._end = 0, len(rest)
             self._newlines = None
 
-    def _take(self, length: int, records: int) -> Span:
-        """Remove ``length`` bytes from the front and account for them."""
+    def _take(self, length: int, records: int, lines: int | None = None) -> Span:
+        """Remove ``length`` bytes from the front, with so many ``lines`` where that is known, and account for them."""
         start, stop = self._at, self._at + length
-        if self._newlines is None:
-            lines = self._buffer.count(b"\n", start, stop)
-        else:
-            lines = bisect_left(self._newlines, stop) - bisect_left(self._newlines, start)
+        if lines is None:
+            lines = self._lines_between(start, stop)
         with memoryview(self._buffer) as view:
             data = view[start:stop]
             # Two digests: that of the whole input, for the report, and the chunk's own, which workers check.
@@ -228,6 +247,11 @@ class Cutter:
         self.line += lines
         self.records += records
         return span
+
+    def _lines_between(self, start: int, stop: int) -> int:
+        if self._newlines is None:
+            return self._buffer.count(b"\n", start, stop)
+        return bisect_left(self._newlines, stop) - bisect_left(self._newlines, start)
 
     def _fill(self) -> None:
         """Read another block behind what is there."""

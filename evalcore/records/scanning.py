@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -24,7 +25,17 @@ if TYPE_CHECKING:
 else:
     Positions = object
 
-__all__ = ["PLAIN_BYTES", "Positions", "QuoteFault", "plainly", "quickly", "raise_open", "record_ends", "scan"]
+__all__ = [
+    "PLAIN_BYTES",
+    "Positions",
+    "QuoteFault",
+    "newlines_counter",
+    "plainly",
+    "quickly",
+    "raise_open",
+    "record_ends",
+    "scan",
+]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -86,6 +97,12 @@ def _swiftly(native: ModuleType, block: Buffer) -> tuple[array[int], array[int]]
     if ends and 0 <= bad < ends[-1]:
         raise QuoteFault(bad, _OPENING if opens else _CLOSING)
     return newlines, ends
+
+
+def newlines_counter() -> Callable[[Buffer], int] | None:
+    """What counts the newlines of a block in less time than finding them takes; None where nothing is compiled."""
+    native = compiled()
+    return None if native is None else native.count_newlines
 
 
 def plainly(block: Buffer, fmt: Format) -> tuple[array[int], array[int]]:

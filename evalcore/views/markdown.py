@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from evalq.evalcore.errors import SHOWN_FAULTS
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.naming import shorten
 
-__all__ = ["escape", "generic", "inert", "plain_dollars", "table", "visible"]
+__all__ = ["escape", "generic", "inert", "input_faults", "plain_dollars", "table", "visible"]
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 _LIVE = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)", re.IGNORECASE)
@@ -54,6 +56,18 @@ def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
     cells = [[escape(cell) for cell in line] for line in lines]
     cells.insert(1, ["---"] * len(head))
     return "\n".join("| " + " | ".join(line) + " |" for line in cells) + "\n"
+
+
+def input_faults(report: Mapping[str, Json]) -> str:
+    """The first faults of a report's input, each with its place; empty without any."""
+    faults = report["faults"]
+    if not faults:
+        return ""
+    shown = faults[:SHOWN_FAULTS]
+    rows: list[tuple[object, ...]] = [(fault["where"], shorten(fault["reason"], 200)) for fault in shown]
+    if len(faults) > len(shown):
+        rows.append(("", f"and {len(faults) - len(shown)} more in report.json"))
+    return "## Faults in the input\n\n" + table(("Where", "Why"), rows)
 
 
 def generic(report: Mapping[str, Json]) -> str:

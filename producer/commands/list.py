@@ -32,7 +32,7 @@ def _list(invocation: Invocation, as_json: bool) -> None:
         return
     for folder, info in rows:
         click.echo(_row(folder, info))
-    from evalq.workers.ledger.sweeps import subject
+    from evalq.workers.ledger.calls import subject
 
     known = {info.run for _, info in rows}
     with invocation.servers() as servers:

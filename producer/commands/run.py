@@ -76,6 +76,7 @@ def _run(
         with invocation.servers() as servers:
             check_confirm(suite, against, servers)
     place, output = invocation.backend(), invocation.output
+    _refuse_uncallable(suite, place)
     reporter = output.reporter("records")
     roots = [Path.cwd(), Path(config).resolve().parent]
     with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
@@ -95,6 +96,19 @@ def _run(
     if decision is None:
         return worst
     return exit_code(decision, allow_inconclusive=allow_inconclusive)
+
+
+def _refuse_uncallable(suite: Suite, place: Backend) -> None:
+    if not any(run.live for run in suite.runs):
+        return
+    from evalq.producer.suites.callable import refuse_uncallable
+    from evalq.producer.sweeps.callers import Callers
+
+    try:
+        refuse_uncallable(suite, Callers(place, place))
+    except EvalqError as error:
+        write_undecided(suite, error)
+        raise
 
 
 def _listed(suite: Suite, fmt: str) -> int:

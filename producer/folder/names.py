@@ -23,6 +23,7 @@ __all__ = [
     "PROMPTS",
     "RECORDED",
     "RECORDS",
+    "SETTLED",
     "is_unfinished",
     "remove_unfinished",
 ]
@@ -43,6 +44,8 @@ RECORDED = "recorded.jsonl"
 """The outputs that further targets are asked about, where this run called nobody for them."""
 FURTHER = "further"
 """The folder of the sweeps that ask about outputs."""
+SETTLED = "settings.json"
+"""The settings under which a further target is asked, by digests."""
 DRIVER = "driver"
 JOINED = "judged.jsonl"
 """The outputs with what was said of them."""

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -45,11 +45,22 @@ class Fault(Exception):
         self.reason = reason
 
 
+class _Value(NamedTuple):
+    """What stands on an axis, and where under the matrix."""
+
+    given: Any
+    place: tuple[str | int, ...]
+
+
 class Combination(msgspec.Struct, frozen=True):
-    """One run of a matrix: the ``labels`` of what it is made of, by axis, and the keys of the run that say so."""
+    """One run of a matrix: the ``labels`` of what it is made of, by axis, and the keys of the run that say so.
+
+    ``places``: {such a key: the keys under the matrix where its value stands}.
+    """
 
     labels: dict[str, str]
     written: dict[str, Any]
+    places: dict[str, tuple[str | int, ...]]
 
     def called(self, base: str) -> str:
         """NAME[target=a,temperature=0.2]."""
@@ -78,7 +89,7 @@ def combinations(run: Mapping[str, Any], evaluator: Evaluator[Any, Any]) -> list
     kept = _included(_excluded(every, matrix, axes), matrix, axes, evaluator)
     if not kept:
         raise Fault(("exclude",), "no combination is left")
-    made = [Combination(labels, _written(run, labels, axes, evaluator, asked)) for labels in kept]
+    made = [_combination(run, labels, axes, evaluator, asked) for labels in kept]
     if long := next((each for each in made if len(each.called(str(run.get("name", "")))) > _LONGEST), None):
         reason = f"{long.called('')} is a name of over {_LONGEST} letters: give values short names ({{name: value}})"
         raise Fault((), reason)
@@ -96,7 +107,7 @@ def _refuse_no_axes(axes: Mapping[Any, Any], evaluator: Evaluator[Any, Any], own
             raise Fault((str(name),), "is no parameter's name: lower-case letters, digits and _")
 
 
-def _labelled(axis: str, given: Any, evaluator: Evaluator[Any, Any]) -> dict[str, Any]:
+def _labelled(axis: str, given: Any, evaluator: Evaluator[Any, Any]) -> dict[str, _Value]:
     """{label: value} of an axis. Raises Fault."""
     named_ones = isinstance(given, Mapping)
     files = axis == evaluator.command.positional
@@ -104,16 +115,17 @@ def _labelled(axis: str, given: Any, evaluator: Evaluator[Any, Any]) -> dict[str
         raise Fault((axis,), "must be a mapping of names to prompts")
     if not isinstance(given, list | Mapping) or not given:
         raise Fault((axis,), "must be a list of values" + (", or a mapping of names to them" if files else ""))
-    found: dict[str, Any] = {}
+    found: dict[str, _Value] = {}
     for number, value in enumerate(given):
+        place = (axis, value if named_ones else number)
         name = PurePath(str(value)).stem if files and not named_ones else value
         try:
             label = label_of(name)
         except ValueError as error:
-            raise Fault((axis, value if named_ones else number), str(error)) from None
+            raise Fault(place, str(error)) from None
         if label in found:
-            raise Fault((axis, value if named_ones else number), f"{label} is there twice")
-        found[label] = given[value] if named_ones else value
+            raise Fault(place, f"{label} is there twice")
+        found[label] = _Value(given[value] if named_ones else value, place)
     return found
 
 
@@ -132,7 +144,7 @@ def _excluded(
 def _included(
     kept: list[dict[str, str]],
     matrix: Mapping[str, Any],
-    axes: dict[str, dict[str, Any]],
+    axes: dict[str, dict[str, _Value]],
     evaluator: Evaluator[Any, Any],
 ) -> list[dict[str, str]]:
     for number, rule in enumerate(_rules(matrix, "include")):
@@ -143,7 +155,7 @@ def _included(
         for axis, label in labels.items():
             if label not in axes[axis] and axis in (_PROMPT, evaluator.command.positional):
                 raise Fault((*key, axis), f"must be one of {', '.join(axes[axis])}")
-            axes[axis].setdefault(label, rule[axis])
+            axes[axis].setdefault(label, _Value(rule[axis], (*key, axis)))
         ordered = {axis: labels[axis] for axis in axes}
         if ordered in kept:
             raise Fault(key, "is a combination of the matrix already")
@@ -170,20 +182,21 @@ def _rule_labels(rule: Mapping[str, Any], key: tuple[str | int, ...], axes: Mapp
         raise Fault(key, str(error)) from None
 
 
-def _written(
+def _combination(
     run: Mapping[str, Any],
-    labels: Mapping[str, str],
-    axes: Mapping[str, Mapping[str, Any]],
+    labels: dict[str, str],
+    axes: Mapping[str, Mapping[str, _Value]],
     evaluator: Evaluator[Any, Any],
     asked: str,
-) -> dict[str, Any]:
-    """The keys of the run that a combination stands for."""
+) -> Combination:
+    """The run that these labels stand for."""
     own = (asked, _PROMPT, evaluator.command.positional)
-    written = {axis: axes[axis][label] for axis, label in labels.items() if axis in own}
+    values = {axis: axes[axis][label] for axis, label in labels.items() if axis in own}
+    written = {axis: value.given for axis, value in values.items()}
     parameters = {axis: label for axis, label in labels.items() if axis not in own}
     if parameters:
         written[asked] = _target(written.get(asked, run.get(asked)), parameters)
-    return written
+    return Combination(labels, written, {axis: value.place for axis, value in values.items()})
 
 
 def _target(given: Any, parameters: Mapping[str, str]) -> str:

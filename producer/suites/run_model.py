@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainValidator, create_model
 from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.contract import registry
@@ -27,6 +27,21 @@ def _name(value: str) -> str:
     if value and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", value):
         raise PydanticCustomError("name", "letters, digits, '.', '_' and '-' are needed")
     return value
+
+
+def _text(value: Any) -> str | FileKey:
+    """Of the two forms the one that was meant, so that a fault is told once, and by the keys of the file."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and value.keys() == {"file"} and isinstance(value["file"], str):
+        return FileKey(file=value["file"])
+    raise PydanticCustomError(
+        "text", "a text is needed, or the name of a file ({example})", {"example": "{file: NAME}"}
+    )
+
+
+def _words(value: Any) -> Any:
+    return {"template": value} if isinstance(value, str) else value
 
 
 _Count = Annotated[int, Field(ge=1)]
@@ -52,8 +67,8 @@ class FileKey(Params):
 class PromptKeys(Params):
     """The words around each case's question."""
 
-    template: str | FileKey = ""
-    system: str | FileKey = ""
+    template: Annotated[str | FileKey, PlainValidator(_text)] = ""
+    system: Annotated[str | FileKey, PlainValidator(_text)] = ""
 
 
 class RunKeys(Params):
@@ -95,7 +110,7 @@ def live_keys(calls: Calls | None) -> dict[str, Any]:
         return {}
     above = Annotated[float, Field(gt=0)]
     keys: dict[str, Any] = {calls.option: str, "max_calls": _Count, "max_cost": above, "cache": str, "reuse": _Files}
-    keys["prompt"] = str | PromptKeys
+    keys["prompt"] = Annotated[PromptKeys, BeforeValidator(_words)]
     return keys | ({"repeat": _Count, "stop": Literal[WHEN_DECIDED]} if calls.repeats else {})
 
 

@@ -43,7 +43,7 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, live_calls
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
-from evalq.producer.suites.faults import Key, beside, checked, place_of, wrong
+from evalq.producer.suites.faults import At, Key, beside, checked, place_of, wrong
 from evalq.producer.suites.live import live_options
 from evalq.producer.suites.matrix import Fault, combinations
 from evalq.producer.suites.policy_paths import why_no_passes, why_unknown
@@ -173,7 +173,7 @@ def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[Pl
     key: Key = ("runs", number)
     known = checked(AnyRun, written, path, key)
     if known.matrix is None:
-        yield _run(path, key, written)
+        yield _run(At(path, key), written)
         return
     evaluator = registry.get(known.evaluator)
     base, rest = known.name or evaluator.name, {name: value for name, value in written.items() if name != "matrix"}
@@ -182,23 +182,24 @@ def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[Pl
     except Fault as fault:
         raise wrong(path, [((*key, "matrix", *fault.key), fault.reason)]) from None
     for each in made:
-        run = _run(path, key, {**rest, **each.written})
+        moved = {name: (*key, "matrix", *place) for name, place in each.places.items()}
+        run = _run(At(path, key, moved), {**rest, **each.written})
         run.name, run.base, run.labels = each.called(base), base, each.labels
         yield run
 
 
-def _run(path: str | Path, key: Key, written: dict[str, Any]) -> PlannedRun:
-    evaluator = registry.get(checked(AnyRun, written, path, key).evaluator)
-    run = checked(run_model(evaluator.name), written, path, key)
-    base, options = Path(path).parent, evaluator.command.options
+def _run(at: At, written: dict[str, Any]) -> PlannedRun:
+    evaluator = registry.get(at.checked(AnyRun, written).evaluator)
+    run = at.checked(run_model(evaluator.name), written)
+    base, options = Path(at.path).parent, evaluator.command.options
     given = {option.name: _given(option, getattr(run, option.name), base) for option in options}
     inputs = [beside(base, item) for item in getattr(run, evaluator.command.positional)]
     request = Request(inputs, option_params(options, given, run.params), given)
     asked = {name: getattr(run, name) for name in run.model_fields_set}
-    live = live_options(path, key, evaluator.calls, asked, base, recorded=asks_recorded(evaluator, request))
+    live = live_options(at, evaluator.calls, asked, base, recorded=asks_recorded(evaluator, request))
     if live is None:
         completed = evaluator.command.request(request)
-        validate(evaluator.Params, completed.params, place_of(path, (*key, "params")))
+        validate(evaluator.Params, completed.params, place_of(at.path, at.under("params")))
     elif live.target:
         next(iter(live_calls(evaluator).prompts(request)), None)
     outputs = [base / name for name in run.output]

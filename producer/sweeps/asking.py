@@ -3,53 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from evalq.evalcore.contract.evaluator import Stage
-from evalq.evalcore.errors import UsageError
-from evalq.evalcore.version import code_version
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.holding import halted, left
 from evalq.producer.sweeps.calling import Calling
 from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep
+from evalq.producer.sweeps.stage_targets import settle_targets
 from evalq.producer.sweeps.sweep import Sweep
-from evalq.workers.callers.choices import facts_of, known_facts
-from evalq.workers.callers.target_sessions import target_facts
-from evalq.workers.ledger.heartbeats import Heartbeats, TargetFacts
-from evalq.workers.servers.connections import connect
-from evalq.workers.targets import load_targets
 
-__all__ = ["ask_further", "refuse_uncalled"]
-
-
-def refuse_uncalled(sweep: Sweep, place: Backend, shared: Backend) -> None:
-    """Raise UsageError, before anything is paid, where a target that is to be asked about outputs cannot be.
-
-    A fleet that nobody is in yet says nothing.
-    """
-    if sweep.stage is None:
-        return
-    callers = _callers(place, shared)
-    for target, _ in sorted(sweep.stage.asks()) if callers else ():
-        facts = [found for known in callers if (found := known_facts(known, target)) is not None]
-        if not facts:
-            for known in callers:
-                facts_of(known, target)  # raises why nothing of the kind may be chosen
-            names = sorted({name for known in callers for name in known})
-            raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(names)})")
-        if sweep.live.max_cost and any(each.price is None for each in facts):
-            raise UsageError(f"--max-cost: target {target!r} has no price in the targets file")
-
-
-def _callers(place: Backend, shared: Backend) -> list[Mapping[str, TargetFacts]]:
-    """{target: its facts} of everybody who calls."""
-    settings = place.settings
-    if settings.targets and (settings.calls or not settings.broker):
-        return [{name: target_facts(named) for name, named in load_targets(settings.targets).items()}]
-    callers = Heartbeats(connect(shared.settings.ledger_url, shared.settings)).callers().values()
-    return [caller.targets for caller in callers if caller.code == code_version()]
+__all__ = ["ask_further"]
 
 
 def ask_further(
@@ -61,10 +27,11 @@ def ask_further(
     ``places`` are where the calls are made, and what a user would name to resume them; ``used`` are attempts and cost
     of the calls for the outputs. Raises what making calls raises.
     """
-    further = FurtherCalls(sweep, stage, sweep.given[0].limit)
     calls, cost = used
     left = False
     with _halting(sweep, places[1]):
+        settled = settle_targets(sweep, stage, places, reporter)
+        further = FurtherCalls(sweep, stage, sweep.given[0].limit, settled)
         sweeps = further.prepare()
     for each in sweeps:
         if not _allowed(each, sweep, calls, cost):

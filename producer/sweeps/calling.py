@@ -64,7 +64,8 @@ class Calling:
             raise
         except Cancelled as error:
             self._state = "cancelled"
-            raise Cancelled(f"{error}; what it recorded is in {sweep.outputs}") from None
+            kept = f"what it recorded is in {sweep.outputs}, and another run takes it over: --reuse {sweep.folder.path}"
+            raise Cancelled(f"{error}; {kept}") from None
         except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
             raise place.resumable(error, sweep.folder) from error
         except Incomplete as error:

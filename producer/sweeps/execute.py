@@ -116,8 +116,9 @@ def _carry_out_here(
 
 def _make_calls(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter, interrupts: Interrupts) -> None:
     """All calls: those for outputs, where a target is called, and those about outputs."""
-    from evalq.producer.sweeps.asking import ask_further, refuse_uncalled
+    from evalq.producer.sweeps.asking import ask_further
     from evalq.producer.sweeps.calling import Calling
+    from evalq.producer.sweeps.stage_targets import refuse_uncalled
 
     refuse_uncalled(sweep, place, shared)
     used = (0, 0.0)

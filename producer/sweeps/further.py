@@ -15,32 +15,39 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Question, Stage
+from evalq.evalcore.contract.evaluator import Further, Question, Stage, live_calls
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.names import FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED
+from evalq.producer.folder.names import FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED, SETTLED
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.head import SweepHead, read_head
 from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
-from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.ledger.sweeps import about
+from evalq.workers.ledger.calls import about
+from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 from evalq.workers.targets.variable import canonical_name
 
-__all__ = ["FurtherCalls", "FurtherSweep", "further_sweeps"]
+__all__ = ["FurtherCalls", "FurtherSweep", "Settled", "further_sweeps"]
 
 _NEW, _OLD = ".new", ".old"
 _STEP = 500
 
 
+class Settled(msgspec.Struct, frozen=True):
+    """Under which settings a target is asked: their digest, and {key path: digest} of each, where these are known."""
+
+    config: str
+    parts: dict[str, str] = {}
+
+
 class FurtherSweep(Sweep):
     """Questions to one target about outputs of a run, each asked equally often."""
 
-    _given: tuple[Stage, Sequence[Path]] | None = None
+    _given: tuple[Stage, Sequence[RunFolder]] | None = None
 
     def write_outputs(self) -> None:
         """Nothing: what is recorded is joined to the outputs that it is about."""
@@ -50,6 +57,25 @@ class FurtherSweep(Sweep):
         """The outputs that it asks about."""
         called = self.folder.path / OUTPUTS
         return called if called.is_file() else self.folder.path / RECORDED
+
+    @property
+    def settings(self) -> str:
+        """The digest of the settings under which it asks."""
+        return self.header.asked[SETTINGS]
+
+    @property
+    def settled(self) -> Settled:
+        """These settings, as far as they were known. Raises WireError."""
+        path = self.files / SETTLED
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Settled)
+        except (OSError, msgspec.DecodeError) as error:
+            raise WireError(f"{path} is damaged: {error}; start the sweep anew") from error
+
+    @property
+    def replies(self) -> int:
+        """What it was answered, without calls that failed."""
+        return self.recorded.count - self.recorded.errors
 
     def note_calls(self, facts: Mapping[str, Json]) -> None:
         """Keep how its calls ended, in run.json under ``further``."""
@@ -65,42 +91,44 @@ class FurtherSweep(Sweep):
         """Whether runs that are reused may have replies."""
         return self._given is not None
 
-    def give(self, stage: Stage, joined: Sequence[Path]) -> None:
-        """Take replies to what ``stage`` asks from the files that other runs ``joined``."""
-        self._given = (stage, joined) if joined else None
+    def give(self, stage: Stage, givers: Sequence[RunFolder]) -> None:
+        """Take replies to what ``stage`` asks from other runs."""
+        self._given = (stage, givers) if givers else None
 
     def recorded_elsewhere(self, config: str) -> Iterator[list[Output]]:
         """What was answered to the same questions, word for word. Raises WireError for a damaged file."""
         if self._given is None:
             return
-        stage, joined = self._given
+        stage, givers = self._given
         numbers = {(prompt.case, prompt.digest): number for number, prompt in enumerate(self.prompts())}
-        for path in joined:
-            with open_input(path) as lines:
-                while some := list(islice(lines, _STEP)):
-                    found = (output for line in some for output in _answered(stage, line, path))
-                    yield [
-                        msgspec.structs.replace(each, call=each.repeat * self.header.cases + number)
-                        for each in found
-                        if (number := numbers.get((each.case, each.prompt))) is not None
-                        and (each.config, each.failed) == (config, False)
-                        and each.repeat < self.header.repeats
-                    ]
+        for giver in givers:
+            replies = _replies(giver, stage, live_calls(self.evaluator).further, self.header.target)
+            while some := list(islice(replies, _STEP)):
+                yield [
+                    msgspec.structs.replace(each, call=each.repeat * self.header.cases + number)
+                    for each in some
+                    if (number := numbers.get((each.case, each.prompt))) is not None
+                    and (each.config, each.failed) == (config, False)
+                    and each.repeat < self.header.repeats
+                ]
 
     def refuse_nothing(self) -> None:
         """Not to be judged is no reason to evaluate nothing: what needs no answer has its result."""
 
 
 class FurtherCalls:
-    """What ``stage`` asks about the outputs of ``sweep``; made anew by whoever resumes, from the same outputs."""
+    """What ``stage`` asks about the outputs of ``sweep``; made anew by whoever resumes, from the same outputs.
 
-    def __init__(self, sweep: Sweep, stage: Stage, limit: int | None) -> None:
+    Each target is asked under the settings that ``settled`` has of it: replies of others are not taken over.
+    """
+
+    def __init__(self, sweep: Sweep, stage: Stage, limit: int | None, settled: Mapping[str, Settled]) -> None:
         self._sweep = sweep
         self._stage = stage
+        self._settled = settled
         self._limit = limit
         self._root = sweep.folder.path / FURTHER
-        name = sweep.evaluated.name
-        self._given = [path for run in sweep.live.reuse if (path := Path(run) / name).is_file()]
+        self._givers = [RunFolder(Path(run)) for run in sweep.live.reuse]
         self._groups = {group: number for number, group in enumerate(sorted(stage.asks()), start=1)}
         self._numbers: dict[bytes, tuple[int, int]] = {}
         self._sweeps: dict[int, FurtherSweep] = {}
@@ -110,11 +138,11 @@ class FurtherCalls:
         counts = self._write_prompts()
         for (target, repeats), number in self._groups.items():
             if counts[number]:
-                self._sweeps[number] = self._settled(number, target, repeats)
+                self._sweeps[number] = self._begun(number, target, repeats)
             else:
                 shutil.rmtree(self._root / str(number), ignore_errors=True)
         for sweep in self._sweeps.values():
-            sweep.give(self._stage, self._given)
+            sweep.give(self._stage, self._givers)
         return list(self._sweeps.values())
 
     def _write_prompts(self) -> dict[int, int]:
@@ -145,16 +173,19 @@ class FurtherCalls:
             for line in stream:
                 yield line.rstrip(b"\n")
 
-    def _settled(self, number: int, target: str, repeats: int) -> FurtherSweep:
+    def _begun(self, number: int, target: str, repeats: int) -> FurtherSweep:
         """The sweep of one group: as it was left where it asks the same, else a new one with what is answered."""
         place, new = self._root / str(number), self._root / f"{number}{_NEW}"
         old = self._root / f"{number}{_OLD}"
         if not place.exists() and old.exists():
             old.rename(place)  # a process was killed between the two
         cases, digest = prompts_digest(_prompts(new))
-        run = about(self._sweep.run, f"{number}-{digest[:8]}")
         target = canonical_name(target)
-        header = SweepHeader(run, target, code_version(), cases, repeats, {"prompts": digest, "about": self._sweep.run})
+        settled = self._settled[target]
+        # Under other settings it is another sweep to the ledger, which may still have the one of before.
+        run = about(self._sweep.run, f"{number}-{_told_apart(digest, settled.config)}")
+        asked = {"prompts": digest, "about": self._sweep.run, SETTINGS: settled.config}
+        header = SweepHeader(run, target, code_version(), cases, repeats, asked)
         before = self._before(place)
         if before is not None and before.header == header:
             shutil.rmtree(new)
@@ -163,6 +194,7 @@ class FurtherCalls:
         sweep = FurtherSweep(self._sweep.folder, head, files=new)
         if before is not None:
             _carry_over(before, sweep)
+        write_atomic(new / SETTLED, msgspec.json.encode(settled, order="sorted") + b"\n")
         write_atomic(new / HEAD, head.to_wire())
         if before is not None:
             shutil.rmtree(old, ignore_errors=True)
@@ -181,10 +213,7 @@ class FurtherCalls:
         with replacing(path) as out:
             for number, line in enumerate(self._lines()):
                 asked = self._limit is None or number < self._limit
-                out.write((self._joined(line) if asked else line) + b"\n")
-
-    def _joined(self, line: bytes) -> bytes:
-        return self._stage.joined(line, [self._answers(each) for each in self._stage.questions(line)])
+                out.write((self._stage.joined(line, self._answers) if asked else line) + b"\n")
 
     def _answers(self, question: Question) -> list[Output]:
         group, number = self._numbers[_key(question)]
@@ -199,9 +228,9 @@ def further_sweeps(folder: RunFolder) -> list[FurtherSweep]:
     return [FurtherSweep(folder, read_head(place, HEAD), files=place) for place in places]
 
 
-def _carry_over(before: Sweep, sweep: Sweep) -> None:
-    """What ``before`` recorded of questions that ``sweep`` asks again, word for word, of the same target."""
-    if before.header.target != sweep.header.target:
+def _carry_over(before: FurtherSweep, sweep: FurtherSweep) -> None:
+    """What ``before`` recorded of questions that ``sweep`` asks again, word for word, of the same target as it was."""
+    if (before.header.target, before.settings) != (sweep.header.target, sweep.settings):
         return
     known = {(prompt.case, prompt.digest): number for number, prompt in enumerate(_prompts(before.files))}
     kept: list[Output] = []
@@ -219,6 +248,18 @@ def _carry_over(before: Sweep, sweep: Sweep) -> None:
     sweep.recorded.add(kept, cached=True)
 
 
+def _replies(giver: RunFolder, stage: Stage, further: Further | None, target: str) -> Iterator[Output]:
+    """What another run recorded of ``target``: joined to its outputs and, where it came to no end, as it came in."""
+    joined = None if further is None else giver.path / further.file
+    if joined is not None and joined.is_file():
+        with open_input(joined) as lines:
+            for line in lines:
+                yield from _answered(stage, line, joined)
+    for each in further_sweeps(giver):
+        if each.header.target == target:
+            yield from filter(None, map(each.recorded.get, each.recorded.calls()))
+
+
 def _answered(stage: Stage, line: bytes, path: Path) -> Sequence[Output]:
     try:
         return stage.recorded(line.rstrip(b"\n"))
@@ -230,6 +271,10 @@ def _prompts(folder: Path) -> Iterator[Prompt]:
     with open_input(folder / PROMPTS) as stream:
         for line in stream:
             yield msgspec.json.decode(line, type=Prompt)
+
+
+def _told_apart(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
 
 
 def _key(question: Question) -> bytes:

@@ -14,6 +14,7 @@ from evalq.evalcore.files import replacing
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.job import RunOptions
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.sweeps.identity import asked_of, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
@@ -42,8 +43,11 @@ def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions
         raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
     if "-" in request.inputs:
         raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
-    for path in live.reuse if live.target else ():
-        Giver(path)  # one that gives nothing is told before anything is paid
+    for path in live.reuse:  # one that gives nothing is told before anything is paid
+        if live.target:
+            Giver(path)
+        else:
+            RunFolder.existing(Path(path))
     stage = None
     if calls.further is not None:
         stage = calls.further.begin(request)  # raises where it is not said who is asked

@@ -106,7 +106,8 @@ class Served:
 
 def _changed(header: SweepHeader, configs: Iterable[str]) -> str:
     then, now = header.asked[SETTINGS], ", ".join(sorted(configs))
+    before = header.asked.get("extends", header.run)
     return (
-        f"target {header.target!r} has other settings (digest {now}) than when {header.asked['extends']} was asked "
+        f"target {header.target!r} has other settings (digest {now}) than when {before} was asked "
         f"({then}), and answers of two settings are never one run: put them back, or start a new sweep"
     )

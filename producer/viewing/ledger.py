@@ -78,7 +78,7 @@ class Ledger:
 
     def runs(self) -> list[str]:
         """Ids of all runs that have not expired."""
-        from evalq.workers.ledger.sweeps import subject
+        from evalq.workers.ledger.calls import subject
 
         def of(servers: Servers) -> list[str]:
             return sorted({*servers.runs.runs(), *map(subject, servers.sweeps.runs())})

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from evalq.evalcore.evaluators.cooperation.sample import write_events
 from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.native import compiled_log
 from tests.integration.harness import clean_environment
 
 SERVERS = {"amqp", "asyncio", "billiard", "celery", "hiredis", "kombu", "redis", "ssl", "vine"}
@@ -58,6 +60,16 @@ def test_a_run_in_this_process_imports_what_it_uses(tmp_path: Path, where: list[
     others = ("producer.comparing", "producer.viewing", "producer.follow", "evalcore.compare", "evalcore.scan")
     rooms = {f"evalq.{room}" for room in (*unused, *others)}
     assert not {name for name in modules if any(name == room or name.startswith(f"{room}.") for room in rooms)}
+
+
+@pytest.mark.skipif(compiled_log() is None, reason="nothing is compiled here: Python reads a log with NumPy")
+def test_a_log_is_counted_without_numpy(tmp_path: Path) -> None:
+    """Whatever its length: importing NumPy takes as long as reading 70 MB of events, and half of a process's memory."""
+    with (tmp_path / "events.jsonl").open("wb") as stream:
+        write_events(stream, 40_000, seed=1)
+    modules = _imported(tmp_path, "cooperation", "events.jsonl", "--inline", "--run-dir", "run", "--format", "none")
+    assert (tmp_path / "run" / "report.json").stat().st_size
+    assert not {name.partition(".")[0] for name in modules} & (SERVERS | OTHERS | SHOWN)
 
 
 def test_help_imports_no_evaluator(tmp_path: Path) -> None:

@@ -126,7 +126,15 @@ def test_a_killed_judging_pays_again_for_no_more_than_was_in_flight(tmp_path: Pa
     running.wait(60)
     service.ready = lambda: True
     assert info(tmp_path / "run")["state"] == "calling"
-    done = evalq("resume", "run", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)
+    before, targets = asked(service), (tmp_path / "targets.yaml").read_text()
+    (tmp_path / "targets.yaml").write_text(targets.replace('"model": "j"', '"model": "j", "options": {"seed": 1}'))
+    resume = ("resume", "run", "--targets", "targets.yaml", "--format", "none")
+    refused = evalq(*resume, cwd=tmp_path)
+    told = "'grader' has other settings than when it gave"
+    assert (refused.returncode, told in refused.stderr, "(options.seed)" in refused.stderr) == (2, True, True)
+    assert (asked(service), info(tmp_path / "run")["state"]) == (before, "calling")
+    (tmp_path / "targets.yaml").write_text(targets)
+    done = evalq(*resume, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert asked(service, "m") == OUTPUTS
     assert VERDICTS <= asked(service) <= VERDICTS + 4
@@ -268,3 +276,23 @@ def test_recorded_outputs_are_judged_by_a_suite_and_resumed_without_their_file(t
     assert done.returncode == 0, done.stderr
     assert asked(service) == before + 5
     replayed(tmp_path, "more")
+
+
+def test_replies_of_a_cancelled_run_are_paid_for(tmp_path: Path, service: Agent) -> None:
+    """Cancelled as its judge was asked: another run takes outputs and replies, and asks what is left."""
+    enough = VERDICTS // 2
+    service.ready = lambda: asked(service) <= enough
+    running = start_evalq(*LIVE, "--calls", "4", cwd=tmp_path)
+    wait_until(lambda: recorded(tmp_path / "run") == asked(service) - 4 >= enough - 4, "judges are asked")
+    had, cancel = recorded(tmp_path / "run"), evalq("cancel", "run", cwd=tmp_path)
+    assert cancel.returncode == 0, cancel.stderr
+    assert (running.wait(60), info(tmp_path / "run")["state"]) == (3, "cancelled")
+    service.ready = lambda: True
+    before = asked(service)
+    done = evalq(*LIVE, "--reuse", "run", "--out", "next", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (asked(service, "m"), asked(service) - before) == (OUTPUTS, VERDICTS - had)
+    replayed(tmp_path, "next")
+    refused = evalq("checks", "cases.yaml", "--outputs", "run/outputs.jsonl", "--judge", "grader", "--reuse", "none",
+                    "--targets", "targets.yaml", cwd=tmp_path)  # fmt: skip
+    assert (refused.returncode, "none" in refused.stderr) == (2, True)

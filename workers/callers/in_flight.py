@@ -13,8 +13,8 @@ from evalq.evalcore.model.calls import Prompt
 from evalq.workers.callers.outcome import reached_nobody, result_of
 from evalq.workers.callers.recent_answers import RecentAnswers
 from evalq.workers.callers.target_sessions import TargetSession
+from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
-from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
 
@@ -34,7 +34,7 @@ class InFlightCalls:
         header: SweepHeader,
         holder: str,
         session: TargetSession,
-        calls: SweepLedger,
+        calls: CallLedger,
         lanes: asyncio.Semaphore,
         wake: asyncio.Event,
     ) -> None:

@@ -21,9 +21,9 @@ from evalq.evalcore.version import code_version
 from evalq.workers.callers.in_flight import InFlightCalls
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
 from evalq.workers.callers.uncallable import Hopeless, unable
+from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
 from evalq.workers.servers.complaint import Complaint, until_reached
@@ -71,7 +71,7 @@ class _Process:
         self._settings = settings
         self._timings = timings
         self._name = unique_name()
-        self._calls = SweepLedger(connect(settings.ledger_url, settings), settings)
+        self._calls = CallLedger(connect(settings.ledger_url, settings), settings)
         self._heartbeats = Heartbeats(self._calls.client)
         self._sessions = TargetSessions(load_targets(settings.targets), self._calls.client)
         self._hopeless = Hopeless(settings.down_seconds)

@@ -11,7 +11,15 @@ from pathlib import Path
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.workers.targets.target import NamedTarget
 
-__all__ = ["chosen_digest", "config_digest", "core_digest", "given_digests", "listed_digests", "value_digest"]
+__all__ = [
+    "chosen_digest",
+    "config_digest",
+    "core_digest",
+    "given_digests",
+    "listed_digests",
+    "setting_digests",
+    "value_digest",
+]
 
 _NO_PART_OF_ANSWERS = (
     *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
@@ -48,6 +56,22 @@ def given_digests(named: NamedTarget) -> dict[str, str]:
     """{parameter: digest of what it takes where nothing is chosen}."""
     target = named.target
     return {name: _value_of(named, name, target.value_of(name)) for name in target.variable}
+
+
+def setting_digests(named: NamedTarget) -> dict[str, str]:
+    """{key path: digest} of each setting that answers depend on, so that what differs between two can be named."""
+    target = named.target
+    found: dict[str, str] = {}
+    for key, value in target.model_dump(mode="json").items():
+        if key in _NO_PART_OF_ANSWERS:
+            continue
+        inner = {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
+        found |= {path: value_digest(each) for path, each in inner.items() if each is not None}
+    for key, pattern in target.files().items():
+        if pattern:
+            whole = hashlib.sha256(b"".join(_content(path) for path in _below(named, pattern)))
+            found[key] = whole.hexdigest()[:_SHOWN]
+    return found
 
 
 def listed_digests(named: NamedTarget) -> dict[str, dict[str, str]]:

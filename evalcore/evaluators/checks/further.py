@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -38,13 +38,10 @@ class Stages:
         """Those of all, one stage's behind the other's."""
         return [question for stage in self._stages for question in stage.questions(line)]
 
-    def joined(self, line: bytes, answers: Sequence[Sequence[Output]]) -> bytes:
+    def joined(self, line: bytes, answers: Callable[[Question], Sequence[Output]]) -> bytes:
         """The line with what each was answered."""
-        counts = [len(stage.questions(line)) for stage in self._stages]
-        start = 0
-        for stage, count in zip(self._stages, counts, strict=True):
-            line = stage.joined(line, answers[start : start + count])
-            start += count
+        for stage in self._stages:
+            line = stage.joined(line, answers)
         return line
 
     def recorded(self, line: bytes) -> list[Output]:

@@ -10,13 +10,12 @@ from evalq.evalcore.evaluators.checks.labelling.shown import labels_markdown, pl
 from evalq.evalcore.evaluators.checks.shown import NONE, number, share
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.views.markdown import escape, table
+from evalq.evalcore.views.markdown import escape, input_faults, table
 
 __all__ = ["markdown"]
 
 _CASES = 50
 _FAILURES = 20
-_FAULTS = 20
 _VERDICTS = {
     "holds": "all cases reach theirs",
     "fails": "not reached",
@@ -42,7 +41,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         diversity_markdown(results),
         _taken(results),
         _failures(results),
-        _faults(report),
+        input_faults(report),
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
@@ -209,16 +208,6 @@ def _failures(results: Mapping[str, Json]) -> str:
     if more > 0:
         rows.append(("", f"and {more:,} more in records.jsonl"))
     return "## Outputs that failed\n\n" + table(("Where", "Why"), rows)
-
-
-def _faults(report: Mapping[str, Json]) -> str:
-    faults = report["faults"]
-    if not faults:
-        return ""
-    rows: list[tuple[object, ...]] = [(fault["where"], shorten(fault["reason"], 200)) for fault in faults[:_FAULTS]]
-    if len(faults) > _FAULTS:
-        rows.append(("", f"and {len(faults) - _FAULTS} more in report.json"))
-    return "## Faults in the input\n\n" + table(("Where", "Why"), rows)
 
 
 def _figure(value: float | None) -> str:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalq.evalcore.evaluators.cooperation.agents import BETRAYAL, COOPERATIVE, NEITHER
+from evalq.evalcore.evaluators.cooperation.kinds import kinds_by
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.record import Event, number
 
-__all__ = ["EXACT", "NO_VALUE", "Columns", "Gatherer", "Value", "kinds_of"]
-
-_CACHED_WORDS = 4096
+__all__ = ["EXACT", "NO_VALUE", "Columns", "Gatherer", "Value"]
 
 Value = int | float | str
 """A resource as it was decoded; a short decimal string is still to be made a number."""
@@ -27,41 +24,12 @@ NO_VALUE = math.nan
 """Stands for a row that gives no amount of the resource: no amount is NaN."""
 
 
-class _Kinds(dict[str | None, int]):
-    """The kind of each decision as it is written; new spellings are worked out when they come."""
-
-    def __init__(self, rules: Rules) -> None:
-        # Cooperative words last: they win where a word is in both lists, since they are tested first.
-        super().__init__({None: NEITHER})
-        self._words = dict.fromkeys(rules.betrayal_decisions, BETRAYAL) | dict.fromkeys(
-            rules.cooperative_decisions, COOPERATIVE
-        )
-
-    def __missing__(self, decision: str | None) -> int:
-        kind = NEITHER if decision is None else self._words.get(decision.lower(), NEITHER)
-        # A log may have a new spelling in every row: the memory for them is bounded.
-        if len(self) < _CACHED_WORDS:
-            self[decision] = kind
-        return kind
-
-
 class _Names(dict[str, int]):
     """The agents in order of their first rows, each with its number."""
 
     def __missing__(self, agent: str) -> int:
         self[agent] = len(self)
         return len(self) - 1
-
-
-@lru_cache(maxsize=16)
-def _kinds(rules: Rules) -> _Kinds:
-    return _Kinds(rules)
-
-
-def kinds_of(decisions: Iterable[str | None], rules: Rules) -> list[int]:
-    """What each decision is by the rules; cooperative is tested before betrayal."""
-    kinds = _kinds(rules)
-    return [kinds[decision] for decision in decisions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +65,7 @@ class Gatherer:
     """Takes in events, a block at a time, and keeps of them what the rules read."""
 
     def __init__(self, rules: Rules) -> None:
-        self._kinds = _kinds(rules)
+        self._kinds = kinds_by(rules)
         self._key = rules.resource_key
         self._names = _Names()
         self._parts: list[tuple[NDArray[Any], ...]] = [_part([], [], [], [])]

@@ -19,9 +19,8 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
 )
 from evalq.evalcore.evaluators.cooperation.charts import CHARTS, opening
+from evalq.evalcore.evaluators.cooperation.chunk import chunk_state
 from evalq.evalcore.evaluators.cooperation.config import completed
-from evalq.evalcore.evaluators.cooperation.counting import count
-from evalq.evalcore.evaluators.cooperation.fast import read_chunk
 from evalq.evalcore.evaluators.cooperation.markdown import markdown
 from evalq.evalcore.evaluators.cooperation.measures import MEASURES
 from evalq.evalcore.evaluators.cooperation.metrics import METRICS
@@ -73,11 +72,11 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
 
     def evaluate(self, batch: Batch, params: CooperationParams) -> Outcome[CooperationState]:
         """The state of a chunk of a log; a bad line is a fault, fatal unless bad lines are skipped."""
-        rows, bad = read_chunk(batch, params.rules)
+        state, bad = chunk_state(batch, params.rules)
         tally = Tally()
         faults = tally.listed if params.skip_bad_lines else tally.fatal
         faults.merge(Faults(len(bad), bad[:LISTED]))
-        return Outcome(count(rows), tally)
+        return Outcome(state, tally)
 
     def section(self, results: Sequence[InputResult[CooperationState]], params: CooperationParams) -> dict[str, Json]:
         """``logs``: the metrics of every log by name."""

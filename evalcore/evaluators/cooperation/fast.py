@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from evalq.evalcore.contract.evaluator import Batch
-from evalq.evalcore.evaluators.cooperation.columns import EXACT, NO_VALUE, Columns, kinds_of
+from evalq.evalcore.evaluators.cooperation.columns import EXACT, NO_VALUE, Columns
+from evalq.evalcore.evaluators.cooperation.kinds import kinds_of
 from evalq.evalcore.evaluators.cooperation.lines import BadLine
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.reading import read_columns, read_line
@@ -23,15 +23,14 @@ _Left = list[tuple[int, int, int, int]]
 def read_chunk(batch: Batch, rules: Rules) -> tuple[Columns, list[tuple[int, str]]]:
     """The rows of a chunk in file order, and (line, reason) of every line that is none; blank lines are skipped."""
     native = compiled_log()
-    told = None if native is None else columns_of(native, batch, rules)
-    return read_columns(batch, rules) if told is None else told
+    key = rules.resource_key.encode("utf-8", "surrogatepass")
+    told = None if native is None else native.read_log(batch.data, key)
+    # None, too, where compiled code leaves so many lines that Python reads all of them faster.
+    return read_columns(batch, rules) if told is None else columns_of(told, batch, rules)
 
 
-def columns_of(native: ModuleType, batch: Batch, rules: Rules) -> tuple[Columns, list[tuple[int, str]]] | None:
-    """The same by compiled code; None where it leaves so many lines that Python reads all of them faster."""
-    told = native.read_log(batch.data, rules.resource_key.encode("utf-8", "surrogatepass"))
-    if told is None:
-        return None
+def columns_of(told: tuple[Any, ...], batch: Batch, rules: Rules) -> tuple[Columns, list[tuple[int, str]]]:
+    """The same of what compiled code has ``told`` of the chunk."""
     *packed, names, words, dry_row, dry, left = told
     turns, agents, decisions = (
         np.frombuffer(part, kind) for part, kind in zip(packed[:3], (np.int64, np.int32, np.int32), strict=True)

@@ -19,7 +19,6 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.errors import InputChanged
-from evalq.evalcore.evaluators.cooperation.fast import read_chunk
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.state import Columns, CooperationState
 from evalq.evalcore.model.span import BOM
@@ -81,6 +80,8 @@ def _identity(state: CooperationState) -> tuple[int, dict[str, int]]:
 
 
 def _rows(stream: BinaryIO, rules: Rules, limits: Limits, missing: set[int]) -> Iterator[_Row]:
+    from evalq.evalcore.evaluators.cooperation.fast import read_chunk  # with NumPy, and few logs are sorted
+
     if stream.read(len(BOM)) != BOM:
         stream.seek(0)
     first = 1

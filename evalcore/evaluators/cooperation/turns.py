@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from evalq.evalcore.model.merging import Merging
+
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
 
 __all__ = ["TurnSet"]
 
@@ -39,8 +41,10 @@ class TurnSet(Merging):
         return cls({str(block): format(mask, "x") for block, mask in masks.items()})._capped()
 
     @classmethod
-    def of_sorted(cls, turns: NDArray[np.int64]) -> Self:
+    def of_sorted(cls, turns: NDArray[int64]) -> Self:
         """The set of ``turns``, which ascend."""
+        import numpy as np  # not imported for chunks that compiled code counts
+
         numbers, at = np.unique(turns >> _BLOCK_BITS, return_inverse=True)
         if len(numbers) > MOST_BLOCKS:
             return cls(full=True)
@@ -49,6 +53,11 @@ class TurnSet(Merging):
         masks = np.packbits(bits, axis=1).tobytes().hex()
         width = len(masks) // max(1, len(numbers))
         return cls({str(number): masks[n * width : (n + 1) * width].lstrip("0") for n, number in enumerate(numbers)})
+
+    @classmethod
+    def of_blocks(cls, blocks: dict[str, str]) -> Self:
+        """The set of which ``blocks`` are the bitmaps, however many."""
+        return cls(blocks)._capped()
 
     def merge(self, later: TurnSet) -> None:
         """Take in the turns of ``later``, in place, at a cost in the size of ``later``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 from evalq.evalcore.contract.evaluator import (
@@ -19,7 +18,6 @@ from evalq.evalcore.contract.evaluator import (
     Views,
     WholeInput,
 )
-from evalq.evalcore.evaluators.planagent.answer import shortened
 from evalq.evalcore.evaluators.planagent.charts import CHARTS, opening
 from evalq.evalcore.evaluators.planagent.fast import evaluate_batch
 from evalq.evalcore.evaluators.planagent.judging import judge_prompt, judged, prompts
@@ -28,39 +26,15 @@ from evalq.evalcore.evaluators.planagent.measures import MEASURES
 from evalq.evalcore.evaluators.planagent.metrics import METRICS
 from evalq.evalcore.evaluators.planagent.panels import PANELS
 from evalq.evalcore.evaluators.planagent.params import PlanParams
-from evalq.evalcore.evaluators.planagent.queries import unpack_rows
 from evalq.evalcore.evaluators.planagent.record import COLUMNS
+from evalq.evalcore.evaluators.planagent.repeats import dead_row, list_repeats, settle_repeats
 from evalq.evalcore.evaluators.planagent.rows import ROWS
 from evalq.evalcore.evaluators.planagent.sample import write_sample
 from evalq.evalcore.evaluators.planagent.section import file_section
 from evalq.evalcore.evaluators.planagent.state import PlanState
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.tally import LISTED, Faults
 
 __all__ = ["PlanAgent", "evaluator"]
-
-SHOWN_NAME = 80
-
-
-def list_repeats(result: InputResult[PlanState], params: PlanParams) -> list[bytes]:
-    """List every row that repeats a Query ID and round."""
-    queries = result.state.queries
-    found = [
-        (
-            repeat.line,
-            f"Query ID {_quoted(repeat.query)} repeats round {_quoted(repeat.round)} of line {repeat.first_line}",
-        )
-        for repeat in queries.repeats()
-    ]
-    for query, count in queries.dropped.items():
-        *_, last = unpack_rows(queries.rows[query])
-        found.append((last[2], f"Query ID {_quoted(query)} has {count} more rows than can be compared"))
-    result.tally.listed.merge(Faults(len(found), heapq.nsmallest(LISTED, found)))
-    return []
-
-
-def _quoted(text: str) -> str:
-    return f'"{shortened(text, SHOWN_NAME)}"'
 
 
 class PlanAgent(Evaluator[PlanParams, PlanState]):
@@ -107,7 +81,7 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
     views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS)
     sample = Sample(write_sample, records=50_000)
     calls = Calls("judge", prompts, judged)
-    whole = WholeInput(finish_input=list_repeats)
+    whole = WholeInput(settle_repeats, list_repeats, dead_row)
 
     def evaluate(self, batch: Batch, params: PlanParams) -> Outcome[PlanState]:
         """Score the rows of one chunk."""

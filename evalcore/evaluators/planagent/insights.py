@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from evalq.evalcore.evaluators.planagent.pairs import QueryReview
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
-from evalq.evalcore.evaluators.planagent.queries import QueryReview
 from evalq.evalcore.evaluators.planagent.rules import EMPTY, ERROR, UNPARSABLE
 from evalq.evalcore.evaluators.planagent.state import GroupCount, PlanState
 from evalq.evalcore.evaluators.planagent.tables import Table
@@ -109,7 +109,7 @@ def _checklist(state: PlanState, review: QueryReview, suspects: int, params: Pla
         {
             "item": "mapping",
             "status": "failed" if review.incomplete or review.repeated else "ok",
-            "queries": len(state.queries.rows),
+            "queries": review.queries,
             "rounds": len(rounds),
             "incomplete": listed(review.incomplete),
             "repeated": listed(review.repeated),

@@ -1,85 +1,104 @@
-"""Which rounds each Query ID was run in, and with what score: packed, because there may be very many."""
+"""The rows of each Query ID: with their lines while there are not too many, then only which rounds there are."""
 
 from __future__ import annotations
 
-import struct
+import heapq
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
+from evalq.evalcore.evaluators.planagent.packed import split, unpack_rows
+from evalq.evalcore.evaluators.planagent.pairs import Pairs, QueryReview
 from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.tally import LISTED
 
-__all__ = [
-    "MAX_BYTES",
-    "UNSCORED",
-    "Queries",
-    "QueryReview",
-    "Repeat",
-    "pack_line",
-    "pack_rest",
-    "pack_row",
-    "unpack_rows",
-]
+__all__ = ["HELD_BYTES", "MAX_BYTES", "Queries", "Repeat"]
 
-UNSCORED = 255
-"""Stands for the score of a row that has none."""
+HELD_BYTES = 1 << 24
+"""How many bytes of packed rows are held: a million rows."""
 MAX_BYTES = 1 << 14
-"""How much is kept of one Query ID: over 1,000 rows. One with more is repeated anyway."""
-
-_ROUNDS = 2
-"""What the specification requires of a Query ID, and a comparison needs."""
-_PAD = 8
-_HEAD = struct.Struct("<IBBH")
-_REST = struct.Struct("<BH")
-_LINE_BYTES = _HEAD.size - _REST.size
-_SHORT = struct.Struct(f"{_HEAD.format}{_PAD}s")
+"""How many are held of one Query ID, over 1,000 rows: adding one costs as many bytes as there are."""
 
 
-class Repeat(NamedTuple):
+class Repeat(msgspec.Struct, array_like=True, frozen=True, order=True):
     """A row whose Query ID and round another row had before."""
 
+    line: int
     query: str
     round: str
-    line: int
     first_line: int
 
 
-class QueryReview(msgspec.Struct):
-    """All Query IDs compared over their rounds.
+class Queries(Merging, array_like=True):
+    """Rows by Query ID, in input order, as `pack_row` packs them: ``held`` bytes.
 
-    ``both_pass`` and ``both_fail`` count those with the same side of the pass mark in every scored round, ``compared``
-    those with two or more and none repeated; ``short`` (fewer scored rounds) and ``repeated`` list the others,
-    ``incomplete`` those that lack a row in some round, two rounds being the least there must be. Each is in
-    alphabetical order.
+    Where they are more than HELD_BYTES, or one Query ID has more than MAX_BYTES, ``pairs`` has all of them in place
+    of ``rows``. It has no lines: where rows repeat each other, `repeats.settle_repeats` finds the first of them in the
+    input, but for the ``dead`` ones, whose lines are here, and they are ``found``.
     """
 
-    both_pass: int = 0
-    both_fail: int = 0
-    compared: int = 0
-    short: list[str] = []
-    repeated: list[str] = []
-    incomplete: list[str] = []
-
-
-class Queries(Merging, array_like=True):
-    """Rows by Query ID, in input order, as `pack_row` packs them; ``dropped`` counts rows beyond MAX_BYTES."""
-
     rows: dict[str, bytes] = msgspec.field(default_factory=dict)
-    dropped: dict[str, int] = msgspec.field(default_factory=dict)
+    held: int = 0
+    pairs: Pairs | None = None
+    dead: list[int] = msgspec.field(default_factory=list)
+    found: list[Repeat] = msgspec.field(default_factory=list)
 
     def add(self, query: str, row: bytes) -> None:
-        """Add one packed row behind those of the same Query ID."""
+        """Add one packed row behind those of the same Query ID; `finish` after the last one."""
         old = self.rows.get(query)
         if old is None:
             self.rows[query] = row
         elif len(old) < MAX_BYTES:
             self.rows[query] = old + row
         else:
-            self.dropped[query] = self.dropped.get(query, 0) + 1
+            if self.pairs is None:
+                self.pairs = Pairs()
+            self.pairs.take({query: row})
+
+    def finish(self) -> None:
+        """All rows of a chunk were added."""
+        self.held = sum(map(len, self.rows.values()))
+        if self.pairs is not None or self.held > HELD_BYTES:
+            self._to_pairs()
 
     def merge(self, later: Queries) -> None:
         """Take in the rows that follow behind these."""
+        self.dead += later.dead
+        self.found += later.found
+        if self.pairs is None and later.pairs is None and self.held + later.held <= HELD_BYTES:
+            self._extend(later)
+            return
+        pairs = self._to_pairs()
+        if later.pairs is None:
+            pairs.take(later.rows)
+        else:
+            pairs.merge(later.pairs)
+
+    def review(self, rounds: int, pass_mark: int) -> QueryReview:
+        """Compare every Query ID over its rounds, of which the input has ``rounds``."""
+        pairs = self.pairs
+        if pairs is None:
+            pairs = Pairs()
+            pairs.take(self.rows)
+        return pairs.review(rounds, pass_mark)
+
+    def repeats(self) -> tuple[int, list[Repeat]]:
+        """How many rows repeat a (Query ID, round), and the LISTED first of them, by line."""
+        if self.pairs is not None:
+            return self.pairs.repeated, self.found
+        found = list(self._repeats())
+        return len(found), heapq.nsmallest(LISTED, found)
+
+    def _repeats(self) -> Iterator[Repeat]:
+        for query, packed in self.rows.items():
+            first: dict[str, int] = {}
+            for round_, _, line in unpack_rows(packed):
+                seen = first.setdefault(round_, line)
+                if seen != line:
+                    yield Repeat(line, query, round_, seen)
+
+    def _extend(self, later: Queries) -> None:
+        self.held += later.held
         for query, rows in later.rows.items():
             old = self.rows.get(query)
             if old is None:
@@ -87,85 +106,15 @@ class Queries(Merging, array_like=True):
             elif len(old) + len(rows) < MAX_BYTES:
                 self.rows[query] = old + rows
             else:
-                # Row by row: which rows are kept must not depend on where the input was cut.
-                for row in _split(rows):
+                # Row by row: whether they are too many must not depend on where the input was cut.
+                for row in split(rows):
                     self.add(query, row)
-        for query, count in later.dropped.items():
-            self.dropped[query] = self.dropped.get(query, 0) + count
+        if self.pairs is not None:
+            self._to_pairs()
 
-    def repeats(self) -> Iterator[Repeat]:
-        """Every row that repeats a (Query ID, round), as far as rows are kept."""
-        for query, packed in self.rows.items():
-            rows = _fields(packed)
-            if len({row[3:] for row in rows}) == len(rows):
-                continue
-            first: dict[str, int] = {}
-            for round_, _, line in unpack_rows(packed):
-                seen = first.setdefault(round_, line)
-                if seen != line:
-                    yield Repeat(query, round_, line, seen)
-
-    def review(self, rounds: int, pass_mark: int) -> QueryReview:
-        """Compare every Query ID over its rounds, of which the input has ``rounds``."""
-        review = QueryReview()
-        for query in sorted(self.rows):
-            rows = _fields(self.rows[query])
-            present = len({row[3:] for row in rows})
-            passes = [row[2] >= pass_mark for row in rows if row[2] != UNSCORED]
-            if present < max(rounds, _ROUNDS):
-                review.incomplete.append(query)
-            if present < len(rows) or query in self.dropped:
-                review.repeated.append(query)
-            elif len(passes) < _ROUNDS:
-                review.short.append(query)
-            else:
-                review.compared += 1
-                review.both_pass += all(passes)
-                review.both_fail += not any(passes)
-        return review
-
-
-def pack_row(round_: str, score: int, line: int) -> bytes:
-    """One row in 16 bytes or a few more; lines up to 2**40, names of rounds up to 65,535 bytes (then cut)."""
-    return pack_line(line) + pack_rest(round_, score)
-
-
-def pack_line(line: int) -> bytes:
-    """The first part of a packed row, which differs from row to row."""
-    return line.to_bytes(_LINE_BYTES, "little")
-
-
-def pack_rest(round_: str, score: int) -> bytes:
-    """The second part, which many rows have in common."""
-    name = round_.encode()[:0xFFFF]
-    return _REST.pack(score, len(name)) + name.ljust(_room(len(name)), b"\0")
-
-
-def unpack_rows(packed: bytes) -> Iterator[tuple[str, int, int]]:
-    """(round, score, line) of each packed row."""
-    for low, high, score, size, name in _fields(packed):
-        yield name[:size].decode("utf-8", "replace"), score, low | high << 32
-
-
-def _split(packed: bytes) -> Iterator[bytes]:
-    for low, high, score, size, name in _fields(packed):
-        yield _HEAD.pack(low, high, score, size) + name
-
-
-def _fields(packed: bytes) -> list[tuple[int, int, int, int, bytes]]:
-    """(line's low part, its high part, score, size of the name, padded name) of each row; fast for short names."""
-    if len(packed) % _SHORT.size == 0:
-        rows = list(_SHORT.iter_unpack(packed))
-        if all(row[3] <= _PAD for row in rows):
-            return rows
-    rows, at = [], 0
-    while at < len(packed):
-        low, high, score, size = _HEAD.unpack_from(packed, at)
-        start, at = at + _HEAD.size, at + _HEAD.size + _room(size)
-        rows.append((low, high, score, size, packed[start:at]))
-    return rows
-
-
-def _room(size: int) -> int:
-    """Bytes a name of ``size`` takes: padded, so that rows of short names are all as long."""
-    return max(_PAD, -(-size // _PAD) * _PAD)
+    def _to_pairs(self) -> Pairs:
+        if self.pairs is None:
+            self.pairs = Pairs()
+        self.pairs.take(self.rows)
+        self.rows, self.held = {}, 0
+        return self.pairs

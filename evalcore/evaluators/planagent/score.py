@@ -13,8 +13,8 @@ from evalq.evalcore.evaluators.planagent.answer import Answer, read_answer
 from evalq.evalcore.evaluators.planagent.checks import Checklist, checklist_reader
 from evalq.evalcore.evaluators.planagent.counting import Group, Spread
 from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score
+from evalq.evalcore.evaluators.planagent.packed import UNSCORED, pack_row
 from evalq.evalcore.evaluators.planagent.params import PlanParams
-from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_row
 from evalq.evalcore.evaluators.planagent.record import READ, RecordLine
 from evalq.evalcore.evaluators.planagent.rules import EMPTY, ERROR, UNPARSABLE, ErrorTexts, SpeedScale
 from evalq.evalcore.evaluators.planagent.search import paths_of_missed
@@ -149,6 +149,7 @@ class Chunk:
         for round_, pairs in self.llm.items():
             state.llm.merge(Agreement.of(pairs))
             state.round(round_).add_llm([(ours, llm) for ours, llm in pairs if llm is not None])
+        state.queries.finish()
         self._tally.unscored = sum(stats.unscored for stats in state.rounds.values())
         self._tally.scored = sum(stats.scored for stats in state.rounds.values())
         return Outcome(state, self._tally, self.lines)

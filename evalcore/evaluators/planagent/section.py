@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from evalq.evalcore.evaluators.planagent.insights import insights, listed
+from evalq.evalcore.evaluators.planagent.pairs import QueryReview
 from evalq.evalcore.evaluators.planagent.params import KINDS, TOP_SCORE, PlanParams
-from evalq.evalcore.evaluators.planagent.queries import QueryReview
 from evalq.evalcore.evaluators.planagent.rules import SpeedScale
 from evalq.evalcore.evaluators.planagent.state import PlanState, RoundStats
 from evalq.evalcore.evaluators.planagent.tables import Table

@@ -112,7 +112,9 @@ class PlanState(State):
         self.llm.merge(later.llm)
 
     def to_wire(self) -> bytes:
-        """Canonical JSON, tables at their kept size."""
+        """Canonical JSON, tables at their kept size, rounds in the order of their names."""
+        if self.queries.pairs is not None:
+            self.queries.pairs.sort()
         for table in (self.misses, self.sets, self.categories, self.forms, self.errors, *self.found.values()):
             table.trim()
         return super().to_wire()

@@ -8,14 +8,13 @@ from typing import Any
 
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.views.markdown import escape, table
+from evalq.evalcore.views.markdown import escape, input_faults, table
 
 __all__ = ["markdown"]
 
 _BAR = 10
 _ISSUES = 10
 _NAMED = 10
-_FAULTS = 20
 _NONE = "N/A"
 _VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
 _FLAGS = {True: "detected", False: "not detected", None: _NONE}
@@ -50,7 +49,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         _stopping(results),
         table(_COLUMNS, [_case(entry) for entry in results["mode_collapse"]]),
         _NOTES,
-        _faults(report),
+        input_faults(report),
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
@@ -147,16 +146,6 @@ def _verdict(entry: Mapping[str, Json]) -> str:
     """The verdict, and what it would be with near-duplicates as one where that is another."""
     said, fuzzy = entry["verdict"].replace("_", " "), entry["fuzzy"]["verdict"]
     return said if fuzzy in (None, entry["verdict"]) else f"{said} ({fuzzy} with near-duplicates as one)"
-
-
-def _faults(report: Mapping[str, Json]) -> str:
-    faults = report["faults"]
-    if not faults:
-        return ""
-    rows: list[tuple[object, ...]] = [(fault["where"], shorten(fault["reason"], 200)) for fault in faults[:_FAULTS]]
-    if len(faults) > _FAULTS:
-        rows.append(("", f"and {len(faults) - _FAULTS} more in report.json"))
-    return "## Faults in the input\n\n" + table(("Where", "Why"), rows)
 
 
 def _share(share: Mapping[str, float | None]) -> str:

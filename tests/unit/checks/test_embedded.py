@@ -156,7 +156,7 @@ def test_an_embedder_is_asked_each_text_once(tmp_path: Path) -> None:
     assert (one.prompt, its.target) == (its.prompt, "f")
     for nothing in (line("a", 0, ""), line("a", 1000, "x"), line("c", 0, "x"), b"{", line("a", 0, error="timeout")):
         assert stage.questions(nothing) == []
-        assert stage.joined(nothing, []) == nothing
+        assert stage.joined(nothing, lambda _: []) == nothing
     assert len(stage.questions(line("a", 0, "word " * 9000))[0].prompt.text) == LONGEST
     with pytest.raises(UsageError, match="--embedder"):
         EmbedStage(params_of([other]), "").asks()
@@ -170,18 +170,18 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
     vector = json.dumps({"vector": base64.b64encode(packed([1, 2])).decode()}).encode()
     nothing = Output(0, asked.prompt.case, "", 0, "p", "e", "c")
     good = msgspec.structs.replace(nothing, output=msgspec.Raw(vector))
-    found = stage.joined(plain, [[good]])
+    found = stage.joined(plain, lambda _: [good])
     assert b'{"n":1.50}' in found
     assert told(tmp_path, [found])["answers"] == 1
-    assert stage.joined(found, [[good]]) == found
+    assert stage.joined(found, lambda _: [good]) == found
     # A run that reuses this one takes the vector over, unless its text is another one by now.
     (known,) = stage.recorded(found)
     assert (known.case, known.prompt, known.config) == (asked.prompt.case, asked.prompt.digest, "c")
-    assert stage.joined(plain, [[known]]) == found
+    assert stage.joined(plain, lambda _: [known]) == found
     assert stage.recorded(found.replace(b"1.50", b"2.50")) == stage.recorded(plain) == []
     for more in ({"error": "timeout: late"}, {"output": msgspec.Raw(b'{"echo":1}')}):
-        wrong = msgspec.structs.replace(nothing, **more)
-        said = stage.joined(plain, [[wrong]])
+        wrong = {asked: [msgspec.structs.replace(nothing, **more)]}
+        said = stage.joined(plain, wrong.__getitem__)
         assert json.loads(said)["embedding"]["error"]
         entry = told(tmp_path, [said])
         assert (entry["without_vector"], entry["verdict"], entry["errors"]) == (1, "no_data", 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,14 @@ Reply = Callable[[Question, int], Any]
 """What the judge replies to a question's how manieth vote: data, or an exception for a failed call."""
 
 
-def replies(questions: Sequence[Question], reply: Reply) -> list[list[Output]]:
-    """What a sweep records of them."""
-    return [[_output(each, vote, reply(each, vote)) for vote in range(each.repeats)] for each in questions]
+def replies(reply: Reply) -> Callable[[Question], list[Output]]:
+    """What a sweep records of each question."""
+    return lambda question: [_output(question, vote, reply(question, vote)) for vote in range(question.repeats)]
+
+
+def nothing(_question: Question) -> list[Output]:
+    """No answer was recorded."""
+    return []
 
 
 def _output(question: Question, vote: int, said: Any) -> Output:
@@ -53,7 +58,7 @@ def _output(question: Question, vote: int, said: Any) -> Output:
 def judged(check: dict[str, Any], reply: Reply, output: Any = "yes", against: str | None = None) -> Judgement:
     """What becomes of an output with this one check, when a judge replies so."""
     stage, data = stage_of(check, against=against), line("a", 0, output)
-    joined = stage.joined(data, replies(stage.questions(data), reply))
+    joined = stage.joined(data, replies(reply))
     return Judge(params_of([{"id": "a", "checks": [check]}])).test(joined)
 
 
@@ -190,13 +195,13 @@ def test_a_comparison_with_one_run_is_none_with_another() -> None:
     def reply(question: Question, _vote: int) -> Any:
         return {"better": "tie", **YES}
 
-    joined = before.joined(data, replies(before.questions(data), reply))
+    joined = before.joined(data, replies(reply))
     after = stage_of({"prefer": True}, {"rubric": "polite"})
-    again = after.joined(joined, replies(after.questions(joined), reply))
+    again = after.joined(joined, replies(reply))
     assert [vote["check"].split("-")[0] for vote in json.loads(joined)["judgements"]] == ["prefer", "prefer", "rubric"]
     assert [vote["check"].split("-")[0] for vote in json.loads(again)["judgements"]] == ["rubric"]
     alone = stage_of({"prefer": True})
-    test = Judge(params_of([{"id": "a", "checks": [{"prefer": True}]}])).test(alone.joined(joined, []))
+    test = Judge(params_of([{"id": "a", "checks": [{"prefer": True}]}])).test(alone.joined(joined, nothing))
     assert (test.status, "--against with an answer to this repeat" in test.reason) == ("error", True)
 
 
@@ -210,7 +215,7 @@ def test_an_answer_without_another_to_compare_is_an_error() -> None:
 def test_what_was_judged_before_the_check_changed_is_not_its_verdict() -> None:
     """Nor is what was judged of another answer; weight, name and threshold are no part of the question."""
     stage, data = stage_of({"rubric": "polite"}), line("a", 0)
-    joined = stage.joined(data, replies(stage.questions(data), saying(YES)))
+    joined = stage.joined(data, replies(saying(YES)))
 
     def status(check: dict[str, Any], record: bytes = joined) -> tuple[str, str]:
         test = Judge(params_of([{"id": "a", "checks": [check]}])).test(record)
@@ -273,7 +278,7 @@ def test_two_judges_of_one_requirement_have_a_verdict_each() -> None:
     assert stage.asks() == {("one", 3): 1, ("two", 1): 1}
     questions = stage.questions(data)
     assert [(each.target, each.repeats) for each in questions] == [("one", 3), ("two", 1)]
-    joined = stage.joined(data, replies(questions, lambda question, vote: YES if question.target == "one" else NO))
+    joined = stage.joined(data, replies(lambda question, vote: YES if question.target == "one" else NO))
     test = Judge(params_of([{"id": "a", "checks": checks}])).test(joined)
     assert [verdict.passed for verdict in test.checks] == [True, False, False]
     assert test.reason == 'two: wanted "polite", found no pass: it does not'
@@ -295,20 +300,21 @@ def test_faulty_lines_and_lost_outputs_are_not_judged() -> None:
         b'{"case":"a","case":"a","output":1}',
     ):
         assert stage.questions(data) == []
-        assert stage.joined(data, []) == data
+        assert stage.joined(data, nothing) == data
 
 
 def test_an_answer_keeps_its_bytes_and_its_earlier_judgements() -> None:
     """Numbers stay as they were written; a judge asked again takes the place of the one before, of that check alone."""
     data = b'{"case":"a","repeat":0,"output":{"n":1.50,"big":12345678901234567890123}}'
     first = stage_of({"rubric": "polite"})
-    once = first.joined(data, replies(first.questions(data), saying(NO)))
+    once = first.joined(data, replies(saying(NO)))
     assert b'"output":{"n":1.50,"big":12345678901234567890123}' in once
     other = stage_of({"rubric": "short"})
-    both = other.joined(once, replies(other.questions(once), saying(YES)))
-    kept = replies(first.questions(data), saying(NO))[0]
+    both = other.joined(once, replies(saying(YES)))
+    (question,) = first.questions(data)
+    kept = replies(saying(NO))(question)
     assert first.recorded(both) == first.recorded(once) == kept
-    again = first.joined(both, replies(first.questions(both), saying(YES)))
+    again = first.joined(both, replies(saying(YES)))
     told = [(vote["check"], vote["output"]["pass"]) for vote in json.loads(again)["judgements"]]
     assert [passed for _, passed in told] == [True, True]
     assert len({check for check, _ in told}) == 2
@@ -340,7 +346,7 @@ def test_the_report_says_who_judged_and_is_the_same_in_any_pieces(tmp_path: Path
     for repeat in range(40):
         said = (YES, NO, ValueError("timeout: none")) if repeat % 4 == 0 else (YES, "what?", YES)
         data = line("a", repeat, "yes", cost=2.0)
-        lines.append(stage.joined(data, replies(stage.questions(data), saying(*said))))
+        lines.append(stage.joined(data, replies(saying(*said))))
     whole, cut = evaluated(tmp_path, lines, params), evaluated(tmp_path, lines, params, chunk_size=3)
     assert msgspec.json.encode(whole.report) == msgspec.json.encode(cut.report)
     results: Any = whole.report["results"]

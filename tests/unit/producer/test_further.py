@@ -14,7 +14,7 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.producer.cli import main
 from evalq.producer.folder.job import RunOptions
-from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, further_sweeps
+from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, Settled, further_sweeps
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 
@@ -42,10 +42,10 @@ def write(sweep: Sweep, outputs: list[tuple[str, int, str]]) -> None:
     sweep.outputs.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def calls_of(sweep: Sweep) -> FurtherCalls:
+def calls_of(sweep: Sweep, config: str = "c") -> FurtherCalls:
     """What asks about its outputs, as whoever resumes it makes it."""
     assert sweep.stage is not None
-    return FurtherCalls(sweep, sweep.stage, None)
+    return FurtherCalls(sweep, sweep.stage, None, {"grader": Settled(config), "other": Settled(config)})
 
 
 def answer(sweep: FurtherSweep, most: int | None = None, error: str = "") -> list[int]:
@@ -160,12 +160,21 @@ def test_no_output_leaves_nothing_to_ask(sweep: Sweep) -> None:
     assert sweep.evaluated.read_bytes() == sweep.outputs.read_bytes()
 
 
-def test_replies_of_an_earlier_run_are_taken(sweep: Sweep, tmp_path: Path) -> None:
-    """Where the question is the same word for word, under the same settings: another answer is judged anew."""
+@pytest.mark.parametrize("ended", ["done", "cancelled", "retried"])
+def test_replies_of_an_earlier_run_are_taken(sweep: Sweep, tmp_path: Path, ended: str) -> None:
+    """Where the question is the same word for word, under the same settings: another answer is judged anew.
+
+    A run that was cancelled as it asked has joined nothing; of one that is retried both are there.
+    """
     calls = calls_of(sweep)
     for each in calls.prepare():
         answer(each)
     calls.join(sweep.evaluated)
+    first_line = json.loads(sweep.evaluated.read_text().splitlines()[0])
+    if ended == "done":
+        shutil.rmtree(sweep.folder.path / "further")
+    elif ended == "cancelled":
+        sweep.evaluated.unlink()
     live = SweepOptions("chat", 2, reuse=(str(sweep.folder.path),))
     later = Sweep.start(sweep.evaluator, sweep.request, live, RunOptions(out=tmp_path / "later"))
     write(later, [("a", 0, "x"), ("a", 1, "changed"), ("b", 0, "x"), ("b", 1, "late")])
@@ -177,7 +186,7 @@ def test_replies_of_an_earlier_run_are_taken(sweep: Sweep, tmp_path: Path) -> No
             each.recorded.add(some, cached=True)
     assert [len(answer(each)) for each in sweeps] == [4, 6, 2]
     joined = judged(later, calls_of_prepared(later))
-    assert joined[0]["judgements"] == json.loads(sweep.evaluated.read_text().splitlines()[0])["judgements"]
+    assert joined[0]["judgements"] == first_line["judgements"]
 
 
 def test_a_sweep_that_cannot_be_resumed_has_its_outputs_written_down(

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
+from evalq.workers.ledger.calls import MAX_WIRE_BYTES
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
-from evalq.workers.ledger.sweeps import MAX_WIRE_BYTES, SweepLedger
+from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
 

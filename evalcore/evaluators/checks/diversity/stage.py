@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -48,10 +48,7 @@ class EmbedStage:
     def questions(self, line: bytes) -> list[Question]:
         """The text of the output in ``line``; nothing where it has none, or is not counted by embedding."""
         asked = self._asked(line)
-        if asked is None:
-            return []
-        target, text = asked
-        return [Question(Prompt(f"embedding {kind_of_text(text).hex()}", "", text[:LONGEST]), target)]
+        return [] if asked is None else [_question(*asked)]
 
     def _asked(self, line: bytes) -> tuple[str, str] | None:
         found = self._judge.answer(line)
@@ -60,15 +57,15 @@ class EmbedStage:
         text = normal(found.text)
         return (self._targets[found.case], text) if text else None
 
-    def joined(self, line: bytes, answers: Sequence[Sequence[Output]]) -> bytes:
+    def joined(self, line: bytes, answers: Callable[[Question], Sequence[Output]]) -> bytes:
         """``line`` with what was recorded of its text as its ``embedding``."""
         asked = self._asked(line)
-        reply = answers[0][0] if answers and answers[0] else None
-        if asked is None or reply is None:
+        replies = answers(_question(*asked)) if asked is not None else ()
+        if asked is None or not replies:
             return line
         # The values as they were written: numbers and repeated keys of an answer are no business of an embedder.
         record = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        return msgspec.json.encode({**record, "embedding": _told(kind_of_text(asked[1]).hex(), reply)})
+        return msgspec.json.encode({**record, "embedding": _told(kind_of_text(asked[1]).hex(), replies[0])})
 
     def recorded(self, line: bytes) -> list[Output]:
         """The vector that ``line`` has of its text, as it was recorded."""
@@ -79,6 +76,10 @@ class EmbedStage:
         reply = msgspec.Raw(msgspec.json.encode(_Reply(known.vector)))
         name, prompt = asked[0].prompt.case, asked[0].prompt.digest
         return [Output(0, name, "", 0, prompt, known.target, known.config, reply, attempts=known.attempts)]
+
+
+def _question(target: str, text: str) -> Question:
+    return Question(Prompt(f"embedding {kind_of_text(text).hex()}", "", text[:LONGEST]), target)
 
 
 def _former(line: bytes) -> Embedding | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -86,19 +86,19 @@ class JudgeStage:
             for order in range(asked.orders)
         ]
 
-    def joined(self, line: bytes, answers: Sequence[Sequence[Output]]) -> bytes:
+    def joined(self, line: bytes, answers: Callable[[Question], Sequence[Output]]) -> bytes:
         """``line`` with the recorded replies as its ``judgements``; what it had of other checks stays before them."""
         found = self._judge.questions(line)
         if not found:
             return line
-        asked = [(asking, order) for asking in found if self._can_ask(asking) for order in range(asking.asked.orders)]
         # The values as they were written: numbers and repeated keys of an answer are no business of a judge.
         record = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
         # Also what cannot be asked: what was said of a comparison with another run says nothing of this one.
         again = {asking.asked.key for asking in found}
         told = [vote for vote in _former(record) if vote.check not in again]
-        for (asking, order), replies in zip(asked, answers, strict=True):
-            told += [_told(asking, order, reply) for reply in replies]
+        for asking in filter(self._can_ask, found):
+            for order, question in enumerate(self._both(asking)):
+                told += [_told(asking, order, reply) for reply in answers(question)]
         return msgspec.json.encode({**record, "judgements": told})
 
     def recorded(self, line: bytes) -> list[Output]:

@@ -27,7 +27,8 @@ def load_labels(path: str) -> dict[str, dict[str, dict[str, list[int]]]]:
     """Repeats by case, check, and whether they ``passed`` or ``failed``: `ChecksParams.labels`, plain.
 
     JSONL or CSV of ``case``, ``repeat`` (0 where it is missing), ``check``, ``passed``, and ``note``, which is passed
-    over. Raises ConfigError that lists by line what is no label, and labels that contradict one another.
+    over. Raises ConfigError that lists by line what is no label, and labels that contradict one another, and for a
+    file without any.
     """
     faults, said = Faults(), dict[tuple[str, str, int], tuple[bool, Place]]()
     for row, place in _rows(path, faults):
@@ -42,6 +43,9 @@ def load_labels(path: str) -> dict[str, dict[str, dict[str, list[int]]]]:
             told = "passes" if before[0] else "fails"
             faults.add(place, f"{one}: contradicts line {before[1].line}, by which it {told}")
     faults.raise_any("the labels")
+    if not said:
+        # Whoever names a file means its labels: an export that failed shall not pass for nobody having labelled.
+        raise ConfigError(f"{path}: no label is in it; put one in (a line of case, check and passed), or omit the file")
     if len(said) > _MOST:
         raise ConfigError(f"{path}: more than {_MOST:,} labels")
     labels: dict[str, dict[str, dict[str, list[int]]]] = {}

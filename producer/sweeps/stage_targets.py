@@ -1,0 +1,143 @@
+"""The targets that a sweep's second stage asks: known, priced, and of one setting from the first reply to the last."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+
+import msgspec
+import redis
+
+from evalq.evalcore.contract.evaluator import Stage
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.version import code_version
+from evalq.producer.driving.waiting import Patience
+from evalq.producer.folder.names import OUTPUTS
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.runs.backend import Backend
+from evalq.producer.sweeps.callers import Callers
+from evalq.producer.sweeps.further import FurtherSweep, Settled, further_sweeps
+from evalq.producer.sweeps.served import Notices, Served
+from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.sweeps.watching import POLL_SECONDS
+from evalq.workers.callers.choices import known_facts
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.targets.config import choose
+from evalq.workers.targets.digests import config_digest, setting_digests
+from evalq.workers.targets.variable import canonical_name
+
+__all__ = ["refuse_uncalled", "settle_targets"]
+
+
+def refuse_uncalled(sweep: Sweep, place: Backend, shared: Backend) -> None:
+    """Raise UsageError, before anything is paid, where a target that is to be asked about outputs cannot be.
+
+    A fleet that nobody is in yet says nothing.
+    """
+    if sweep.stage is None:
+        return
+    callers, before = Callers(place, shared), further_sweeps(sweep.folder)
+    for target in _targets(sweep.stage):
+        facts = callers.facts(target, priced=bool(sweep.live.max_cost))
+        if facts:
+            asked = [each for each in before if each.header.target == target]
+            _one_of({each.config for each in facts}, target, asked, _settled(callers, target).parts)
+
+
+def settle_targets(
+    sweep: Sweep, stage: Stage, places: tuple[Backend, Backend], reporter: Reporter
+) -> dict[str, Settled]:
+    """{target: the settings under which it is asked}: those of its replies so far, where there are any.
+
+    Waits until somebody can call each. ``places`` are where calls are made, and what a user would name to resume them.
+    Raises UsageError where a target has no such settings any more, or several; what waiting for a server raises.
+    """
+    shared, place = places
+    callers, found = Callers(place, shared), {}
+    patience = Patience(shared.settings, reporter, shared.check)
+    with patience.telling(), contextlib.closing(patience.client()) as client:
+        ledger, before = SweepLedger(client, shared.settings), further_sweeps(sweep.folder)
+        for target in _targets(stage):
+            settled = _settled(callers, target)
+            configs = {settled.config} if settled.config else _awaited(sweep, target, client, patience, reporter)
+            asked = [each for each in before if each.header.target == target]
+            for each in asked:
+                if each.settings not in configs:
+                    patience(partial(_collect, each, ledger))
+            found[target] = msgspec.structs.replace(settled, config=_one_of(configs, target, asked, settled.parts))
+            for each in asked:
+                if each.settings != found[target].config:
+                    patience(partial(_forget, each, ledger))
+    return found
+
+
+def _collect(before: FurtherSweep, ledger: SweepLedger) -> None:
+    """What was paid for and its last driver did not live to collect: it decides whether there are replies."""
+    header = before.header
+    outputs = [each for each in ledger.waiting(before.run) if each.call < header.total and each.target == header.target]
+    before.recorded.add(outputs)
+
+
+def _forget(before: FurtherSweep, ledger: SweepLedger) -> None:
+    """Nobody is to make further calls of it, unless another producer has them made."""
+    look = ledger.look(before.run)
+    if look is None:
+        return
+    mine = look.driver in ("", before.last_driver.token())
+    if mine or look.driver_silent > ledger.settings.driver_seconds:
+        ledger.delete(before.run)
+
+
+def _one_of(configs: Collection[str], target: str, before: Sequence[FurtherSweep], parts: Mapping[str, str]) -> str:
+    """The digest among ``configs`` under which ``target`` is asked. Raises UsageError for several, and for others than
+    those of its replies ``before``; ``parts`` are those of each setting now.
+    """
+    replied = [each for each in before if each.replies]
+    if not replied:
+        if len(configs) > 1:
+            raise UsageError(
+                f"processes that call have different settings of {target!r} (digests {', '.join(sorted(configs))}): "
+                "replies of two settings are never counted together; give all of them the same targets file"
+            )
+        return next(iter(configs))
+    then = replied[0].settled
+    if then.config in configs:
+        return then.config
+    folder, count = replied[0].folder.path, sum(each.replies for each in replied)
+    told = "1 reply" if count == 1 else f"{count:,} replies"
+    names = [name for name in sorted({*then.parts, *parts}) if then.parts.get(name) != parts.get(name)]
+    now = f"{', '.join(names)}" if then.parts and parts else f"digest {then.config} then, {', '.join(configs)} now"
+    reuse = f": --reuse {folder} takes the outputs, and asks {target!r} anew" if (folder / OUTPUTS).is_file() else ""
+    raise UsageError(
+        f"{folder}: {target!r} has other settings than when it gave {told} ({now}), and replies of two "
+        f"settings are never counted together: put them back and resume, or begin another run{reuse}"
+    )
+
+
+def _targets(stage: Stage) -> list[str]:
+    return sorted({canonical_name(target) for target, _ in stage.asks()})
+
+
+def _settled(callers: Callers, target: str) -> Settled:
+    """The settings by the file here; of no digest where that does not have it."""
+    named = choose(callers.here, target) if callers.here else None
+    return Settled("") if named is None else Settled(config_digest(named), setting_digests(named))
+
+
+def _awaited(sweep: Sweep, target: str, client: redis.Redis, patience: Patience, reporter: Reporter) -> set[str]:
+    """The digests of a target's settings at processes that call, as soon as there are any. Raises UsageError."""
+    notices, heartbeats = Notices(), Heartbeats(client)
+    header = SweepHeader(sweep.run, target, code_version(), 1, 1)
+    served = Served(heartbeats, header, notices, priced=bool(sweep.live.max_cost))
+    while True:
+        if patience(served.config) is not None:
+            callers = [one for one in patience(heartbeats.callers).values() if one.code == header.code]
+            found = (known_facts(caller.targets, target) for caller in callers)
+            if configs := {facts.config for facts in found if facts is not None}:
+                return configs
+        notices.tell(reporter, target, here=False)
+        time.sleep(POLL_SECONDS)

@@ -1,0 +1,136 @@
+"""Replies of two settings of a target are never in one run: refused with what differs, or nothing of before is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.model.calls import Attempt, Output
+from evalq.evalcore.version import code_version
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.runs.backend import Backend
+from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, Settled
+from evalq.producer.sweeps.stage_targets import refuse_uncalled, settle_targets
+from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, TargetFacts
+from evalq.workers.ledger.sweep_model import Result
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.settings import Settings
+from tests.integration.harness import Server, running_server
+from tests.unit.producer.test_further import answer, sweep
+
+__all__ = ["sweep"]
+
+ENTRY = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m"}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A ledger of this test's own."""
+    with running_server(tmp_path) as started:
+        yield started
+
+
+class Fleet:
+    """What a command is told of who calls: a targets file of its own, or the signs of life of a fleet."""
+
+    def __init__(self, sweep: Sweep, server: Server) -> None:
+        self.sweep = sweep
+        self.server = server
+        self.settings = Settings(broker=server.url)
+        self.ledger = SweepLedger(server.client, self.settings)
+
+    def here(self, **grader: object) -> dict[str, Settled]:
+        """What is settled where the targets file of this command has these settings."""
+        Path("targets.yaml").write_text(json.dumps({"targets": {"grader": {**ENTRY, **grader}, "other": ENTRY}}))
+        return self.settled(Backend(Settings(targets="targets.yaml")))
+
+    def settled(self, place: Backend | None = None) -> dict[str, Settled]:
+        """What is settled by ``place``, or by the fleet."""
+        place, stage = place or Backend(self.settings), self.sweep.stage
+        assert stage is not None
+        reporter = Reporter("calls", quiet=False, bar=False, json_lines=False)
+        refuse_uncalled(self.sweep, place, Backend(self.settings))
+        return settle_targets(self.sweep, stage, (Backend(self.settings), place), reporter)
+
+    def beat(self, name: str, config: str) -> None:
+        """A process that calls, under settings of this digest."""
+        targets = {target: TargetFacts(config) for target in ("grader", "other")}
+        facts = CallerFacts("host", os.getpid(), code_version(), 4, 0, targets)
+        Heartbeats(self.server.client).beat_caller(name, facts, 600)
+
+    def begun(self, settled: dict[str, Settled]) -> list[FurtherSweep]:
+        """The sweeps that ask under these settings, known to the ledger."""
+        assert self.sweep.stage is not None
+        made = FurtherCalls(self.sweep, self.sweep.stage, None, settled).prepare()
+        for each in made:
+            self.ledger.open(each.header)
+        return made
+
+
+@pytest.fixture
+def fleet(sweep: Sweep, server: Server) -> Fleet:
+    """About a sweep whose outputs are there."""
+    return Fleet(sweep, server)
+
+
+def test_replies_of_before_hold_the_settings(fleet: Fleet) -> None:
+    """What differs is named, with a way on; put back, all that was answered is there."""
+    first = fleet.begun(fleet.here(options={"temperature": 0}))
+    done = answer(first[0], 2)
+    for changed in ({"options": {"temperature": 1}}, {"model": "n", "options": {"temperature": 0}}):
+        with pytest.raises(UsageError) as told:
+            fleet.here(**changed)
+        differs = "model" if "model" in changed else "options.temperature"
+        assert f"'grader' has other settings than when it gave 2 replies ({differs})" in str(told.value)
+        assert f"put them back and resume, or begin another run: --reuse {fleet.sweep.folder.path}" in str(told.value)
+    again = fleet.begun(fleet.here(options={"temperature": 0}))
+    assert (again[0].run, again[0].recorded.calls()) == (first[0].run, done)
+    # Another way to the same answers is no other setting.
+    assert fleet.here(options={"temperature": 0}, price={"prompt_per_million": 1}, timeout_seconds=9)
+
+
+def test_where_nothing_was_answered_other_settings_begin_anew(fleet: Fleet) -> None:
+    """A model that does not exist is mended: what failed is no reply, and nobody makes its calls any more."""
+    first = fleet.begun(fleet.here(model="misspelt"))
+    answer(first[0], 2, error="rejected: no such model")
+    second = fleet.begun(fleet.here())
+    assert {each.run for each in first}.isdisjoint(each.run for each in second[:2])
+    assert second[0].recorded.count == 0
+    assert {header.run for header in fleet.ledger.sweeps()} == {each.run for each in second}
+
+
+def test_what_lies_in_the_ledger_is_a_reply(fleet: Fleet) -> None:
+    """Its driver was killed before it collected: it is collected, and other settings are refused."""
+    first = fleet.begun(fleet.here(model="one"))[0]
+    prompt = next(first.prompts())
+    said = msgspec.Raw(b'{"better": "A"}')
+    output = Output(0, prompt.case, "", 0, prompt.digest, "grader", "c", said, attempts=(Attempt(),))
+    fleet.ledger.offer(first.run, list(first.prompts()))
+    fleet.ledger.claim(first.run, "caller", 1, 60)
+    fleet.ledger.commit(first.run, "caller", "grader", [Result(output)])
+    with pytest.raises(UsageError, match=r"gave 1 reply \(model\)"):
+        fleet.here(model="two")
+    assert fleet.begun(fleet.here(model="one"))[0].recorded.calls() == [0]
+
+
+def test_a_fleet_of_two_settings_is_asked_under_those_of_the_replies(fleet: Fleet) -> None:
+    """Without any there is nothing to choose by: it is refused."""
+    fleet.beat("a", "one")
+    first = fleet.begun(fleet.settled())
+    assert {each.settings for each in first} == {"one"}
+    fleet.beat("b", "two")
+    with pytest.raises(UsageError, match=r"different settings of 'grader' \(digests one, two\)"):
+        fleet.settled()
+    answer(first[0], 1)
+    answer(first[2], 1)
+    assert fleet.settled() == {"grader": Settled("one"), "other": Settled("one")}
+    Heartbeats(fleet.server.client).leave("a")
+    with pytest.raises(UsageError, match=r"1 reply \(digest one then, two now\)"):
+        fleet.settled()

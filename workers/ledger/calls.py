@@ -1,0 +1,188 @@
+"""The ledger of live calls, as those see it who make them: which sweeps there are, and calls claimed and committed.
+
+Call number n of a sweep is repeat n // cases of case n % cases. The first recorded output of a call stays; whatever is
+lost or doubled costs a call, never a wrong output. Processes take calls straight from here: a message for each would
+only be a hint to look here, at a cost near that of the call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import redis
+
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.model.calls import Output, Prompt
+from evalq.evalcore.model.packing import unpack
+from evalq.evalcore.version import code_version
+from evalq.workers.ledger.keys import SHARED, SweepKeys
+from evalq.workers.ledger.scripts import SWEEPS, Scripts
+from evalq.workers.ledger.sweep_model import Result, SweepHeader
+from evalq.workers.ledger.tally import Made, Tally
+from evalq.workers.settings import Settings
+
+__all__ = ["MAX_WIRE_BYTES", "CallLedger", "about", "subject", "unpacked"]
+
+_KEPT = 1000
+"""Sweeps of which a process remembers what it made; of one that it comes back to later, a new sum begins."""
+MAX_WIRE_BYTES = 64 << 20
+
+
+class CallLedger(Scripts):
+    """What those who call have of the ledger in Redis or Valkey, over one client (which returns bytes)."""
+
+    family = SWEEPS
+
+    def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
+        super().__init__(client, settings, token)
+        self._tallies: dict[tuple[str, str], Tally] = {}
+        self._generations: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self.fell = False
+        """Whether a server has forgotten some of the sweep claimed of last since this process named its calls."""
+
+    def header(self, run: str) -> SweepHeader | None:
+        """A sweep's header; None for one that the ledger does not know. Raises WireError."""
+        data = self.client.hget(SweepKeys.of(run).meta, "sweep")
+        return SweepHeader.of(run, data) if data else None
+
+    def sweeps(self) -> list[SweepHeader]:
+        """Open sweeps of this code version, and others that nobody has claimed of since they were closed."""
+        headers = []
+        for data in self.client.hvals(SHARED.sweeps):
+            try:
+                header = msgspec.json.decode(data, type=SweepHeader)
+            except msgspec.DecodeError:
+                continue  # of another version: its own processes read it
+            if header.code == code_version():
+                headers.append(header)
+        return headers
+
+    def runs(self) -> list[str]:
+        """Sweeps that are open, and those that were closed and may not have expired yet."""
+        listed = self.client.hgetall(SHARED.sweeps)  # HKEYS is not a producer's right
+        names = [*listed, *self.client.zrange(SHARED.closed, 0, -1)]
+        return sorted({name.decode() for name in names})
+
+    def further(self, run: str) -> list[str]:
+        """Sweeps that ask about the outputs of ``run``, in the order in which they are made."""
+        return [name for name in self.runs() if name.startswith(about(run, ""))]
+
+    def means(self, target: str) -> dict[str, float]:
+        """Mean tokens of a target's calls so far: {calls, prompt, completion}; empty before the first."""
+        names = [f"answered {target}", f"tokens {target} prompt", f"tokens {target} completion"]
+        calls, prompt, completion = (int(value or 0) for value in self.client.hmget(SHARED.calls, names))
+        if not calls or not prompt + completion:
+            return {}
+        return {"calls": calls, "prompt": prompt / calls, "completion": completion / calls}
+
+    def generation(self, run: str) -> int:
+        """Which one of a sweep this process has told what it has; -1 for none."""
+        return self._generations.get(run, -1)
+
+    def keep_generation(self, run: str, generation: int) -> None:
+        """This process has told what it has to this one of a sweep."""
+        _keep(self._generations, run, generation)
+
+    def claim(
+        self,
+        run: str,
+        holder: str,
+        most: int,
+        lease_seconds: float,
+        mine: Collection[int] | None = None,
+        told: Collection[int] = (),
+    ) -> tuple[str, list[int], list[int]]:
+        """(state, calls to make, calls to record again); also the sign of life that keeps what the holder has.
+
+        ``mine`` names what the holder has, in flight or yet to be recorded: what else the ledger holds for it is handed
+        out again. ``told`` names what it recorded lately: of those, what the ledger has lost is to be recorded again.
+        After one that names nothing see `fell`.
+        """
+        names = [-1] if mine is None else [len(mine), *mine, *told]
+        made = self._tally(run, holder).wire()
+        state, generation, untold, *calls = self.step(
+            "claim", run, run, holder, made, int(lease_seconds * 1000), most, *names
+        )
+        if mine is not None:  # named, so the server knows all that this generation of it may have forgotten
+            self.keep_generation(run, generation)
+        self.fell = generation != self._generations.get(run, generation)
+        return state.decode(), [int(call) for call in calls], [int(call) for call in untold]
+
+    def prompts(self, run: str, cases: Sequence[int]) -> dict[int, Prompt]:
+        """The prompts of ``cases``. Raises WireError for one that evalq never wrote."""
+        packed = self.client.hmget(SweepKeys.of(run).prompts, [str(case) for case in cases]) if cases else []
+        try:
+            return {
+                case: msgspec.json.decode(unpacked(data), type=Prompt)
+                for case, data in zip(cases, packed, strict=True)
+                if data is not None
+            }
+        except msgspec.DecodeError as error:
+            raise WireError(f"a prompt is not what evalq writes: {error}") from error
+
+    def again(self, run: str, call: int) -> int:
+        """Whether a failed call may be tried once more (it is counted then): 1 yes, 0 no budget, -1 no longer open."""
+        return int(self.step("again", run, call))
+
+    def commit(self, run: str, holder: str, target: str, results: Sequence[Result]) -> int:
+        """Keep what became of calls; returns how many were new."""
+        tally = self._tally(run, holder)
+        made = {
+            result.output.call: _made(result.output, fatal=bool(result.fatal))
+            for result in results
+            if not result.retold
+        }
+        tally.count(made)
+        rows = (field for result in results for field in result.row())
+        fresh = int(self.step("commit", run, holder, tally.wire(), target, *rows))
+        # Only when the server has answered: a commit whose answer is lost is made again, and must not count again.
+        tally.told(made)
+        return fresh
+
+    def give_back(self, run: str, holder: str, returned: Mapping[int, int], *, leave: bool = False) -> None:
+        """Give back calls, {call: attempts that were made of it, for nothing}; with ``leave``, all it has."""
+        tally = self._tally(run, holder)
+        made = {call: Made(attempts) for call, attempts in returned.items() if attempts}
+        tally.count(made)
+        self.step("give_back", run, holder, tally.wire(), int(leave), *returned)
+        tally.told(made)
+
+    def _tally(self, run: str, holder: str) -> Tally:
+        with self._lock:
+            tally = self._tallies.get((run, holder)) or Tally()
+            _keep(self._tallies, (run, holder), tally)
+            return tally
+
+
+def _made(output: Output, *, fatal: bool) -> Made:
+    """What comes of a call, as its process tells of itself."""
+    return Made(len(output.attempts), int(not fatal), output.cost, output.untold)
+
+
+def about(run: str, name: str) -> str:
+    """The id of the sweep ``name`` that asks about the outputs of ``run``."""
+    return f"{run}.{name}"
+
+
+def subject(sweep: str) -> str:
+    """The run that a sweep belongs to: whose outputs it asks about, or its own."""
+    return sweep.partition(".")[0]
+
+
+def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > _KEPT:
+        del kept[next(iter(kept))]
+
+
+def unpacked(data: bytes) -> bytes:
+    """A prompt or an output as it was packed. Raises WireError."""
+    try:
+        return unpack(data, MAX_WIRE_BYTES)
+    except WireError as error:
+        raise WireError(f"a prompt or an output is not what evalq writes: {error}") from error
