@@ -19,6 +19,9 @@ enum { TURN = 1, AGENT = 2, DECISION = 4, RESOURCES = 8, DRY_RUN = 16 };
 
 #define MOST_DIGITS 15   /* below 2^53 and so exact as a double, as are the powers of ten up to it */
 #define LONGEST_NUMBER 64
+#define STEP_BYTES 16
+#define MOST_STEPS 24
+#define ENDS -1          /* in place of a key: the object's end */
 #define LEFT_OF 8        /* where more than one line in so many is left, Python reads all of them faster */
 
 typedef struct {
@@ -29,8 +32,15 @@ typedef struct {
     size_t count, room;
 } Rows;
 
+/* What stood before a value in the line before, from the end of the last one on: most likely the same in this line. */
+typedef struct {
+    u8 text[STEP_BYTES];
+    int n, known;
+} Step;
+
 typedef struct {
     Text key; /* the resource that counts */
+    Step steps[MOST_STEPS], amounts[MOST_STEPS];
     Rows rows;
     Table names, words;
     PyObject *left; /* [(row, line, start, end), ...] */
@@ -75,18 +85,83 @@ static const u8 *past_string(const u8 *p, const u8 *end, Text *raw, int *escaped
 }
 
 /* A string in which nothing is escaped. */
-static const u8 *plain_string(const u8 *p, const u8 *end, Text *raw) {
-    int escaped;
-    p = past_string(p, end, raw, &escaped);
-    return escaped ? NULL : p;
+static INLINED const u8 *plain_string(const u8 *p, const u8 *end, Text *raw) {
+    if (p >= end || *p != '"') return NULL;
+    raw->p = ++p;
+    p = past_plain(p, end);
+    if (p >= end || *p != '"') return NULL;
+    raw->n = (size_t)(p - raw->p);
+    return p + 1;
 }
 
-/* An object's key, in which nothing is escaped, and the colon behind it. */
-static const u8 *plain_key(const u8 *p, const u8 *end, Text *key) {
-    if (!(p = plain_string(p, end, key))) return NULL;
-    if (p < end && *p == ':') return past_space(p + 1, end);
-    p = past_space(p, end);
-    return p < end && *p == ':' ? past_space(p + 1, end) : NULL;
+/* Within a line: no newline is among it, so nothing that is read as an event goes beyond its line. */
+static const u8 *past_blank(const u8 *p, const u8 *end) {
+    while (p < end && (*p == ' ' || *p == '\t' || *p == '\r')) p++;
+    return p;
+}
+
+static const u8 *line_end(const u8 *p, const u8 *end) {
+    const u8 *stop = memchr(p, '\n', (size_t)(end - p));
+    return stop ? stop : end;
+}
+
+static int equal(Text a, const void *b, size_t n) { return a.n == n && (!n || !memcmp(a.p, b, n)); }
+
+/* Which of the keys that count `key` is; 0 for none of them. */
+static int known_key(Text key) {
+    switch (key.n) {
+    case 4: return equal(key, "turn", 4) ? TURN : 0;
+    case 5: return equal(key, "agent", 5) ? AGENT : 0;
+    case 7: return equal(key, "dry_run", 7) ? DRY_RUN : 0;
+    case 8: return equal(key, "decision", 8) ? DECISION : 0;
+    case 9: return equal(key, "resources", 9) ? RESOURCES : 0;
+    default: return 0;
+    }
+}
+
+static int stands_at(const Step *step, const u8 *p, const u8 *end) {
+    if (!step->n || end - p < STEP_BYTES) return 0;
+#if defined(__SSE2__)
+    __m128i here = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m128i there = _mm_loadu_si128((const __m128i *)(const void *)step->text);
+    return !(~(u32)_mm_movemask_epi8(_mm_cmpeq_epi8(here, there)) & (((u32)1 << step->n) - 1));
+#else
+    return !memcmp(p, step->text, (size_t)step->n);
+#endif
+}
+
+static void learn_step(Step *step, const u8 *from, const u8 *to, int known) {
+    step->n = to - from <= STEP_BYTES ? (int)(to - from) : 0;
+    step->known = known;
+    if (step->n) memcpy(step->text, from, (size_t)step->n);
+}
+
+/* At the next value of an object, from the end of the last one, or (`first`) from its brace: *known is whether its key is
+   `wanted`, or without that which of those that count it is. At the object's end *known is ENDS, and this is behind it.
+   In a key nothing may be escaped. */
+static const u8 *next_key(Step *step, const u8 *p, const u8 *end, int first, const Text *wanted, int *known) {
+    const u8 *from = p;
+    Text key;
+    if (stands_at(step, p, end)) {
+        *known = step->known;
+        return past_blank(p + step->n, end);
+    }
+    p = past_blank(p, end);
+    if (!first) {
+        if (p < end && *p == '}') {
+            *known = ENDS;
+            return p + 1;
+        }
+        if (p >= end || *p != ',') return NULL;
+        p = past_blank(p + 1, end);
+    }
+    if (!(p = plain_string(p, end, &key))) return NULL;
+    p = past_blank(p, end);
+    if (p >= end || *p != ':') return NULL;
+    p = past_blank(p + 1, end);
+    *known = wanted ? equal(key, wanted->p, wanted->n) : known_key(key);
+    learn_step(step, from, p, *known);
+    return p;
 }
 
 static const u8 *past_any(const u8 *p, const u8 *end, int depth) {
@@ -161,37 +236,40 @@ static int is_number_text(Text text) {
 
 /* Behind a resource's amount, which *raw holds; NULL where it is none, or may be too large. */
 static const u8 *past_amount(const u8 *p, const u8 *end, Text *raw) {
-    const u8 *from = p;
+    const u8 *from = p, *digits;
     if (p < end && *p == '"') {
         p = plain_string(p, end, raw);
         return p && is_number_text(*raw) ? p : NULL;
     }
-    if (!(p = past_number(p, end))) return NULL;
+    if (p < end && *p == '-') p++;
+    digits = p;
+    p = past_digits(p, end);
+    if (p == digits || (*digits == '0' && p - digits > 1)) return NULL;
+    if (p < end && *p == '.') {
+        digits = ++p;
+        if ((p = past_digits(p, end)) == digits) return NULL;
+    }
     raw->p = from;
     raw->n = (size_t)(p - from);
     /* No exponent, and few digits: far below what would be infinite. */
-    return raw->n <= LONGEST_NUMBER && (p[-1] | 32) != 'e' && !memchr(from, 'e', raw->n) && !memchr(from, 'E', raw->n)
-               ? p
-               : NULL;
+    return raw->n <= LONGEST_NUMBER && (p >= end || (*p | 32) != 'e') ? p : NULL;
 }
 
-static int equal(Text a, const void *b, size_t n) { return a.n == n && (!n || !memcmp(a.p, b, n)); }
-
-static const u8 *read_resources(const Pass *pass, const u8 *p, const u8 *end, Event *event) {
-    Text key, raw;
-    int more = 1, given = 0;
+static const u8 *read_resources(Pass *pass, const u8 *p, const u8 *end, Event *event) {
+    Text raw;
+    int known, given = 0;
     if (p < end && *p == 'n') return past_word(p, end, "null", 4);
     if (p >= end || *p != '{') return NULL;
-    p = past_space(p + 1, end);
-    if (p < end && *p == '}') return p + 1;
-    while (more) {
-        if (!(p = plain_key(p, end, &key)) || !(p = past_amount(p, end, &raw))) return NULL;
-        if (equal(key, pass->key.p, pass->key.n)) {
-            if (given++ || !amount_of(raw, &event->value, &event->whole)) return NULL;
-        }
-        if (!(p = past_comma(p, end, '}', &more))) return NULL;
+    const u8 *inner = past_blank(p + 1, end);
+    if (inner < end && *inner == '}') return inner + 1;
+    p++;
+    for (int i = 0;; i++) {
+        if (!(p = next_key(pass->amounts + (i < MOST_STEPS ? i : MOST_STEPS - 1), p, end, !i, &pass->key, &known)))
+            return NULL;
+        if (known == ENDS) return p;
+        if (!(p = past_amount(p, end, &raw))) return NULL;
+        if (known && (given++ || !amount_of(raw, &event->value, &event->whole))) return NULL;
     }
-    return p;
 }
 
 /* An int of 64 bits as JSON writes it. */
@@ -219,49 +297,36 @@ static const u8 *read_dry_run(const u8 *p, const u8 *end, int *dry) {
     return *dry ? past_word(p, end, "true", 4) : past_word(p, end, "false", 5);
 }
 
-/* Which of the keys that count `key` is; 0 for none of them. */
-static int known_key(Text key) {
-    switch (key.n) {
-    case 4: return equal(key, "turn", 4) ? TURN : 0;
-    case 5: return equal(key, "agent", 5) ? AGENT : 0;
-    case 7: return equal(key, "dry_run", 7) ? DRY_RUN : 0;
-    case 8: return equal(key, "decision", 8) ? DECISION : 0;
-    case 9: return equal(key, "resources", 9) ? RESOURCES : 0;
-    default: return 0;
-    }
-}
-
-static const u8 *read_value(const Pass *pass, int known, const u8 *p, const u8 *end, Event *event) {
+static const u8 *read_value(Pass *pass, int known, const u8 *p, const u8 *end, Event *event) {
     switch (known) {
     case TURN: return read_turn(p, end, &event->turn);
     case AGENT: return plain_string(p, end, &event->agent);
     case DECISION: return read_decision(p, end, &event->decision);
     case RESOURCES: return read_resources(pass, p, end, event);
     case DRY_RUN: return read_dry_run(p, end, &event->dry);
-    default: return past_any(p, end, 1);
+    default: return past_any(p, p < end && (*p == '{' || *p == '[') ? line_end(p, end) : end, 1);
     }
 }
 
-/* Whether the line is an event that can be told here. */
-static int read_event(const Pass *pass, const u8 *p, const u8 *end, Event *event) {
-    Text key;
-    int more = 1;
+/* The end of the line at `p` where that is an event that can be told here, else NULL; `end` is that of all lines. */
+static const u8 *read_event(Pass *pass, const u8 *p, const u8 *end, Event *event) {
+    int known;
     event->seen = 0;
     event->dry = -1;
     event->whole = 0;
     event->decision.p = NULL;
     event->value = Py_NAN;
-    p = past_space(p, end);
-    if (p >= end || *p != '{') return 0;
-    p = past_space(p + 1, end);
-    while (more) {
-        if (!(p = plain_key(p, end, &key))) return 0;
-        int known = known_key(key);
-        if (event->seen & known) return 0; /* of a key that is repeated the last value counts */
+    p = past_blank(p, end);
+    if (p >= end || *p++ != '{') return NULL;
+    for (int i = 0;; i++) {
+        if (!(p = next_key(pass->steps + (i < MOST_STEPS ? i : MOST_STEPS - 1), p, end, !i, NULL, &known))) return NULL;
+        if (known == ENDS) break;
+        if (event->seen & known) return NULL; /* of a key that is repeated the last value counts */
         event->seen |= known;
-        if (!(p = read_value(pass, known, p, end, event)) || !(p = past_comma(p, end, '}', &more))) return 0;
+        if (!(p = read_value(pass, known, p, end, event))) return NULL;
     }
-    return past_space(p, end) == end && (event->seen & (TURN | AGENT)) == (TURN | AGENT);
+    p = past_blank(p, end);
+    return (p == end || *p == '\n') && (event->seen & (TURN | AGENT)) == (TURN | AGENT) ? p : NULL;
 }
 
 static int more_room(void **items, size_t room, size_t size) {
@@ -316,26 +381,31 @@ static int leave_line(Pass *pass, size_t line, size_t start, size_t end) {
     return !bad;
 }
 
-/* 1, 0 with an exception or without memory, -1 where Python had better read everything. */
+/* Nothing, or a line that is left to Python: 1, 0 with an exception or without memory, -1 where Python had better read
+   everything. */
+static int pass_by(Pass *pass, const u8 *data, const u8 *p, const u8 *stop, size_t line) {
+    if (past_blank(p, stop) == stop) return 1; /* a blank line is none */
+    if (!leave_line(pass, line, (size_t)(p - data), (size_t)(stop - data))) return 0;
+    return pass->left_count > 64 && pass->left_count > pass->rows.count / LEFT_OF ? -1 : 1;
+}
+
+/* As `pass_by` does. */
 static int read_lines(Pass *pass, const u8 *data, size_t n) {
-    int all_utf8 = is_utf8(data, data + n);
+    int all_utf8 = is_utf8(data, data + n), done = 1;
     size_t line = 0;
-    for (const u8 *p = data, *end = data + n; p < end; line++) {
-        const u8 *stop = memchr(p, '\n', (size_t)(end - p));
+    for (const u8 *p = data, *end = data + n; p < end && done > 0; line++) {
+        const u8 *stop = all_utf8 || is_utf8(p, line_end(p, end)) ? p : NULL;
         Event event;
-        if (!stop) stop = end;
         if (pass->rows.count == pass->rows.room && !rows_grow(&pass->rows)) return 0;
-        if (past_space(p, stop) == stop) {
-            /* a blank line is none */
-        } else if ((all_utf8 || is_utf8(p, stop)) && read_event(pass, p, stop, &event)) {
-            if (!add_event(pass, &event)) return 0;
+        if (stop && (stop = read_event(pass, p, end, &event))) {
+            done = add_event(pass, &event);
         } else {
-            if (!leave_line(pass, line, (size_t)(p - data), (size_t)(stop - data))) return 0;
-            if (pass->left_count > 64 && pass->left_count > pass->rows.count / LEFT_OF) return -1;
+            stop = line_end(p, end);
+            done = pass_by(pass, data, p, stop, line);
         }
         p = stop + 1;
     }
-    return 1;
+    return done;
 }
 
 static PyObject *texts_of(const Table *table) {

@@ -78,18 +78,38 @@ static u64 mixed(u64 h, u64 word) {
     return h ^ (h >> 29);
 }
 
+static u64 word_at(const u8 *p) {
+    u64 word;
+    memcpy(&word, p, 8);
+    return word;
+}
+
+static u64 half_at(const u8 *p) {
+    u32 half;
+    memcpy(&half, p, 4);
+    return half;
+}
+
+/* Up to eight bytes as a number: other bytes of the same length are another one. */
+static u64 few_bytes(const u8 *p, size_t n) {
+    if (n >= 4) return half_at(p) | half_at(p + n - 4) << 32;
+    return n ? (u64)p[0] | (u64)p[n / 2] << 8 | (u64)p[n - 1] << 16 : 0;
+}
+
 static u64 hash_of(Text key, u64 seed) {
-    u64 h = mixed(seed, key.n), word;
+    u64 h = mixed(seed, key.n);
     const u8 *p = key.p;
     size_t left = key.n;
-    for (; left >= 8; left -= 8, p += 8) {
-        memcpy(&word, p, 8);
-        h = mixed(h, word);
-    }
-    word = 0;
-    if (left) memcpy(&word, p, left);
-    h = mixed(h, word);
+    for (; left > 8; left -= 8, p += 8) h = mixed(h, word_at(p));
+    h = mixed(h, few_bytes(p, left));
     return mixed(h, h >> 32);
+}
+
+static int same_text(Text a, Text b) {
+    if (a.n != b.n) return 0;
+    if (a.n > 16) return !memcmp(a.p, b.p, a.n);
+    if (a.n < 8) return few_bytes(a.p, a.n) == few_bytes(b.p, b.n);
+    return word_at(a.p) == word_at(b.p) && word_at(a.p + a.n - 8) == word_at(b.p + b.n - 8);
 }
 
 static void table_free(Table *table) {
@@ -122,7 +142,7 @@ static long table_find(Table *table, Text key, int *fresh) {
     size_t mask = table->room * 2 - 1, at = (size_t)hash & mask;
     for (; table->slots[at]; at = (at + 1) & mask) {
         Entry *entry = &table->entries[table->slots[at] - 1];
-        if (entry->hash == hash && entry->key.n == key.n && (!key.n || !memcmp(entry->key.p, key.p, key.n))) {
+        if (entry->hash == hash && same_text(entry->key, key)) {
             *fresh = 0;
             return (long)table->slots[at] - 1;
         }

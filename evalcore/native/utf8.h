@@ -67,10 +67,24 @@ __attribute__((target("ssse3"))) static __m128i utf8_faults(__m128i now, __m128i
     return _mm_xor_si128(_mm_and_si128(later, _mm_set1_epi8(-128)), pairs);
 }
 
+/* Past 64 bytes of ASCII at a time. */
+__attribute__((target("ssse3"))) static const u8 *past_ascii(const u8 *p, const u8 *end) {
+    for (; end - p >= 64; p += 64) {
+        __m128i all = _mm_setzero_si128();
+        for (int i = 0; i < 64; i += 16) all = _mm_or_si128(all, _mm_loadu_si128((const __m128i *)(const void *)(p + i)));
+        if (_mm_movemask_epi8(all)) break;
+    }
+    return p;
+}
+
 __attribute__((target("ssse3"))) static int is_utf8_by_lookup(const u8 *p, const u8 *end) {
     __m128i before = _mm_setzero_si128(), faults = before;
     u8 tail[16] = {0}; /* at least one zero stands behind the last byte, so that what is cut off is too short */
     for (; end - p >= 16; p += 16) {
+        if (!_mm_movemask_epi8(before)) {
+            p = past_ascii(p, end);
+            if (end - p < 16) break;
+        }
         __m128i now = _mm_loadu_si128((const __m128i *)(const void *)p);
         /* Letters that began before must end in what is all ASCII, too. */
         if (_mm_movemask_epi8(_mm_or_si128(now, before))) faults = _mm_or_si128(faults, utf8_faults(now, before));

@@ -59,7 +59,7 @@ class Cutter:
         self._key = key
         self._sha256 = hashlib.sha256()
         # What is read and not yet cut lies in buffer[at:end]; the room is used again and again.
-        self._buffer = bytearray(2 * BLOCK_BYTES)
+        self._buffer = bytearray(BLOCK_BYTES + BLOCK_BYTES // 16)  # a block, and the rest of a record before it
         self._at = self._end = 0
         self._newlines: Positions | None = None
         self._ended = False

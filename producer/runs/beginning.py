@@ -37,8 +37,11 @@ from evalq.workers.settings import Settings
 
 __all__ = ["LONG_SECONDS", "Beginning", "forks_for"]
 
-LONG_SECONDS = 3.0
-"""A job of which so much is left is worth starting a server and workers for, which takes half of it."""
+LONG_SECONDS = 6.0
+"""A job of which so much is left is worth starting a server and workers for: 1.3 CPU seconds, a tenth of it with two
+cores."""
+_PACE_SECONDS = 0.5
+"""So long after the first answer the pace says how long the rest takes; that one may have waited for imports."""
 _LOOK_SECONDS = 0.05
 _DRAIN_SECONDS = 1.0
 _AHEAD = 64
@@ -87,6 +90,7 @@ class Beginning:
         self._began = time.monotonic()
         self._held_bytes = _held(job, collector.next)
         self._fresh_bytes = 0
+        self._paced: tuple[float, int] | None = None
         self._importing: threading.Thread | None = None
         self._answers: dict[int, Partial] = {}
         self.planner = Planner(job)
@@ -152,6 +156,8 @@ class Beginning:
             raise ForkLost(answer[1:].decode(errors="replace"))
         self._answers[seq] = Partial(answer[1 : 1 + _DIGEST].decode(), answer[1 + _DIGEST :])
         self._fresh_bytes += _size(self._job.manifest.chunks[seq])
+        if self._paced is None:
+            self._paced = time.monotonic(), self._fresh_bytes
 
     def _collect(self) -> None:
         """All answers that come next."""
@@ -192,12 +198,20 @@ class Beginning:
         self._later.place()
 
     def _left(self) -> float:
-        """Seconds that the rest takes at the pace so far; before the first answer, as many as it has taken already."""
-        gone = time.monotonic() - self._began
-        if not self._fresh_bytes:
+        """Seconds that the rest takes at the pace since the first answer; where there is no other, as many as have gone
+        by. Too little has come to tell: none.
+        """
+        now = time.monotonic()
+        if self._paced is None:
+            return now - self._began
+        began, before = self._paced
+        gone, fresh = now - began, self._fresh_bytes - before
+        if not fresh:
             return gone
+        if gone < _PACE_SECONDS:
+            return 0.0
         left = self._job.total_bytes - self._held_bytes - self.done_bytes
-        seconds = gone * left / self._fresh_bytes
+        seconds = gone * left / fresh
         limit = self._job.header.limit
         if limit is not None and self.records:
             seconds = min(seconds, gone * (limit - self.records) / self.records)

@@ -7,7 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from tests.bench import queues, start, throughput
+from tests.bench import queues, start, throughput, tools
 
 
 def main() -> None:
@@ -46,6 +46,8 @@ def main() -> None:
             print(f"| {rows:,} | {name} | {rows / seconds:,.0f} | {ratio} |")
     print("\n" + "\n".join(start.table(asked.times, None)), flush=True)
     queues.main(["--times", str(asked.times)])
+    print(flush=True)
+    tools.main(["--times", str(asked.times)])
 
 
 if __name__ == "__main__":

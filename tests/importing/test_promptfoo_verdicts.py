@@ -11,8 +11,9 @@ import pytest
 from evalq.evalcore.evaluators.checks.score import Judgement
 from evalq.producer.importing.imported import Imported
 from tests.importing import hostile
+from tests.importing.environments import PROMPTFOO
 from tests.importing.judged import judged
-from tests.importing.record import HERE, PROMPTFOO, digest
+from tests.importing.record import HERE, digest
 
 NAMED: dict[str, str] = {
     "contains-json": "promptfoo takes the first object anywhere, read as YAML; evalq the whole answer or one block",

