@@ -25,6 +25,7 @@ from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
+from tests.samples import KEY
 from tests.unit.comparing.conftest import Made
 from tests.unit.viewing.conftest import Browser, viewing
 
@@ -50,7 +51,7 @@ def begun(server: Server, settings: Settings, run: str, chunks: int = 4) -> RunL
     ledger = RunLedger(server.client, settings)
     header = Header(run, "planagent", "1", "code", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),), suite="night")
     plan = [Chunk(seq, 0, seq * 10, seq * 10 + 10, seq + 1, 1, f"{seq:064}") for seq in range(chunks)]
-    ledger.open(header, 1)
+    ledger.open(header, 1, key=KEY)
     ledger.append(run, plan, 0, Seal(chunks, ("s",)))
     assert ledger.commit(header, plan[0], 1, Partial("a" * 64, b"part")) == "committed"
     return ledger
