@@ -57,7 +57,7 @@ chaos: setup programs  ## The fault suite: SEEDS seeds that were not run before,
 	$(PY) -m tests.chaos --seeds $(SEEDS)
 	$(PY) -m tests.chaos.table
 
-mutation: setup  ## Do tests notice changes of the evaluators? Makes docs/reference/mutation.md; takes an hour.
+mutation: setup  ## Do tests notice changes of the evaluators, and of what they decide by? Makes docs/reference/mutation.md; takes hours.
 	$(PY) -m tests.mutation --sample 150 --seed 3 --tests unit --out mutation.json
 	$(PY) -m tests.mutation --page mutation.json > docs/reference/mutation.md
 

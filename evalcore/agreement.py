@@ -20,10 +20,10 @@ _ADDED = 0.5
 class Table(NamedTuple):
     """Labelled answers by verdict: passed by judge and person, by the judge alone, by the person alone, by none."""
 
-    both: int = 0
-    false_pass: int = 0
-    false_fail: int = 0
-    neither: int = 0
+    both: int
+    false_pass: int
+    false_fail: int
+    neither: int
 
     @property
     def labels(self) -> int:

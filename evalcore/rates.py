@@ -14,6 +14,9 @@ __all__ = ["ALPHA", "Interval", "Rate", "clustered", "exact_interval", "pass_at_
 ALPHA = 0.025
 """The error allowed on either side of an interval of 95 %."""
 
+_ROUNDING = 1e-12
+"""Rates of up to a million answers that differ, differ by more."""
+
 
 class Interval(NamedTuple):
     """Where a rate lies."""
@@ -83,7 +86,9 @@ def clustered(rates: Sequence[Rate], alpha: float = ALPHA) -> Interval | None:
         return exact_interval(mean * counted[0].answers, counted[0].answers, alpha)
     spread = math.fsum((rate.weight * (rate.value - mean)) ** 2 for rate in counted)
     variance = len(counted) / (len(counted) - 1) * spread / (whole * whole)
-    if variance <= 0.0 or mean in (0.0, 1.0):
+    # Also where they are one rate but for rounding, of which a mean by unequal weights has some.
+    alike = max(rate.value for rate in counted) - min(rate.value for rate in counted) < _ROUNDING
+    if alike or variance <= 0.0:
         return exact_interval(mean * heads, heads, alpha)
     # As many degrees of freedom as cases of one weight would have: where few have most of it, few say how they differ.
     freedom = max(1.0, heads - 1.0)

@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.agents.hostile import hostile
 
-__all__ = ["Agent", "running_agent"]
+__all__ = ["Agent", "judged_well", "running_agent"]
 
 
 class Agent:
@@ -29,7 +29,8 @@ class Agent:
 
     After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order. While ``ready`` is false,
     calls are taken and none is answered, and so while it is ``halted``, which can be said from outside; while it is
-    ``dead``, each request's connection is cut: ``cut`` counts them.
+    ``dead``, each request's connection is cut: ``cut`` counts them. Where it ``judges``, it gives verdicts on the
+    answers in its prompts.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,7 @@ class Agent:
         self.quota = 0
         self.ready: Callable[[], bool] = lambda: True
         self.halted = False
+        self.judges = False
         self.dead: Callable[[], bool] = lambda: False
         self.cut = 0
         self.answer: Callable[[str], str] | None = None
@@ -109,6 +111,9 @@ class Agent:
         self.log.append((time.time(), 200))
         if path.endswith("/embeddings"):
             return await _reply(writer, 200, embedding(self.embed(prompt), len(prompt)))
+        if self.judges:
+            answer = prompt.partition("<<<ANSWER-")[2].partition("<<<END-")[0]
+            return await _reply(writer, 200, completion(json.dumps({"pass": judged_well(answer)})))
         if self.answer is not None:
             return await _reply(writer, 200, completion(self.answer(prompt)))
         return await _reply(
@@ -183,6 +188,11 @@ def vs_answer(order: dict[str, Any], n: int) -> str:
     }
     text = json.dumps(output)
     return f"Here it is:\n```json\n{text}\n```\nDone." if order.get("fenced") else text
+
+
+def judged_well(answer: str) -> bool:
+    """The verdict of one that ``judges``: by the answer alone, so that each can be told from that on another one."""
+    return '"the usual"' in answer
 
 
 def write_golden(path: Path, cases: dict[str, dict[str, Any]]) -> Path:

@@ -15,6 +15,7 @@ from tests.chaos.battle import STOP, fight
 from tests.chaos.faults import FAULTS
 from tests.chaos.scenario import FAILOVERS, NAIVE, draw, failovers
 from tests.chaos.subjects import Workshop
+from tests.chaos.sweeps import SWEEPS
 
 FAILOVER_SCALE = 2.0
 """Inputs so much larger, so that there is time for failovers."""
@@ -30,7 +31,7 @@ def main() -> int:
     if asked.failovers:
         scenarios = [failovers(seed, asked.failovers, asked.subject) for seed in seeds]
     else:
-        scenarios = [draw(seed, asked.only, naive) for naive in setups for seed in seeds]
+        scenarios = [draw(seed, asked.only, naive, asked.sweep) for naive in setups for seed in seeds]
     bad = 0
     with (
         tempfile.TemporaryDirectory(prefix="evalq-chaos-inputs-") as inputs,
@@ -64,6 +65,9 @@ def _parse() -> Any:
     parser.add_argument(
         "--only", default="", choices=["", *FAULTS], metavar="FAULT", help=f"one of: {', '.join(FAULTS)}"
     )
+    parser.add_argument(
+        "--sweep", default="", choices=list(SWEEPS), metavar="KIND", help=f"one of: {', '.join(SWEEPS)}"
+    )
     parser.add_argument("--failovers", type=int, default=0, metavar="N", help="N in each run, and no other fault")
     parser.add_argument("--subject", choices=list(FAILOVERS), default="sweep", help="of --failovers")
     parser.add_argument("--parallel", type=int, default=1, metavar="K", help="runs side by side")
@@ -77,7 +81,8 @@ def _parse() -> Any:
 def _next_seed(asked: Any) -> int:
     """Behind all seeds of the results file that were run of the same kind."""
     lines = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
-    same = [line for line in lines if line["only"] == asked.only and (line["setup"] != NAIVE[""]) == asked.naive]
+    only = asked.only or asked.sweep
+    same = [line for line in lines if line["only"] == only and (line["setup"] != NAIVE[""]) == asked.naive]
     return max((line["seed"] + 1 for line in same), default=0)
 
 
@@ -90,6 +95,7 @@ def _told(line: dict[str, Any], asked: Any, *, good: bool) -> str:
         text += f"\n     skipped: {line['skipped']}"
     if not good:
         only = f" --only '{asked.only}'" if asked.only else ""
+        only += f" --sweep '{asked.sweep}'" if asked.sweep else ""
         only = f" --failovers {asked.failovers} --subject {asked.subject}" if asked.failovers else only
         naive = " --naive" if asked.naive else ""
         text += f"\n     {line.get('why', '')}\n     drawn: {line['drawn']}"

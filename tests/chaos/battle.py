@@ -127,5 +127,5 @@ def _line(scenario: Scenario, stage: Stage, verdict: Verdict, skipped: str, seco
         "dirty": dirty,
     }
     if isinstance(stage, SweepStage):
-        line["calls"] = stage.calls()
+        line |= stage.told()
     return line | ({"why": verdict.why} if verdict.why else {}) | ({"skipped": skipped} if skipped else {})

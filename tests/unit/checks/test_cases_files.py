@@ -10,6 +10,7 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks import load_cases
+from evalq.evalcore.evaluators.checks.filling import Room
 
 
 def loaded(folder: Path, text: str, name: str = "cases.yaml") -> list[Any]:
@@ -185,6 +186,81 @@ cases:
         ("c.yaml", "cases: [{id: a, expected: !!binary aGk=}]", "not plain JSON data"),
         ("c.json", '{"cases": [{"id": "a", "expected": "\\ud800"}]}', "half of a surrogate pair"),
         ("c.csv", "id,expected\n", "no case in"),
+        ("c.yaml", f"cases: [{{id: {'x' * 501}, expected: y}}]", "cases[0].id: longer than 500 characters"),
+        ("c.yaml", "cases: [{id: '', expected: y}]", "cases[0].id: must be text"),
+        ("c.yaml", "cases: [{expected: y}]", "cases[0].id: missing: a case is known by its id"),
+        ("c.yaml", "cases: [{id: a, vars: [b], expected: y}]", "cases[0].vars: must be a mapping, found a list"),
+        ("c.yaml", "cases: [{id: a, vars: {id: b}, expected: y}]", "vars.id: 'id' is a placeholder of its own"),
+        ("c.yaml", "cases: [{id: a, input: 5, expected: y}]", "cases[0].input: must be text, a list of chat messages"),
+        ("c.yaml", "cases: [{id: a, input: [], expected: y}]", "cases[0].input: must be text, a list of chat messages"),
+        (
+            "c.yaml",
+            "cases: [{id: a, input: [{role: user}], expected: y}]",
+            "cases[0].input[0]: a message {role",
+        ),
+        (
+            "c.yaml",
+            "cases: [{id: a, checks: {contains: x}}]",
+            "cases[0].checks: must be a list of checks",
+        ),
+        ("c.yaml", "cases: [{id: a, tags: t, expected: y}]", "cases[0].tags: must be a list of texts"),
+        ("c.yaml", "cases: [{id: a, tags: ['', t], expected: y}]", "cases[0].tags: must be a list of texts"),
+        ("c.yaml", f"cases: [{{id: a, tags: {[str(at) for at in range(101)]}, expected: y}}]", "more than 100 tags"),
+        (
+            "c.yaml",
+            "cases: [{id: a, thresholds: 1, expected: y}]",
+            "cases[0].thresholds: must be a mapping such as",
+        ),
+        (
+            "c.yaml",
+            "cases: [{id: a, thresholds: {score: true}, expected: y}]",
+            "thresholds.score: must be a number",
+        ),
+        ("c.yaml", "cases: [{id: a, weight: true, expected: y}]", "cases[0].weight: must be 0, or a number from 1e-9"),
+        ("c.yaml", "cases: [{id: a, weight: 1.1e9, expected: y}]", "cases[0].weight: must be 0, or a number from 1e-9"),
+        ("c.yaml", "cases: [{id: a, judge: '', expected: y}]", "cases[0].judge: must be the name of a target"),
+        ("c.yaml", "cases: [{id: a, diversity: 5, expected: y}]", "cases[0].diversity: must be"),
+        ("c.yaml", "cases: [{id: a, diversity: {by: sound}, expected: y}]", "cases[0].diversity.by: must be"),
+        (
+            "c.yaml",
+            "cases: [{id: a, diversity: {near: 1}, expected: y}]",
+            "diversity.near: unknown key (known",
+        ),
+        (
+            "c.yaml",
+            "cases: [{id: a, diversity: {embedder: 5}, expected: y}]",
+            "diversity.embedder: must be the name",
+        ),
+        ("c.yaml", "cases: [{id: a, diversity: {similarity: true}, expected: y}]", "similarity: must be a number betw"),
+        (
+            "c.yaml",
+            "cases: [{id: a, diversity: {similarity: 2}, expected: y}]",
+            "similarity: Input should be less",
+        ),
+        ("c.yaml", "cases: [{id: a, checks: [any: [5]]}]", "checks[0].any[0]: a number where a check is wanted"),
+        (
+            "c.yaml",
+            "cases: [{id: a, checks: [any: [all: [equals]]]}]",
+            "checks[0].any[0].all[0]: equals by itself",
+        ),
+        (
+            "c.yaml",
+            "defaults: 5\ncases: [{id: a, expected: y}]",
+            "c.yaml:1: defaults: must be a mapping",
+        ),
+        (
+            "c.yaml",
+            "templates: [t]\ncases: [{id: a, expected: y}]",
+            "templates: must be a mapping of names",
+        ),
+        ("c.yaml", "cases: [{id: a, template: t, expected: y}]", "'t' is no template (there are: none)"),
+        ("c.yaml", "cases: [{file: rows.txt, id: a}]", "cases[0].id: unknown key (known here: file, template, input"),
+        ("c.yml", "cases: 5", "cases: must be a list of cases, at least one"),
+        ("c.csv", "id,id\na,b\n", "c.csv:1: a column stands there twice"),
+        ("c.csv", "id,vars.\na,b\n", "c.csv:1: 'vars.' is no column of cases (known: id, template"),
+        ("c.csv", "id,diversity\na,{\n", "c.csv:2: diversity: not JSON"),
+        ("c.csv", "id,expected,thresholds.score\na,b,c\n", "c.csv:2: thresholds.score: 'c' where a number"),
+        ("c.toml", "", "a cases file ends in .yaml, .yml, .json, .jsonl, .ndjson, .csv"),
     ],
 )
 def test_what_is_wrong_with_a_file(tmp_path: Path, name: str, text: str, says: str) -> None:
@@ -216,3 +292,66 @@ def test_days_and_numbers_as_keys_are_texts(tmp_path: Path) -> None:
     )
     assert case.input == {"1": "on 2026-03-02", "day": "2026-03-02"}
     assert case.params["checks"] == [{"equals": "2026-03-02"}]
+
+
+def test_an_input_in_a_cell_is_data_where_it_is_json(tmp_path: Path) -> None:
+    """Text that only begins like JSON stays text; several tags stand in one cell, or as a list."""
+    chat = '"[{""role"": ""user"", ""content"": ""hi""}]"'
+    table = f'id,expected,input,tags\na,x,{chat},"t, ,u"\nb,x,[not JSON,"[""v, w""]"\n'
+    first, second = loaded(tmp_path, table, "c.csv")
+    assert (first.input, first.params["tags"]) == ([{"role": "user", "content": "hi"}], ["t", "u"])
+    assert (second.input, second.params["tags"]) == ("[not JSON", ["v, w"])
+
+
+def test_cases_of_a_table_lie_over_what_the_entry_says(tmp_path: Path) -> None:
+    """Defaults, the entry's template, the entry, the row's own template, the row."""
+    (tmp_path / "rows.jsonl").write_text('{"id": "a"}\n{"id": "b", "template": "own", "tags": ["row"]}\n')
+    text = """
+defaults: {input: hi, tags: [all], thresholds: {pass-rate: 0.5, pass@2: 0.5}}
+templates: {t: {tags: [t], checks: [is-json]}, own: {tags: [own], thresholds: {pass-rate: 0}}}
+cases: [{file: rows.jsonl, template: t, tags: [entry], weight: 3}]
+"""
+    first, second = loaded(tmp_path, text, "c.yml")
+    assert (first.params["tags"], second.params["tags"]) == (["all", "t", "entry"], ["all", "t", "entry", "own", "row"])
+    assert first.params["weight"] == second.params["weight"] == 3
+    assert first.params["checks"] == second.params["checks"] == [{"is-json": True}]
+    # A threshold of 0 says that what a layer below demands does not hold here.
+    numbers = [[rate["number"] for rate in each.params["thresholds"]["rates"]] for each in (first, second)]
+    assert numbers == [["pass-rate", "pass@2"], ["pass@2"]]
+
+
+def test_files_without_a_case_are_named(tmp_path: Path) -> None:
+    """All of them: none can be meant."""
+    for name in ("a.jsonl", "b.csv"):
+        (tmp_path / name).write_text("id,expected\n" if name.endswith("csv") else "")
+    with pytest.raises(ConfigError) as caught:
+        load_cases([tmp_path / "a.jsonl", tmp_path / "b.csv"])
+    assert str(caught.value) == f"no case in {tmp_path / 'a.jsonl'}, {tmp_path / 'b.csv'}"
+
+
+def test_a_fault_of_a_layer_names_the_case_that_it_hurts(tmp_path: Path) -> None:
+    """One of the case's own stands where the case is."""
+    said = refused(tmp_path, "defaults: {checks: [{contains: '{{who}}'}]}\ncases:\n  - {id: a, expected: y}\n")
+    assert "c.yaml:1: defaults.checks[0]: {{who}} is no variable" in said.replace("cases.yaml", "c.yaml")
+    assert "(in the case 'a')" in said
+    own = refused(tmp_path, "cases:\n  - {id: a, checks: [{contains: '{{who}}'}]}\n")
+    assert "(in the case" not in own
+
+
+def test_what_is_written_out_is_counted_whatever_it_stands_in() -> None:
+    """A long text beside a mapping, below a list, as a key: all of it is room taken."""
+    long = "x" * (1 << 20)
+    values: list[Any] = [[long] * 300 + [{}], [{"a": long}] * 300, {"a": [long] * 300}, [[long]] * 300]
+    for value in values:
+        with pytest.raises(ConfigError, match="more than 256 MiB"):
+            Room().take(value)
+    assert Room().take([long] * 200 + [{}])[-1] == {}
+
+
+def test_an_unknown_variable_is_told_with_the_known_ones(tmp_path: Path) -> None:
+    """In their order; a part of a mapping is reached by a point, and only of a mapping."""
+    text = "cases: [{id: a, vars: {b: {c: 1}, d: x}, expected: '{{%s}}'}]"
+    assert "{{d.c}} is no variable (known: b, d, id)" in refused(tmp_path, text % "d.c")
+    assert "{{b.x}} is no variable" in refused(tmp_path, text % "b.x")
+    [case] = loaded(tmp_path, text % "b.c")
+    assert case.params["checks"] == [{"equals": 1}]

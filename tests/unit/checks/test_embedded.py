@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.checks.diversity.stage import LONGEST, EmbedStage
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
+from evalq.evalcore.evaluators.checks.score import Judge
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.vectors import cosine, joined, packed
 from tests.agents.server import letters
@@ -128,13 +129,21 @@ def test_vectors_of_two_embedders_are_not_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [5, {"text": 1}, {"vector": "!"}, {"vector": base64.b64encode(bytes(9)).decode()}, {"vector": ""}],
+    ("bad", "says"),
+    [
+        (5, "embedding: a number where an object is wanted"),
+        ({"text": 1}, "embedding: Expected `str`"),
+        ({"vector": "!"}, "embedding: Invalid base64"),
+        ({"vector": base64.b64encode(bytes(9)).decode()}, "embedding.vector: a vector that is not zero is wanted"),
+        ({"vector": ""}, "embedding.vector: a vector that is not zero is wanted"),
+    ],
 )
-def test_an_embedding_that_is_none_is_an_error(tmp_path: Path, bad: Any) -> None:
-    """Never a kind, and never silently left out."""
+def test_an_embedding_that_is_none_is_an_error(tmp_path: Path, bad: Any, says: str) -> None:
+    """Never a kind, and never silently left out: it is said where it stands."""
     given_ = {**embedded("x"), **bad} if isinstance(bad, dict) else bad
-    assert told(tmp_path, [line("a", 0, "x", embedding=given_)])["errors"] == 1
+    data = line("a", 0, "x", embedding=given_)
+    assert told(tmp_path, [data])["errors"] == 1
+    assert Judge(params_of([CASE])).test(data).reason.startswith(says)
 
 
 def test_a_key_that_is_given_twice_is_an_error(tmp_path: Path) -> None:

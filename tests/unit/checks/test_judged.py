@@ -16,6 +16,7 @@ from evalq.evalcore.contract.evaluator import Question
 from evalq.evalcore.evaluators.checks.compiling import compile_check
 from evalq.evalcore.evaluators.checks.judging.asking import PREFER, RUBRIC, written
 from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
+from evalq.evalcore.evaluators.checks.judging.vote import about
 from evalq.evalcore.evaluators.checks.metrics import METRICS
 from evalq.evalcore.evaluators.checks.score import Judge, Judgement
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
@@ -127,6 +128,9 @@ def test_a_majority_of_all_votes_decides() -> None:
     ):
         assert judged(check, saying(*said)).status == status
     assert "3 of 5 votes" in judged(check, saying(YES, NO, YES, NO, YES)).checks[0].found
+    assert judged(check, saying(YES, YES, NO, bad, bad)).reason == (
+        "rubric: no majority: 2 of 5 votes agree, and 2 cannot be read"
+    )
 
 
 def test_a_score_is_the_median_on_its_scale() -> None:
@@ -362,3 +366,27 @@ def test_the_report_says_who_judged_and_is_the_same_in_any_pieces(tmp_path: Path
     assert (shown["evalq_checks_judge_cost"], shown["evalq_checks_plain_pass_rate"]) == (30.0, 1.0)
     plain: Any = evaluated(tmp_path, [line("a", 0)], params_of([{"id": "a", "checks": [{"contains": "yes"}]}])).report
     assert "judges" not in plain["results"]
+
+
+def test_judgements_recorded_by_an_earlier_version_count() -> None:
+    """A line as 0.1 wrote it: names of checks, and digests of what was judged, stay what they are."""
+    recorded = [
+        {"check": "rubric-88b1b9ea9fe4", "about": "8a798890fe938171", "judge": "grader", "output": {"pass": True}}
+    ]
+    assert about("yes") == "8a798890fe938171"
+    test = Judge(params_of([{"id": "a", "checks": [{"rubric": "polite"}]}])).test(line("a", 0, judgements=recorded))
+    assert (test.status, test.reason) == ("passed", "")
+
+
+def test_the_reason_of_a_single_vote_is_told() -> None:
+    """As a judge gave it; of several votes about two orders there is none that stands for all."""
+    said = {"better": "A", "reason": "It is shorter."}
+    test = judged({"prefer": "maybe"}, lambda q, v: said if q.prompt.case.endswith(" 0") else {"better": "B"})
+    assert test.checks[0].found == "the answer preferred: It is shorter."
+    three = judged(
+        {"prefer": "maybe", "votes": 3}, lambda q, v: said if q.prompt.case.endswith(" 0") else {"better": "B"}
+    )
+    assert three.checks[0].found == "the answer preferred"
+    one = judged({"score": "how polite"}, saying({"score": 2, "reason": "It is curt."}))
+    assert one.checks[0].found == "2 of 5: It is curt."
+    assert one.checks[0].wanted == '"how polite", from 1 to 5'

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Request, live_calls
+from evalq.evalcore.contract.evaluator import Question, Request, live_calls
 from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.evalcore.evaluators.checks.further import asking, to_ask
+from evalq.evalcore.evaluators.checks.inputs import answered, complete, prompts
+from evalq.evalcore.evaluators.checks.judging.against import other_answers
+from evalq.evalcore.model.calls import Output
+from evalq.evalcore.vectors import packed
 from evalq.producer.cli import cli
 from evalq.producer.suites.suite_file import load_suite
 
@@ -150,3 +158,107 @@ def test_another_runs_answers_are_those_of_the_same_repeat(here: Path) -> None:
     assert asked[0][0].prompt.text.index("\nmine\n") < asked[0][0].prompt.text.index("\nfirst\n")
     assert asked[0][1].prompt.text.index("\nfirst\n") < asked[0][1].prompt.text.index("\nmine\n")
     assert "\nwhole\n" in asked[2][0].prompt.text
+
+
+def test_what_asked_for_judging_is_done_with_once_it_is_recorded(here: Path) -> None:
+    """A finished sweep is evaluated by its outputs alone, whoever was asked on the way."""
+    (here / "cases.yaml").write_text(PLAIN)
+    for name in ("judge", "against", "embedder"):
+        asked = Request([str(here / "cases.yaml")], {}, {"target": "chat", name: "x"})
+        done = answered(asked, here / "outputs.jsonl", here)
+        assert complete(done).inputs == [str(here / "outputs.jsonl")]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"outputs": ("outputs.jsonl",), "judge": "j"}, "--judge asks a target, which takes a sweep"),
+        ({"outputs": ("outputs.jsonl",), "embedder": "e"}, "--embedder asks a target, which takes a sweep"),
+        ({"outputs": ("outputs.jsonl",), "against": "o"}, "--against is compared with by a judge, and none is asked"),
+        ({}, "checks needs recorded outputs or a target: evalq checks CASES"),
+    ],
+)
+def test_what_takes_a_sweep_is_none_of_recorded_outputs(here: Path, options: dict[str, Any], says: str) -> None:
+    """It says what would do it."""
+    (here / "cases.yaml").write_text(PLAIN)
+    with pytest.raises(UsageError) as caught:
+        complete(Request([str(here / "cases.yaml")], {}, options))
+    assert str(caught.value).startswith(says)
+
+
+def test_a_selection_needs_a_file_of_cases(here: Path) -> None:
+    """Before anything else is looked at."""
+    with pytest.raises(UsageError, match="checks needs a cases file: evalq checks CASES"):
+        complete(Request([], {}, {"outputs": ("outputs.jsonl",)}))
+
+
+def test_many_cases_without_an_input_are_named_briefly(here: Path) -> None:
+    """Ten of them, and how many more."""
+    (here / "cases.json").write_text(json.dumps({"cases": [{"id": f"c{at}", "expected": "x"} for at in range(12)]}))
+    with pytest.raises(ConfigError) as caught:
+        list(prompts(Request([str(here / "cases.json")], {}, {})))
+    told = str(caught.value)
+    assert told.endswith(", ".join(f"c{at}" for at in range(10)) + " and 2 more")
+
+
+def test_a_folder_of_another_run_is_searched_for_its_lines(here: Path) -> None:
+    """Packed or not, of either ending; what else lies there is no output."""
+    folder = here / "other"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"case": "a", "repeat": 0, "output": "one"}\n')
+    (folder / "b.ndjson.gz").write_bytes(gzip.compress(b'{"case": "a", "repeat": 1, "output": {"n": 1}}\n'))
+    (folder / "c.txt").write_text('{"case": "a", "repeat": 2, "output": "three"}\n')
+    (folder / "d.jsonl").write_text('[]\n{"case": 5, "output": "x"}\n{"case": "a", "repeat": true, "output": "x"}\n')
+    assert other_answers(str(folder)) == {("a", 0): "one", ("a", 1): '{"n":1}'}
+
+
+def test_judges_and_embedders_are_asked_in_one_stage(here: Path) -> None:
+    """Each gets the answers to its own questions, and a line keeps those of both."""
+    checks = [{"rubric": "polite"}, {"min-length": 1}]
+    case = {"id": "a", "checks": checks, "diversity": {"by": "embedding", "embedder": "vectors"}}
+    (here / "cases.json").write_text(json.dumps({"cases": [case]}))
+    further = live_calls(registry.get("checks")).further
+    assert further is not None
+    stage = further.begin(Request([str(here / "cases.json")], {}, {"judge": "grader"}))
+    assert stage is not None
+    assert dict(stage.asks()) == {("grader", 1): 1, ("vectors", 1): 1}
+    data = b'{"case": "a", "repeat": 0, "output": "Hello"}'
+    asked = stage.questions(data)
+    assert [each.target for each in asked] == ["grader", "vectors"]
+    vector = base64.b64encode(packed([1, 2])).decode()
+    said = {"grader": b'{"pass": true}', "vectors": json.dumps({"vector": vector}).encode()}
+
+    def recorded(question: Question) -> list[Output]:
+        prompt, target = question.prompt, question.target
+        return [Output(0, prompt.case, "", 0, prompt.digest, target, "c", msgspec.Raw(said[target]))]
+
+    joined = stage.joined(data, recorded)
+    told = json.loads(joined)
+    assert [vote["judge"] for vote in told["judgements"]] == ["grader"]
+    assert told["embedding"]["target"] == "vectors"
+    assert [each.target for each in stage.recorded(joined)] == ["grader", "vectors"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"embedder": "e"}, "--embedder: no case counts its answers by embedding"),
+        ({"judge": "j"}, "--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)"),
+    ],
+)
+def test_who_is_named_and_asked_nothing_is_refused(here: Path, options: dict[str, str], says: str) -> None:
+    """A name that does nothing is a mistake."""
+    (here / "cases.yaml").write_text(PLAIN)
+    with pytest.raises(UsageError) as caught:
+        asking(Request([str(here / "cases.yaml")], {}, options))
+    assert str(caught.value).startswith(says)
+
+
+def test_without_anything_to_ask_there_is_no_stage(here: Path) -> None:
+    """And recorded outputs are asked about only where somebody is named."""
+    (here / "cases.yaml").write_text(PLAIN)
+    request = Request([str(here / "cases.yaml")], {}, {"outputs": ("o.jsonl",)})
+    assert asking(request) is None
+    assert to_ask(request) == []
+    for name in ("judge", "embedder"):
+        assert to_ask(Request(request.inputs, {}, {**request.options, name: "x"})) == ["o.jsonl"]

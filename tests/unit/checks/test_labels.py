@@ -22,6 +22,7 @@ from evalq.evalcore.evaluators.checks.labelling.reading import load_labels
 from evalq.evalcore.evaluators.checks.labelling.shown import notices
 from evalq.evalcore.evaluators.checks.markdown import markdown
 from evalq.evalcore.evaluators.checks.measures import MEASURES
+from evalq.evalcore.evaluators.checks.score import Judge
 from evalq.evalcore.rates import exact_interval
 from tests.unit.checks.helpers import evaluated, line, params_of
 from tests.unit.checks.labelled import CASES, judged_line, judgement, labels_file
@@ -331,3 +332,40 @@ def test_a_check_is_as_fallible_as_its_parts() -> None:
     assert fallible({"any": [{"contains": "x"}, {"all": ["is-json", {"not-factual": "x"}]}]})
     assert not fallible({"any": [{"contains": "rubric"}, "is-json"], "name": "rubric"})
     assert judgement("x", True)["check"].startswith("rubric-")
+
+
+def test_a_label_of_an_output_without_a_verdict_counts_nowhere(tmp_path: Path) -> None:
+    """It is told of: the agent may have answered, and the judge has not."""
+    broken = {**judgement("yes", True), "output": {"verdict": "fine"}}
+    lines = [judged_line("m0", 0, True), line("m0", 1, judgements=[broken], labels={"polite": True})]
+    found = results(tmp_path, lines)["labels"]
+    assert (found["used"], found["astray"]) == (0, 1)
+    assert found["listed"] == ["line 2: 'polite' of m0 repeat 1 has no verdict"]
+
+
+def test_a_label_has_to_say_of_which_check_it_is(tmp_path: Path) -> None:
+    """Several of one name are none of them; a file and a line that contradict one another are an error."""
+    twins = [{"id": "t", "checks": [{"rubric": "x"}, {"rubric": "y"}]}]
+    data = line("t", 0, judgements=[], labels={"rubric": True})
+    found = evaluated(tmp_path, [data], params_of(twins)).report["results"]["labels"]
+    assert found["astray"] == 1
+    assert "t has several checks called 'rubric': tell them apart by `name`" in found["listed"][0]
+    test = Judge(PARAMS).test(judged_line("m0", 2, True, labels={"polite": True}))
+    assert test.reason == "labels, polite: true here, and false in --labels"
+    test = Judge(PARAMS).test(judged_line("m0", 0, True, labels={"polite": False}))
+    assert test.reason == "labels, polite: false here, and true in --labels"
+
+
+def test_labels_of_a_file_that_are_about_nothing_are_told(tmp_path: Path) -> None:
+    """No such case, no such check, no such output."""
+    labels = {
+        "gone": {"polite": {"passed": [0, 1], "failed": []}},
+        "m0": {"rude": {"passed": [0], "failed": []}, "polite": {"passed": [0], "failed": [7]}},
+    }
+    found = results(tmp_path, [judged_line("m0", 0, True)], labels=labels)["labels"]
+    assert (found["used"], found["astray"]) == (1, 4)
+    assert found["listed"] == [
+        "2 of 'polite': 'gone' is none of the cases",
+        "1 of 'rude': m0 has no check called 'rude'",
+        "m0 repeat 7 has no output with a verdict",
+    ]

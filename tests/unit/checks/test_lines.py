@@ -11,7 +11,7 @@ import pytest
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.record import record_line
 from evalq.evalcore.evaluators.checks.score import Judge, Judgement
-from tests.unit.checks.helpers import CASES, line, params_of
+from tests.unit.checks.helpers import CASES, line, params_of, stop_mark
 
 
 def judged(data: bytes | dict[str, Any], **more: Any) -> Judgement:
@@ -92,6 +92,15 @@ def test_a_score_threshold_decides_in_place_of_all_checks() -> None:
         (b'{"case": "a", "output": "yes", "output": "no"}', "output: the key is given more than once"),
         (b'{"case": "a", "cost": 1, "cost": 2, "output": "yes"}', "cost: the key is given more than once"),
         (b'{"case": "a", "output": "\\ud800"}', "not JSON"),
+        ({"case": "a", "repeat": 2**53, "output": "x"}, "repeat: 9007199254740992 where a whole number from 0"),
+        ({"case": "a", "output": "x", "cost": 1e15}, "cost: 1000000000000000"),
+        ({"case": "a", "output": "x", "prompt_tokens": -1}, "prompt_tokens: -1 where a whole number from 0"),
+        ({"case": "a", "output": "x", "completion_tokens": 10**15}, "completion_tokens: 1000000000000000"),
+        ({"case": "a", "output": "x", "attempts": [5]}, "attempts[0]: a number where an object is wanted"),
+        ({"case": "a", "output": "x", "attempts": [{}, {"prompt_tokens": "1"}]}, "attempts[1].prompt_tokens: a string"),
+        ({"case": "a", "output": "x", "labels": 5}, "labels: a number where an object of checks is wanted"),
+        ({"case": "a", "output": "x", "labels": {"contains": 1}}, "labels, contains: a number where true or false is"),
+        (b'{"case": "a", "output": "x", "labels": {"contains": true, "contains": true}}', "labelled more than once"),
     ],
     ids=lambda value: repr(value)[:50],
 )
@@ -102,6 +111,43 @@ def test_what_cannot_be_read_is_no_verdict(data: Any, says: str) -> None:
     assert says in test.reason
     record = msgspec.json.decode(record_line("f:1", test))
     assert (record["passed"], record["score"], record["status"]) == (None, None, "error")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("case", "repeat", "named", "output", "error", "text", "tool_calls", "attempts", "judgements", "labels"),
+        *("stop", "latency_seconds", "cost", "prompt_tokens", "completion_tokens"),
+    ],
+)
+def test_what_is_given_twice_says_nothing(key: str) -> None:
+    """Of any key that an evaluation reads: decoders differ in which of the two they keep."""
+    plain = {"case": "a", "repeat": 0, "output": "yes", **stop_mark(5)}
+    value = json.dumps(plain.get(key))
+    twice = "".join(f'"{key}": {value}, ' for _ in range(2 - (key in plain)))
+    test = judged(("{" + twice + json.dumps(plain)[1:]).encode())
+    assert (test.status, test.reason) == ("error", f"{key}: the key is given more than once")
+
+
+@pytest.mark.parametrize(("key", "value"), [("rule", '"when-decided"'), ("of", "5")])
+def test_so_does_a_part_of_the_plan_of_a_sweep(key: str, value: str) -> None:
+    """Its rule, and how many calls there were to be."""
+    data = json.dumps({"case": "a", "output": "yes", **stop_mark(5)})
+    test = judged(data.replace('"stop": {', f'"stop": {{"{key}": {value}, ').encode())
+    assert (test.status, test.reason) == ("error", f"stop.{key}: the key is given more than once")
+
+
+def test_what_an_output_is_about_is_known_without_judging_it() -> None:
+    """By its case or the name of its file; of a line that is skipped, broken or of no case nothing is."""
+    judge = Judge(params_of(tag="x"))
+    about = [judge.case(json.dumps(each).encode()) for each in ({"case": "a"}, {"named": "b.7"}, {"case": "c"}, 5)]
+    assert about == ["a", "b", "", ""]
+    assert judge.case(b"{") == ""
+    answer = judge.answer(line("a", 3, {"n": 1}, text="whole"))
+    assert answer is not None
+    assert answer == ("a", 3, "whole")
+    for nothing in (b"{", b'{"case": "a", "error": "lost"}', line("a", 0, text=5), line("c", 0), line("?", 0)):
+        assert judge.answer(nothing) is None
 
 
 def test_what_an_output_took_is_read_from_its_attempts() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evalq.evalcore.evaluators.checks.score import Judge
+from evalq.evalcore.evaluators.checks.state import Gatherer
 from tests.unit.checks.helpers import counts, line, merged_anyhow, params_of, state_of
 
 PARAMS = params_of()
+DIVERSE = params_of(diversity={"by": "text"})
 extras = st.fixed_dictionaries(
     {},
     optional={
@@ -23,7 +26,7 @@ lines = st.lists(
     st.builds(
         lambda case, repeat, output, more: line(case, repeat, output, **more),
         st.sampled_from(["a", "b", "c", "?"]),
-        st.integers(0, 200),
+        st.integers(0, 200) | st.integers(998, 1003),
         st.sampled_from(["yes", "no", "", "yes, but no", 5, {"yes": 1}]),
         extras,
     )
@@ -35,8 +38,8 @@ lines = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(lines, st.data())
 def test_merging_in_any_order_gives_the_same_bytes(chunk: list[bytes], data: st.DataObject) -> None:
-    """Cut anywhere, paired off anyhow, in any order: cases, checks, quantiles."""
-    assert counts(merged_anyhow(chunk, PARAMS, data)) == counts(state_of(chunk, PARAMS))
+    """Cut anywhere, paired off anyhow, in any order: cases, checks, quantiles, kinds of answers."""
+    assert counts(merged_anyhow(chunk, DIVERSE, data)) == counts(state_of(chunk, DIVERSE))
 
 
 def test_quantities_are_added_up_once_for_each_output() -> None:
@@ -70,3 +73,21 @@ def test_a_state_grows_with_cases_and_not_with_outputs() -> None:
 
     # Repeats are bits: so many outputs are a hundred numbers of 64 bits, and nothing else of them is kept one by one.
     assert size(6400) < size(64) + 100 * 30
+
+
+def test_repeats_past_those_counted_by_kind_are_counted_as_left_out() -> None:
+    """Those of all parts: the report says of how many answers it says nothing."""
+    state = state_of([line("a", repeat) for repeat in range(998, 1003)], DIVERSE)
+    state.merge(state_of([line("a", repeat) for repeat in (1003, 1004)], DIVERSE))
+    assert (state.drawn[0].left_out, len(state.drawn[0].counts())) == (5, 1)
+    assert state.drawn[0].counts().total() == 2
+
+
+def test_only_outputs_with_a_verdict_are_known_from_before() -> None:
+    """Of its case and repeat: another one, one in error and one of no case were not."""
+    gatherer, judge = Gatherer(), Judge(params_of())
+    gatherer.add(1, judge.test(line("a", 3)))
+    assert gatherer.has(judge.test(line("a", 3, "no")))
+    error = b'{"case": "a", "repeat": 3, "error": "lost"}'
+    for other in (line("a", 4), line("b", 3), line("?", 3), b"{", error, b'{"case": "a", "repeat": -1}'):
+        assert not gatherer.has(judge.test(other))

@@ -15,6 +15,7 @@ from evalq.evalcore.corrected import Labelled, corrected
 from evalq.evalcore.rates import exact_interval
 from tests.bench.checks_coverage import LEAST
 from tests.bench.labels_coverage import JUDGES, Setting, agreement_coverage, corrected_coverage
+from tests.unit.core.intervals import Cases, between_cases, by_labels
 
 
 def test_the_corrected_rate_is_the_stratified_one() -> None:
@@ -84,6 +85,34 @@ def test_any_labels_give_an_interval_that_holds_its_estimate(
     assert again is not None
     assert again.value == pytest.approx(found.value)
     assert again.interval == pytest.approx(found.interval)
+
+
+@given(st.lists(_case, min_size=2, max_size=6))
+@settings(deadline=None, max_examples=40)
+def test_the_interval_is_that_of_its_definition(drawn: list[tuple[int, int, int, int, int, int, float]]) -> None:
+    """By another computation, from the papers: the narrower of the corrected one and that of the labels alone."""
+    rows = [
+        Labelled(a, b, c, d, a + b + more, a + b + c + d + more + less, weight)
+        for a, b, c, d, more, less, weight in drawn
+    ]
+    cases = Cases.of(rows)
+    labelled = cases.labels > 0
+    if labelled.sum() < 2:
+        return
+    found = corrected(rows)
+    assert found is not None
+    weights = (cases.weights * cases.labels / cases.answers)[labelled]
+    rates = (cases.good.sum(axis=0)[labelled] / cases.labels[labelled]).tolist()
+    alone = between_cases(rates, cases.labels[labelled].astype(int).tolist(), weights.tolist())
+    assert found.alone == pytest.approx(float(np.average(rates, weights=weights)))
+    assert found.alone_interval == pytest.approx(alone, abs=1e-7)
+    value, interval = by_labels(cases)
+    if abs((alone[1] - alone[0]) - (interval[1] - interval[0])) < 1e-9:
+        return  # as wide as one another: either is right
+    if alone[1] - alone[0] < interval[1] - interval[0]:
+        value, interval = found.alone, alone
+    assert found.value == pytest.approx(value)
+    assert found.interval == pytest.approx(interval, abs=1e-7)
 
 
 @pytest.mark.parametrize(("good", "bad"), [(1.0, 0.0), (0.9, 0.2), (0.5, 0.5)])

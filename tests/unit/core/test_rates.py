@@ -6,12 +6,13 @@ from collections import defaultdict
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
 from evalq.evalcore.share_sequence import rate_sequence
 from evalq.evalcore.share_spending import rate_limits
+from tests.unit.core.intervals import between_cases, clopper_pearson
 
 
 @pytest.mark.parametrize(
@@ -49,10 +50,49 @@ def test_a_clustered_interval_holds_its_mean(cases: list[tuple[int, int, float]]
     assert mean - 1e-12 <= found.high <= 1.0
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9), st.sampled_from([0.0, 0.5, 1.0, 4.0])), min_size=1),
+)
+@settings(max_examples=40)
+def test_a_clustered_interval_is_the_papers(cases: list[tuple[int, int, float]]) -> None:
+    """By another computation, from the definition: Korn and Graubard's, and Student's with one case more."""
+    rows = [(min(m, n) / n, n, weight) for m, n, weight in cases]
+    found = clustered([Rate(*row) for row in rows])
+    if found is not None:
+        values, answers, weights = zip(*rows, strict=True)
+        assert found == pytest.approx(between_cases(values, answers, weights), abs=1e-7)
+
+
+@given(st.integers(0, 40), st.integers(1, 40), st.sampled_from([0.001, 0.025, 0.2]))
+@settings(max_examples=60)
+def test_an_exact_interval_solves_for_its_error(passed: int, answers: int, alpha: float) -> None:
+    """At each end the tail beyond what came has the error that is allowed."""
+    passed = min(passed, answers)
+    assert exact_interval(passed, answers, alpha) == pytest.approx(clopper_pearson(passed, answers, alpha), abs=1e-9)
+
+
+@pytest.mark.parametrize("answers", [1, 7, 40])
+def test_all_or_none_leave_the_end_where_it_is(answers: int) -> None:
+    """Nothing is known that would keep a rate from 0 or 1."""
+    assert rate_sequence(answers, answers)[1] == 1.0
+    assert rate_sequence(0, answers)[0] == 0.0
+
+
 def test_one_case_stands_for_itself_and_alike_ones_for_one_answer_each() -> None:
     """Cases that do not differ say nothing of how cases differ."""
     assert clustered([Rate(0.5, 20)]) == exact_interval(10, 20)
     assert clustered([Rate(1.0, 20)] * 5) == exact_interval(5, 5)
+
+
+@pytest.mark.parametrize("value", [1 / 3, 0.1, 2 / 7, 0.9])
+def test_whether_cases_differ_is_no_matter_of_rounding(value: float) -> None:
+    """A mean by unequal weights misses their one rate by a bit, which is no spread between them."""
+    for weights in ((0.375, 0.3), (1.0, 0.7, 0.1), (3.0, 7.0, 11.0)):
+        heads = sum(weights) ** 2 / sum(weight * weight for weight in weights)
+        found = clustered([Rate(value, 30, weight) for weight in weights])
+        assert found == pytest.approx(exact_interval(value * heads, heads))
+        nearly = [Rate(value + 1e-16 * at, 30, weight) for at, weight in enumerate(weights)]
+        assert clustered(nearly) == pytest.approx(found)
 
 
 def test_cases_of_hardly_any_weight_do_not_tell_how_cases_differ() -> None:
